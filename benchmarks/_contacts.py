@@ -10,7 +10,7 @@ import torch
 import warp as wp
 
 from neurodyn.core import ChainJoint, ContactPoint, ContactPointLayout, Terrain
-from neurodyn.core.scene import IDENTITY
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.geometry import terrain_heights
 from neurodyn.sim.engine import import_newton
 

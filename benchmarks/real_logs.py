@@ -12,6 +12,7 @@ _film.py), `ibm-raw` is the log as it is. Logs that are not there are left out.
 
 import argparse
 import itertools
+import shutil
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -71,6 +72,7 @@ def main() -> None:
             elif asked.collect or not (asked.data / LOGS[log].file).is_file():
                 continue
             else:
+                shutil.rmtree(kept.parent, ignore_errors=True)  # a cell that was cut off begins anew
                 found = measured(log, kind, blueprints[name], seed, asked.minutes, asked.data, asked.keep, kept.parent)
                 write_json(kept, found)
             flat = {key: value for key, value in found.items() if key != "minutes"}

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store

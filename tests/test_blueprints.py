@@ -9,8 +9,8 @@ import torch
 import yaml
 
 from neurodyn import robots
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
+from neurodyn.core.description.blueprint import Blueprint
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "examples/blueprints").glob("*.yaml"))

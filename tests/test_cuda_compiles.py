@@ -11,9 +11,9 @@ import torch
 import warp as wp
 
 import neurodyn
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, mean_text, network_text
 from neurodyn.geometry import Ground
 from neurodyn.geometry.ahead_of_time import compile_for_cuda, needs

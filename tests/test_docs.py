@@ -21,12 +21,12 @@ import torch
 import yaml
 
 from neurodyn.cli.main import VERBS, _parse, run
-from neurodyn.cli.policy import ACTIONS
+from neurodyn.cli.policy.actions import ACTIONS
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
-from neurodyn.core.controllers import Controller
-from neurodyn.core.scene import Scene
-from neurodyn.core.sensors import Sensor
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import Floating
 from neurodyn.data.readers.measured import MeasuredColumns
@@ -240,6 +240,13 @@ def test_links_lead_somewhere(page: Path):
         if base_prediction:
             titles = re.findall(r"^#+ (.+)$", there.read_text(), re.MULTILINE)
             assert base_prediction in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tests_that_a_page_names_are_there(page: Path):
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page.read_text())
+    assert named or page.stem != "reliability"
+    assert not [name for name in named if not (ROOT / name).is_file()]
 
 
 def test_the_index_links_every_page():

@@ -17,15 +17,15 @@ import torch
 import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.core import registry
-from neurodyn.core.contact_points import ContactPoint
+from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.logs import read_logs
 from neurodyn.dynamics import HybridDynamics, Mounted, Observation, State
-from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.controllers import Driven
-from neurodyn.dynamics.export import export_model
+from neurodyn.dynamics.files.artifact import save
+from neurodyn.dynamics.files.export import export_model
 from neurodyn.multibody import EngineConfig
 from neurodyn.nets import EnsembleConfig, NetConfig, build_predictor
 from neurodyn.robots import load

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import neurodyn
-from neurodyn.core.scene import Box, Plane, Scene
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State
 from neurodyn.dynamics.neural.artifact import NEURAL, build_model
 from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches

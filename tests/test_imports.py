@@ -49,7 +49,8 @@ def loaded(script: str) -> set[str]:
         "from neurodyn.cli.main import run; run(['--help'])",
         "from neurodyn.cli.main import run; run(['--version'])",
         "from neurodyn.cli.main import run; run(['trian'])",
-        "import neurodyn.core.artifacts, neurodyn.core.config, neurodyn.core.fingerprint, neurodyn.core.spec",
+        "import neurodyn.core.artifacts, neurodyn.core.config",
+        "import neurodyn.core.description.fingerprint, neurodyn.core.description.spec",
         "import neurodyn; neurodyn.robots.load('cartpole')",
     ],
 )

@@ -2,6 +2,8 @@
 """The models that ship with the package do what they are shipped for."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ from safetensors import safe_open
 
 from neurodyn.core.artifacts import (
     PRETRAINED,
+    PRETRAINED_POLICY,
     pretrained_names,
     pretrained_policy_names,
     read_json,
     read_tensors,
+    resolve_policy,
     resolve_run,
 )
 from neurodyn.core.checksums import CHECKSUM
@@ -28,7 +32,7 @@ def test_a_cartpole_ships():
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
-    from neurodyn.dynamics.artifact import kind_of
+    from neurodyn.dynamics.files.artifact import kind_of
     from neurodyn.learn.neural.train import read_run_config
     from neurodyn.learn.world_model.train import WorldRunConfig
 
@@ -53,6 +57,37 @@ def test_what_ships_carries_checksums():
         with safe_open(path, "pt") as file:
             assert CHECKSUM in file.metadata()
         read_tensors(path)
+
+
+@pytest.mark.parametrize("name", ["cartpole", "anymal-walks", "cube"])
+def test_a_model_that_was_changed_is_not_opened(name, tmp_path):
+    from neurodyn import load
+
+    _refused_when_changed(resolve_run(PRETRAINED + name), "model", tmp_path, load)
+
+
+@pytest.mark.parametrize("name", pretrained_policy_names())
+def test_a_policy_that_was_changed_is_not_opened(name, tmp_path):
+    pytest.importorskip("rsl_rl", reason="the extra policy is not installed")
+    from neurodyn.policy import load_policy
+
+    _refused_when_changed(resolve_policy(PRETRAINED_POLICY + name), ".", tmp_path, load_policy)
+
+
+def _refused_when_changed(source: Path, inner: str, folder: Path, opened: Callable[[str], object]) -> None:
+    """Check that a copy opens, and that none opens in which a file was changed."""
+    shutil.copytree(source, folder / "copy")
+    opened(str(folder / "copy"))
+    for path in (folder / "copy" / inner).iterdir():
+        if path.suffix == ".safetensors" or path.name in {"config.json", "spec.json"}:
+            whole = path.read_bytes()
+            if path.suffix == ".json":
+                path.write_text(json.dumps(json.loads(whole) | {"dt": 0.5}))
+            else:
+                path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+            with pytest.raises(InputError, match="is not what was written: its checksum differs"):
+                opened(str(folder / "copy"))
+            path.write_bytes(whole)
 
 
 def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_seen():
@@ -80,7 +115,7 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
     from neurodyn import load, robots
-    from neurodyn.dynamics.artifact import kind_of
+    from neurodyn.dynamics.files.artifact import kind_of
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.evaluate import beside_simulator, evaluate
     from neurodyn.robots.listing import list_robots

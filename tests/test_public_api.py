@@ -19,10 +19,11 @@ NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
     "neurodyn.core.artifacts", "neurodyn.core.checksums",
-    "neurodyn.core.config", "neurodyn.core.scene", "neurodyn.dynamics.control", "neurodyn.dynamics.interface",
+    "neurodyn.core.config", "neurodyn.core.description.scene", "neurodyn.dynamics.control",
+    "neurodyn.dynamics.interface",
     "neurodyn.dynamics.neural.artifact", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.compiled.frame", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.neural.model",
-    "neurodyn.dynamics.same_robot",
+    "neurodyn.dynamics.files.same_robot",
     "neurodyn.evaluate.engine", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated",
     "neurodyn.evaluate.stability", "neurodyn.geometry.rotation",
     "neurodyn.data.windows", "neurodyn.learn.neural.loss", "neurodyn.policy.critic",
@@ -41,7 +42,7 @@ INTERNALS = {
     "neurodyn.control.starts", "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model",
     "neurodyn.cli.main", "neurodyn.core.errors", "neurodyn.data.store", "neurodyn.dynamics.guard",
     "neurodyn.evaluate.records", "neurodyn.sim.sampling",
-    "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.store_header",
+    "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.generation.store_header",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""
 

@@ -4,7 +4,7 @@
 import numpy as np
 import torch
 
-from neurodyn.core.spec import Channel, JointSpec, StateSpec
+from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel

@@ -127,7 +127,7 @@ class _Simulator:
 @pytest.mark.parametrize("robot", ["pendulum", "franka"])
 def test_a_batch_is_recorded_where_it_is_simulated(robot: str) -> None:
     from neurodyn.robots import load
-    from neurodyn.sim.recorder import Recorder
+    from neurodyn.sim.generation.recorder import Recorder
 
     declared = load(robot)
     recorder = Recorder(_Simulator(declared, 4), 3)  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from neurodyn.cli import console
 from neurodyn.cli.tables.fit import print_table
+from neurodyn.cli.terminal import console
 
 HEAD = ("Parameter", "Value", "95 % interval", "Declared", "Unit", "Remark")
 ROWS = [

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn import` and `neurodyn inspect` from end to end."""
 
+import dataclasses
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -113,6 +115,21 @@ def test_import_does_not_write_over_a_log(log, capsys):
     assert import_log(log, "--out", str(log)) == 2
     assert ".h5" in capsys.readouterr().err
     assert log.read_bytes() == before
+
+
+def test_import_replaces_what_it_wrote_and_nothing_else(log, tmp_path, capsys):
+    assert import_log(log) == 0
+    assert import_log(log) == 0  # as one does who improves a column map
+    out = tmp_path / "log.h5"
+    store = Store.open(out)
+    header = msgspec.structs.replace(store.header, source="teacher", simulator={})
+    dataclasses.replace(store, header=header).write(out)
+    for text in (out.read_bytes(), b"a log of somebody else's"):
+        out.write_bytes(text)
+        capsys.readouterr()
+        assert import_log(log) == 2
+        assert "is there already and holds " in capsys.readouterr().err
+        assert out.read_bytes() == text
 
 
 def test_a_raw_log_is_inspected_exported_and_imported_again(log, tmp_path, monkeypatch, capsys):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from neurodyn.cli import main as cli
-from neurodyn.cli.machine import own_device
+from neurodyn.cli.terminal.machine import own_device
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.ranks import Ranks, launch, several

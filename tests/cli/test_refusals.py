@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every flag of every verb: what it cannot be is refused in one line, before any work, and leaves nothing behind."""
+"""Every argument and flag of every verb: what it cannot be is refused in one line, before any work, without a trace.
+
+So is a target that another process is writing. A verb that is not in the table fails.
+"""
 
 import inspect
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from neurodyn.cli.main import VERBS, run
+from neurodyn import tasks
+from neurodyn.cli.main import VERBS, Verb, run
 from neurodyn.core.registry import Registry
 from neurodyn.robots import ROBOTS
+from tests.core.test_locks import hold
+from tests.policy.test_published import arrays
 
 SOUND = {
     "generate": "cartpole --transitions 500 --threads 1 --out {out}.h5",
@@ -39,8 +45,14 @@ SOUND = {
     "policy evaluate": "pretrained-policy:cartpole --dynamics analytic",
     "policy log": "pretrained-policy:cartpole --out {out}.h5",
     "policy online": "cartpole-swingup --out {out}",
+    "policy import": "{policy} --task ant-run@nerd --out {out}",
+    "imitate": "a1 --transitions 20 --rounds 0 --out {out}",
+    "sweep": "{sweep} --out {out}",
+    "doctor": "",
+    "completion": "bash",
 }
-"""A sound command of each verb."""
+"""A sound command of each verb, arguments first."""
+ANT = tasks.load("ant-run@nerd")
 VALID = {
     "evaluate --stability", "import --alignment -1", "generate --worlds 0", "control --delay 0", "imitate --rounds 0",
     "identify --bootstrap 0", "identify --profile 0", "init --name no-such-thing", "policy log --noise 0",
@@ -49,11 +61,10 @@ VALID = {
 }  # fmt: skip
 """What is taken although the lists below have it."""
 OUTPUTS = {"out", "json", "report", "plot", "csv"}
-ELSEWHERE = {"imitate", "doctor", "sweep", "policy import"}
-"""Verbs that need what is not here, or take nothing; their own tests have them."""
 WORK = (
-    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batch_maker.BatchMaker.__call__",
-    "neurodyn.dynamics.base.BaseDynamics.rollout",
+    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.generation.batch_maker.BatchMaker.__call__",
+    "neurodyn.dynamics.base.BaseDynamics.rollout", "neurodyn.cluster.connection._join",
+    "neurodyn.control.mpc.controller.QuadrupedController.act",
 )  # fmt: skip
 """What works."""
 BAD: dict[object, tuple[str, ...]] = {
@@ -62,6 +73,10 @@ BAD: dict[object, tuple[str, ...]] = {
     str: ("no-such-thing", "/no/such/file.yaml"),
     Path: ("/no/such/file.yaml",),
 }
+
+
+class Began(BaseException):
+    """Work began; nothing catches it on its way."""
 
 
 def parts(hint: object) -> set[object]:
@@ -76,20 +91,27 @@ def parts(hint: object) -> set[object]:
     return {hint}
 
 
-def flags() -> Iterator[tuple[str, str, set[object]]]:
-    """Yield verb, flag and types of all flags."""
-    verbs = dict(VERBS.items())
-    verbs |= {f"policy {name}": verb for name, verb in verbs.pop("policy").load().items()}
-    for verb, entry in verbs.items():
-        call = entry.load()
-        assert not isinstance(call, Registry)
-        for name, parameter in inspect.signature(call).parameters.items():
-            if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY and parameter.annotation is not bool:
-                yield verb, name, parts(parameter.annotation)
+def verbs(registry: Registry[Verb] = VERBS, before: str = "") -> Iterator[tuple[str, Callable[..., None]]]:
+    """Yield all verbs, `policy train` and its like included, with what they call."""
+    for name, verb in registry.items():
+        called = verb.load()
+        if isinstance(called, Registry):
+            yield from verbs(called, f"{before}{name} ")
+        else:
+            yield before + name, called
+
+
+def parameters(verb: str) -> Iterator[tuple[str, set[object]]]:
+    """Yield name ("--out" of flags) and types of all that a verb takes, but switches."""
+    for name, one in inspect.signature(dict(verbs())[verb]).parameters.items():
+        if one.annotation is not bool:
+            flag = one.kind is not inspect.Parameter.POSITIONAL_ONLY
+            yield f"--{name.replace('_', '-')}" if flag else name, parts(one.annotation)
 
 
 def bad_values(name: str, kinds: set[object]) -> tuple[str, ...]:
-    """Return what a flag cannot be."""
+    """Return what an argument or flag cannot be."""
+    name = name.removeprefix("--")
     if name == "seed":
         return ("-1", str(1 << 63), "x", "1.5")
     if name == "device":
@@ -113,8 +135,11 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     q = "q: {slider: {column: x}, hinge: {column: a}}\nqd: {slider: {column: dx}, hinge: {column: da}}"
     columns = f"robot: cartpole\nformat: csv\ntime: t\ncontrol: {{slider: {{column: u}}}}\n{q}\n"
     (folder / "map.yaml").write_text(columns)
+    np.savez(folder / "policy.npz", allow_pickle=False, **arrays(len(ANT.observations), len(ANT.actions)))
+    (folder / "sweep.yaml").write_text(f"train: {{robot: cartpole, data: {data}, steps: 2}}\nspace: {{clip: [1, 2]}}\n")
+    names = {"csv": "log.csv", "map": "map.yaml", "policy": "policy.npz", "sweep": "sweep.yaml"}
     urdf = ROBOTS["cartpole"].parent / "cartpole.urdf"
-    return {"data": data, "run": run_, "csv": folder / "log.csv", "map": folder / "map.yaml", "urdf": urdf}
+    return {"data": data, "run": run_, "urdf": urdf, **{key: folder / name for key, name in names.items()}}
 
 
 def listed(*folders: Path) -> list[Path]:
@@ -122,43 +147,75 @@ def listed(*folders: Path) -> list[Path]:
     return sorted(path for folder in folders for path in folder.rglob("*"))
 
 
+def commands(verb: str, fill: dict[str, Path]) -> Iterator[list[str]]:
+    """Yield commands of a verb, in each of which something cannot be."""
+    sound = SOUND[verb].format(**fill).split()
+    flags = next((place for place, word in enumerate(sound) if word.startswith("-")), len(sound))
+    yield [*sound, "--no-such-flag", "1"]
+    for name, kinds in parameters(verb):
+        for value in bad_values(name, kinds):
+            if f"{verb} {name} {value}" in VALID:
+                continue
+            values = [value.format(**fill)] * (3 if name == "--command" else 1)
+            if not name.startswith("--"):
+                yield [*values, *sound[flags:]]
+                continue
+            place = sound.index(name) if name in sound else len(sound)
+            yield [*sound[:place], *sound[place + 2 :], name, *values]
+
+
 def test_every_verb_is_in_the_table():
-    assert {verb for verb, _, _ in flags()} <= {*SOUND, *ELSEWHERE}
+    assert {name for name, _ in verbs()} == set(SOUND)
 
 
-@pytest.mark.parametrize("verb", SOUND)
-def test_what_a_flag_cannot_be_is_refused_before_any_work(
-    verb: str, inputs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+@pytest.fixture
+def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, where work is an error."""
+
     def works(*_: object, **__: object) -> None:
-        raise AssertionError("work began")
+        raise Began
 
     for place in WORK:
         monkeypatch.setattr(place, works)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", SOUND)
+def test_what_cannot_be_is_refused_before_any_work(
+    verb: str, inputs: dict[str, Path], idle: Path, capsys: pytest.CaptureFixture[str]
+):
+    (idle / "file").write_text("")
     capsys.readouterr()
-    before, wrong = listed(tmp_path, inputs["data"].parent), []
-    fill = {**inputs, "out": tmp_path / "out", "file": tmp_path / "file"}
-    for name, kinds in [(name, kinds) for which, name, kinds in flags() if which == verb]:
-        for value in bad_values(name, kinds):
-            flag = f"--{name.replace('_', '-')}"
-            if f"{verb} {flag} {value}" in VALID:
-                continue
-            command = [*verb.split(), *SOUND[verb].format(**fill).split()]
-            if flag in command:
-                at = command.index(flag)
-                del command[at : at + 2]
-            values = [value.format(**fill)] * (3 if name == "command" else 1)
-            try:
-                code = run([*command, flag, *values])
-            except Exception as error:
-                code = repr(error)
-            said = capsys.readouterr().err.strip().splitlines()
-            if code != 2 or len(said) != 1:
-                wrong.append(f"{verb} {flag} {value}: {code}: {said[-1:]}")
-            if (after := listed(tmp_path, inputs["data"].parent)) != before:
-                wrong.append(f"{verb} {flag} {value}: leaves {set(after) - set(before)}")
-                before = after
+    before, wrong = listed(idle, inputs["data"].parent), []
+    for words in commands(verb, {**inputs, "out": idle / "out", "file": idle / "file"}):
+        try:
+            code = run([*verb.split(), *words])
+        except (Began, Exception) as error:
+            code = repr(error)
+        said = capsys.readouterr().err.strip().splitlines()
+        if code != 2 or len(said) != 1:
+            wrong.append(f"{verb} {' '.join(words)}: {code}: {said[-1:]}")
+        if (after := listed(idle, inputs["data"].parent)) != before:
+            wrong.append(f"{verb} {' '.join(words)}: leaves {set(after) - set(before)}")
+            before = after
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("verb", [verb for verb, words in SOUND.items() if words.endswith(("{out}", "{out}.h5"))])
+def test_what_another_process_writes_is_refused_by_its_name(
+    verb: str, inputs: dict[str, Path], idle: Path, capsys: pytest.CaptureFixture[str]
+):
+    words = SOUND[verb].format(**inputs, out=idle / "out").split()
+    target = Path(words[words.index("--out") + 1])
+    process = hold(target)
+    try:
+        before = listed(idle)
+        capsys.readouterr()
+        assert run([*verb.split(), *words]) == 2
+        (said,) = capsys.readouterr().err.strip().splitlines()
+        assert f"{target}: is being written by process {process.pid} on " in said
+        assert listed(idle) == before
+    finally:
+        process.kill()
+        process.wait()

@@ -13,8 +13,10 @@ import yaml
 
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
+from neurodyn.cluster.sweep import sweep as sweep_module
+from neurodyn.cluster.sweep.queue import Queue
 from neurodyn.cluster.sweep.space import Chance, Grid, Optuna, Range, corners
-from neurodyn.cluster.sweep.spec import Plan, read_sweep
+from neurodyn.cluster.sweep.trial import run_trial
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 
@@ -74,6 +76,15 @@ def test_what_is_wrong_is_one_line_before_any_work(changes: dict, said: str, pla
     assert len(lines) == 1
     assert lines[0].startswith("neurodyn: ")
     with pytest.raises(InputError, match=said):
+        sweep(spec, "out")
+    assert not (place / "out").exists()
+
+
+def test_a_quantity_that_is_not_there_is_refused_before_any_work(place: Path):
+    pytest.importorskip("newton")
+    asked = {"robot": "cartpole", "data": "plant.h5", "parameters": ["pole.mass"]}
+    spec = write(place, train=None, space={"horizon": [0.2, 0.4]}, identify=asked)
+    with pytest.raises(InputError, match=r"parameter .pole\.mass. matches no quantity"):
         sweep(spec, "out")
     assert not (place / "out").exists()
 
@@ -180,19 +191,59 @@ def test_a_sweep_goes_on_where_it_was_and_a_killed_worker_loses_nothing(cluster:
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_identifications_and_policies_can_be_swept(place: Path, plant_file: Path):
-    """Their settings are read and checked as those of trainings are; the trials themselves are those of their verbs."""
-    identify = write(place, "identify.yaml", train=None, space={"horizon": [0.2, 0.4], "starts": [1, 2]},
-                     identify={"robot": "cartpole", "data": "plant.h5", "parameters": ["pole.mass"]})  # fmt: skip
-    plan = Plan(read_sweep(identify), str(identify))
-    assert plan.count == 4
-    assert plan.trial(1, 3, {"horizon": 0.2, "starts": 2}).settings["starts"] == 2
-    grid = write(place, "grid.yaml")
-    assert Plan(read_sweep(grid), str(grid)).trial(0, 1, {"phases.0.rate": 0.5}).settings["phases"][0]["rate"] == 0.5
-    pytest.importorskip("rsl_rl")
-    pytest.importorskip("newton")
-    policy = {"task": "cartpole-swingup", "dynamics": "hybrid", "iterations": 2}
-    spec = write(place, "policy.yaml", train=None, space={"rate": [1e-3, 1e-4]}, **{"policy train": policy})
-    plan = Plan(read_sweep(spec), str(spec))
-    assert plan.count == 2
-    assert plan.trial(0, 0, {"rate": 0.5}).settings["rate"] == 0.5
+FEW_STEPS = {
+    "world.yaml": {
+        "net": {"members": 2, "width": 8, "depth": 1, "head": 8}, "context": 4, "steps": 4, "validations": 2,
+        "phases": [{"share": 1.0, "rate": 1e-2, "batch": 16, "context": 4, "forecast": 2}],
+        "validation_rollouts": 4, "validation_frames": 5,
+    },
+    "search.yaml": {
+        "hidden": [2], "horizon": 4, "windows": 16, "held_out": 16, "kappas": [0.1], "steps": 2, "refit": 2,
+        "polish": 0,
+    },
+}  # fmt: skip
+SWEPT = {
+    "world model": ("train", {"robot": "cartpole", "data": "plant.h5", "kind": "world-model", "size": "world.yaml"},
+                    {}, {"net.width": [8, 12]}),
+    "finetune": ("finetune", {"run": "RUN", "data": "plant.h5", "steps": 4},
+                 {"validations": 2, "validation_rollouts": 4, "validation_frames": 5}, {"phases.0.rate": [1e-5, 1e-6]}),
+    "identify": ("identify", {"robot": "cartpole", "data": "plant.h5", "parameters": ["slider.damping=20:0:100"]},
+                 {"windows": 8, "starts": 1, "profile": 0}, {"horizon": [0.1, 0.2]}),
+    "discover": ("discover", {"robot": "cartpole", "data": "plant.h5", "settings": "search.yaml"},
+                 {}, {"hidden": [[2], [3]]}),
+    "policy train": ("policy train", {"task": "cartpole-swingup", "dynamics": "hybrid", "iterations": 2, "worlds": 4,
+                                      "reference": "none"},
+                     {}, {"rate": [1e-3, 1e-4]}),
+}  # fmt: skip
+
+
+def run_here(queue: Queue, address: str, **options) -> None:
+    """Run trials in this process: what Ray adds is tested above."""
+    while (trial := queue.pop()) is not None:
+        queue.end(trial, run_trial(trial, queue.folder_of(trial)))
+
+
+@pytest.mark.parametrize("what", SWEPT)
+def test_every_training_is_swept_and_goes_on(
+    what: str, place: Path, trained_run: Path, capfd, monkeypatch: pytest.MonkeyPatch
+):
+    verb, arguments, settings, space = SWEPT[what]
+    if verb not in {"train", "finetune"}:
+        pytest.importorskip("newton")
+    if verb == "policy train":
+        pytest.importorskip("rsl_rl")
+    monkeypatch.setattr(sweep_module, "run_trials", run_here)
+    for name, plain in FEW_STEPS.items():
+        (place / name).write_text(yaml.safe_dump(plain))
+    arguments = {name: str(trained_run) if value == "RUN" else value for name, value in arguments.items()}
+    spec = write(place, **{"train": None, verb: arguments, "settings": settings, "space": space})
+    assert run(["sweep", str(spec), "--out", "out"]) == 0, capfd.readouterr().err
+    assert next(iter(space)) in capfd.readouterr().out
+    trials = json.loads((place / "out/sweep.json").read_text())["trials"]
+    assert [trial["failed"] for trial in trials.values()] == ["", ""]
+    assert len({trial["figure"]["value"] for trial in trials.values()}) == 2
+    assert next(iter(space)) in (place / "out/comparison.html").read_text()
+    (place / "out/trials/0001-seed-0/trial.json").unlink()
+    assert run(["sweep", str(spec), "--out", "out", "--resume"]) == 0, capfd.readouterr().err
+    again = json.loads((place / "out/sweep.json").read_text())["trials"]
+    assert [trial["figure"] for trial in again.values()] == [trial["figure"] for trial in trials.values()]

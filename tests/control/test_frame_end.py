@@ -9,8 +9,8 @@ import torch
 
 from neurodyn.control.frame_end import episode_bounds
 from neurodyn.control.starts import SampledStarts
+from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import TrainingRange, training_range

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from neurodyn.control.grounds import SIZE, heights_above, task_ground
+from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Terrain
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.sim.clearance import ground_height
 from neurodyn.tasks import load

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from neurodyn.control.measured_state import Noise, measured
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.tangent import position_difference
 

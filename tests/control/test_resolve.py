@@ -8,8 +8,8 @@ import pytest
 from neurodyn.control import resolve
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.control.starts import SampledStarts
+from neurodyn.core.description.spec import Channel
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import Channel
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics

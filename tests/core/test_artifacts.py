@@ -5,6 +5,7 @@ import math
 import os
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -274,6 +275,57 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("exchanged", [True, False])
+def test_a_kill_leaves_the_old_folder_or_the_new_one(exchanged: bool, tmp_path: Path):
+    artifacts.write_text(tmp_path / "out" / "a", "old")
+    script = f"""
+import os, shutil, signal
+from pathlib import Path
+from neurodyn.core import artifacts
+if not {exchanged}:  # where the system cannot exchange two folders
+    artifacts.ctypes.CDLL = None
+remove = shutil.rmtree
+def killed(path, **options):
+    remove(path, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+shutil.rmtree = killed
+with artifacts.atomic_folder(Path({str(tmp_path / "out")!r})) as partial:
+    (partial / "a").write_text("new")
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "out" / "a").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A power cut leaves the old file or the new one: bytes first, then the name, then the folder's list of names."""
+    done: list[tuple[str, str]] = []
+    sync, replace = os.fsync, os.replace
+
+    def fsync(file: int) -> None:
+        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{file}")).name))
+        sync(file)
+
+    def rename(old: Path, new: Path) -> None:
+        done.append(("rename", Path(new).name))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    artifacts.write_text(tmp_path / "a.txt", "1")
+    (written, renamed, listed), done[:] = done, []
+    assert written[1].startswith("a.txt.")
+    assert (written[0], renamed, listed) == ("sync", ("rename", "a.txt"), ("sync", tmp_path.name))
+    with artifacts.atomic_folder(tmp_path / "out") as partial:
+        (partial / "deep").mkdir()
+        (partial / "deep" / "b.txt").write_text("2")
+    before = [name for what, name in done[:-2] if what == "sync"]
+    assert before[0].startswith("out.")
+    assert sorted(before[1:]) == ["b.txt", "deep"]
+    assert done[-2:] == [("rename", "out"), ("sync", tmp_path.name)]
+
+
 def test_links_are_followed_and_special_files_are_left_alone(tmp_path: Path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "link.json").symlink_to(tmp_path / "deep" / "real.json")
@@ -286,11 +338,26 @@ def test_links_are_followed_and_special_files_are_left_alone(tmp_path: Path):
         (partial / "a").touch()
     assert (tmp_path / "folder").is_symlink()
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
+    (tmp_path / "new").symlink_to(tmp_path / "far" / "away")  # where no folder is yet
+    artifacts.require_writable(tmp_path / "new" / "a.json")
+    assert not (tmp_path / "far").exists()
+    artifacts.write_json(tmp_path / "new" / "a.json", {})
+    assert (tmp_path / "far" / "away" / "a.json").exists()
     os.mkfifo(tmp_path / "pipe")
-    for path, kind in ((tmp_path / "pipe", "a pipe"), (Path("/dev/null"), "a device"), (Path("/dev/full"), "a device")):
+    heard = socket.socket(socket.AF_UNIX)
+    heard.bind(str(tmp_path / "s"))
+    heard.close()
+    for path, kind in (
+        (tmp_path / "pipe", "a pipe"), (tmp_path / "s", "a socket"), (Path("/dev/null"), "a device"),
+        (Path("/dev/full"), "a device"),
+    ):  # fmt: skip
         for refused in (artifacts.require_writable, lambda path: artifacts.write_json(path, {})):
             with pytest.raises(InputError, match=f"is {kind} and cannot be written"):
                 refused(path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match=r"loop: cannot be written \(Too many levels of symbolic links\)"):
+        artifacts.write_json(tmp_path / "loop", {})
+    assert (tmp_path / "loop").is_symlink()
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 

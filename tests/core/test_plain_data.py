@@ -31,6 +31,10 @@ _LAUGHS = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         (".json", f'{{"a": [1, {1 << 70}]}}', r"a\[1\] is a whole number beyond 64 bits"),
         (".yaml", "a: {b: .nan}", r"a\.b is not a number"),
         (".json", '{"a": "x\\u0000y"}', "NUL"),
+        (".yaml", "a: {b: 1, c: 2, b: 3}", "'b' is there more than once"),
+        (".json", '{"a": [{"b": 1, "b": 3}]}', "'b' is there more than once"),
+        (".toml", "a = 1\na = 2", "not readable as TOML"),
+        (".yaml", "a: [1.0, 1.0e+300]", r"a\[1\] is 1e\+300, beyond single precision"),
     ],
 )
 def test_odd_texts_are_one_line(suffix: str, text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -40,6 +44,11 @@ def test_odd_texts_are_one_line(suffix: str, text: str, words: str, tmp_path: Pa
         parse_text(text, suffix, "file")
     assert time.process_time() - start < 5.0
     assert not list(tmp_path.iterdir())
+
+
+def test_tables_may_share_what_is_written_once():
+    text = "a: &a {b: 1, c: .inf}\nd: {<<: *a, b: 2}\ne: *a\n"
+    assert parse_text(text, ".yaml", "file")["d"] == {"b": 2, "c": float("inf")}
 
 
 def test_other_encodings_and_marks(tmp_path: Path):

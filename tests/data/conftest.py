@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.store import Store, StoreHeader, StoreWriter
 

@@ -4,8 +4,8 @@
 import numpy as np
 import pytest
 
+from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.data.inspection import inspect_store
 from neurodyn.data.store import Split, Status, Store, StoreHeader, StoreWriter
 from neurodyn.data.windows import WindowSampler, all_windows

@@ -4,8 +4,8 @@
 import numpy as np
 import pytest
 
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.episodes import beginnings, joined
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.store import Store

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import IDENTITY, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import IDENTITY, Plane, Scene
 from neurodyn.data.inspection import inspect_store
 from neurodyn.data.store import Store, StoreWriter
 from neurodyn.data.windows import WindowSampler, all_windows

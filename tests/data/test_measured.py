@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.sensors import Stream, stream_columns
 from neurodyn.core.errors import InputError
-from neurodyn.core.sensors import Stream, stream_columns
 from neurodyn.data.episodes import beginnings, joined
 from neurodyn.data.inspection import inspect_store
 from neurodyn.data.store import Store, StoreWriter

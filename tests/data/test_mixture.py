@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Box, Plane, Scene
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.scene import Box, Plane, Scene
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store

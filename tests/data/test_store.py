@@ -400,7 +400,7 @@ def test_stores_without_checksums_stay_readable_and_can_be_resumed(tmp_path):
 
 def test_rows_in_other_files_are_not_read(tmp_path):
     path, other = tmp_path / "x.h5", tmp_path / "other.bin"
-    for kind in ("external", "link", "soft"):
+    for kind in ("external", "virtual", "link", "soft"):
         write(path)
         with h5py.File(path, "r+") as file:
             rows = file["qd"][()]
@@ -408,6 +408,12 @@ def test_rows_in_other_files_are_not_read(tmp_path):
             del file["qd"]
             if kind == "external":
                 file.create_dataset("qd", rows.shape, "<f4", external=[(str(other), 0, rows.nbytes)])
+            elif kind == "virtual":
+                with h5py.File(tmp_path / "rows.h5", "w") as source:
+                    source["qd"] = rows
+                layout = h5py.VirtualLayout(rows.shape, "<f4")
+                layout[:] = h5py.VirtualSource(str(tmp_path / "rows.h5"), "qd", rows.shape)
+                file.create_virtual_dataset("qd", layout)
             else:
                 file["qd"] = h5py.ExternalLink(str(other), "qd") if kind == "link" else h5py.SoftLink("/q")
         with pytest.raises(InputError, match=r"'qd' (lies in another file|is a link to elsewhere)"):

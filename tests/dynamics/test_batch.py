@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Plane, Scene
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Plane, Scene
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
 from neurodyn.geometry.ground import Ground
 

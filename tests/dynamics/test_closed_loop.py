@@ -4,9 +4,9 @@
 import pytest
 import torch
 
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.parameter import Parameter, select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter, select_parameters
 from neurodyn.dynamics.closed_loop import ClosedLoop
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Control, State

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.robots import load

@@ -68,7 +68,7 @@ def test_velocities_are_those_of_newton(kind: str):
     joint = builder.add_joint_free(child=body) if kind == "free" else builder.add_joint_ball(parent=-1, child=body)
     builder.add_articulation([joint])
     model = builder.finalize(device="cpu")
-    from neurodyn.core.spec import JointSpec, StateSpec
+    from neurodyn.core.description.spec import JointSpec, StateSpec
 
     spec = StateSpec(robot="body", joints=(JointSpec(name="j", kind=kind),), controls=(), dt=DT)
     coordinates = Coordinates(spec, COM).double()

@@ -4,9 +4,9 @@
 import torch
 
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.declared import reach
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.model import HybridDynamics

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Plane, Scene
 from neurodyn.dynamics import Environment, HybridDynamics, State, linearise, position_difference
 from neurodyn.geometry import rotation
 from neurodyn.multibody.engine import EngineConfig

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.measures import (
     Columns,

@@ -10,11 +10,11 @@ import pytest
 import torch
 import yaml
 
-from neurodyn.core.contact_points import ContactPoint
-from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.notices import Notice
-from neurodyn.core.scene import IDENTITY
-from neurodyn.dynamics.artifact import load, save
+from neurodyn.dynamics.files.artifact import load, save
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.multibody.engine import EngineConfig

@@ -4,10 +4,10 @@
 import pytest
 import torch
 
+from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.interface import Environment, State, Step
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry import rotation

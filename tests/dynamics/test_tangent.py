@@ -3,7 +3,7 @@
 
 import torch
 
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State, Step
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.tangent import position_difference
@@ -38,7 +38,7 @@ def cube() -> Robot:
 def run(cube: Robot, quick: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cube that learned next to nothing: how well it predicts is no matter here."""
     from neurodyn.data.store import Store
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation.generate import generate
 
     folder = tmp_path_factory.mktemp("cube")
     generate(cube, transitions=1920, out=folder / "cube.h5", worlds=32, seed=3, frames=60)

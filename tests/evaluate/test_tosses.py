@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Plane, Scene
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.interface import State, Trajectory

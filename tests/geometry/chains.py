@@ -3,8 +3,8 @@
 
 import torch
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.scene import IDENTITY
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import IDENTITY
 
 _PARENT = (0.1, 0.2, 0.3, 0.5, 0.5, -0.5, 0.5)
 _CHILD = (0.1, -0.2, 0.05, 0.5, -0.5, 0.5, 0.5)

@@ -7,8 +7,8 @@ import weakref
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.contact_inputs import FEATURES, Contacts
 from neurodyn.geometry.ground import NOTHING, Ground
 from tests.geometry.chains import all_kinds, at, contact_point_at, random_pose, random_state

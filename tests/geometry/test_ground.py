@@ -4,8 +4,8 @@ import math
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Heightfield, Mesh, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Heightfield, Mesh, Plane, Scene
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from tests.geometry.chains import at, contact_point_at

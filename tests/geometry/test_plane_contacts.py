@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.core.scene import Plane, Scene
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.geometry.contact_inputs import Contacts
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.plane_contacts import PlaneContacts

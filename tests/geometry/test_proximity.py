@@ -2,8 +2,8 @@
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from tests.geometry.chains import all_kinds, at, contact_point_at, joint, random_pose, random_state

@@ -6,7 +6,7 @@ import pytest
 import torch
 from benchmarks._shapes import torus
 
-from neurodyn.core.scene import Box, Capsule, Cylinder, Plane, Scene, Sphere, Terrain
+from neurodyn.core.description.scene import Box, Capsule, Cylinder, Plane, Scene, Sphere, Terrain
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.meshes import closed_mesh
 from neurodyn.geometry.proximity import ProximityQuery

@@ -2,8 +2,8 @@
 import numpy as np
 import pytest
 
+from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Terrain
 from neurodyn.geometry.terrain import terrain_heights
 
 STYLES = ["rough", "steps", "stairs", "mixed"]

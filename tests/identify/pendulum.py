@@ -4,9 +4,9 @@
 import numpy as np
 import torch
 
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.noise import Noise

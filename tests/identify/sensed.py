@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Plane, Scene
-from neurodyn.core.sensors import Sensor, Stream
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Plane, Scene
+from neurodyn.core.description.sensors import Sensor, Stream
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.observation import Mounted, Observation, sensor_quantities
 from neurodyn.dynamics.interface import State

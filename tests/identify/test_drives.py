@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from neurodyn.cli.main import run
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.drives.drive_start import drive_parameters, with_drives

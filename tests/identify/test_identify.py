@@ -13,13 +13,13 @@ import torch
 
 from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_tree
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
-from neurodyn.core.parameter import select_parameters
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.identify import Problem, identify
@@ -150,7 +150,7 @@ def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict
 @pytest.mark.trains
 def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
     """Featherstone's solver and this engine step alike: what was declared comes back from a start far off."""
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation.generate import generate
 
     generate(ROBOT, transitions=3000, out=tmp_path / "arm.h5", worlds=30, seed=1, frames=25)
     asked = ("elbow.mass=1.2:0.3:3", "elbow.com.z=-0.1:-0.3:0", "shoulder.damping=0.2:0:1", "elbow.armature=0.03:0:1")

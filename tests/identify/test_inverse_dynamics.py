@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.parameter import select_parameters
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.identify import inverse_dynamics
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples, fit_torques

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
+from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
-from neurodyn.core.sensors import Sensor, Stream
 from neurodyn.geometry import rotation
 from neurodyn.identify.measured import Measured, interpolated, rotation_error
 from neurodyn.identify.optimisers.least_squares import levenberg_marquardt

@@ -4,8 +4,8 @@
 import pytest
 import torch
 
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
 from neurodyn.identify.intervals.block_bootstrap import bootstrap
 from neurodyn.identify.intervals.identifiability import identifiability, require_seen
 from neurodyn.identify.optimisers.least_squares import fitted, levenberg_marquardt

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from neurodyn.cli.main import run
-from neurodyn.core.controllers import Controller
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.sensors import Sensor, Stream
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.closed_loop import ClosedLoop
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.observation import Mounted, Observation
 from neurodyn.dynamics.interface import State

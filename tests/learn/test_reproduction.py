@@ -2,6 +2,8 @@
 """Manifests, and trainings that are run once more: the same bits from the same input, and no other input."""
 
 import json
+import shutil
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from neurodyn.learn.manifest import MANIFEST, Manifest, read_manifest
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.learn.train import finetune, train
 from neurodyn.robots import Robot
+from tests.plant import make_store
 
 
 @pytest.fixture
@@ -58,6 +61,17 @@ def test_a_run_that_is_gone_on_with_keeps_its_manifest(made: Path, data: Path):
     assert (made / MANIFEST).read_bytes() == before
 
 
+def test_a_manifest_names_the_files_that_its_run_was_trained_on(made: Path, data: Path, tmp_path: Path):
+    before, moved, other = read_manifest(made), tmp_path / "moved.h5", tmp_path / "other.h5"
+    data.rename(moved)
+    train("cartpole", moved, made, net="mlp", steps=6, seed=3, resume=True)
+    assert read_manifest(made) == msgspec.structs.replace(before, files={str(moved): of_file(moved)})
+    make_store(seed=1).write(other)
+    shutil.rmtree(made / "state")  # as of a training that was killed before its first save: it begins anew
+    train("cartpole", other, made, net="mlp", steps=6, seed=3, resume=True)
+    assert read_manifest(made).files == {str(other): of_file(other)}
+
+
 def test_a_budget_in_steps_gives_the_same_bits(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     code = neurodyn(["reproduce", str(made), "--out", str(tmp_path / "again"), "--json", str(tmp_path / "found.json")])
     assert code == 0
@@ -92,12 +106,35 @@ def test_another_result_is_called_so(made: Path, tmp_path: Path):
     assert neurodyn(["reproduce", str(made), "--out", str(tmp_path / "more")]) == 2
 
 
+@pytest.mark.parametrize(
+    ("versions", "minutes", "words"),
+    [(True, False, "compare where nothing differs; here: torch is"), (False, True, "only a budget in steps, on a CPU")],
+)
+def test_results_that_need_not_be_the_same_are_a_warning_with_both_scores(
+    made: Path, tmp_path: Path, versions: bool, minutes: bool, words: str
+):
+    config = yaml.safe_load((made / "config.yaml").read_text())
+    config["settings"] |= {"seed": 4} | ({"minutes": 0.002, "steps": None} if minutes else {})
+    (made / "config.yaml").write_text(yaml.safe_dump(config))
+    if versions:
+        change(made, packages=read_manifest(made).packages | {"torch": "0.1"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Notice)
+        found = reproduce(made, tmp_path / "again")
+    assert found.score_before is not None
+    assert found.score_now is not None
+    assert found.verdict.startswith("warning: ")
+    assert f"held-out score {found.score_before:.4g} before, {found.score_now:.4g} now" in found.verdict
+    assert words in found.verdict
+
+
 def test_other_versions_are_named_in_one_line(made: Path, tmp_path: Path):
-    change(made, packages=read_manifest(made).packages | {"torch": "0.1"}, processor="abacus")
-    with pytest.warns(Notice, match=r"torch is \S+ instead of 0\.1; processor is .* instead of abacus"):
+    change(made, packages=read_manifest(made).packages | {"torch": "0.1"}, processor="abacus", commit="0ff1ce")
+    said = r"torch is \S+ instead of 0\.1; commit is .* instead of 0ff1ce; processor is .* instead of abacus"
+    with pytest.warns(Notice, match=said):
         found = reproduce(made, tmp_path / "again")
     assert found.same  # they differ in the manifest alone
-    assert len(found.changed) == 2
+    assert len(found.changed) == 3
 
 
 def test_other_data_are_refused(made: Path, data: Path, tmp_path: Path):

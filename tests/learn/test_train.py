@@ -39,6 +39,16 @@ def test_a_robot_and_a_store_may_be_given_as_they_are(cartpole: Robot, plant_sto
     assert read_run_config(tmp_path / "run").robot == "cartpole"
 
 
+def test_a_run_may_be_a_link_to_where_there_is_space(plant_file: Path, tmp_path: Path):
+    (tmp_path / "run").symlink_to(tmp_path / "disk" / "runs" / "one")
+    train("cartpole", plant_file, tmp_path / "run", net="mlp", steps=2)
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "disk" / "runs" / "one" / "model" / "spec.json").is_file()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="loop: cannot be written"):
+        train("cartpole", plant_file, tmp_path / "loop", net="mlp", steps=2)
+
+
 def test_kinds_are_trained_by_their_records(cartpole: Robot, plant_store: Store, tmp_path: Path):
     assert train(cartpole, plant_store, tmp_path / "world", kind="world-model", steps=4).step == 4
     with pytest.raises(InputError, match="--net is for --kind neural"):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small mechanisms with the specs of their states, for tests of the hybrid engine."""
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.scene import IDENTITY
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.scene import IDENTITY
+from neurodyn.core.description.spec import JointSpec, StateSpec
 
 DT = 0.01
 TURNED = (0.1, -0.2, 0.05, 0.1825741858, 0.3651483717, 0.0, 0.9128709292)

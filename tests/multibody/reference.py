@@ -9,8 +9,8 @@ the motion.
 import numpy as np
 from hypothesis import strategies as st
 
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.mechanism import Link, Mechanism
 
 NQ = {"free": 7, "ball": 4, "revolute": 1, "prismatic": 1}
 NV = {"free": 6, "ball": 3, "revolute": 1, "prismatic": 1}

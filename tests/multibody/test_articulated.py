@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.trace import Graph, pull_back

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint
-from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.complementarity import (
     DEFAULTS,

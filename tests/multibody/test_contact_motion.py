@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.core.scene import Box, Plane, Scene
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.contact_motion import ContactMotion

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.drive import UNITS, Drive
+from neurodyn.core.description.drive import UNITS, Drive
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.engine import Engine, EngineConfig
 from tests.multibody import machines
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines, reference

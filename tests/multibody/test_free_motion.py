@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.free_motion import FreeMotion
 from tests.multibody import reference
 from tests.multibody.reference import random_mechanism, random_motion

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation
+from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.multibody.network import network_loop
 from neurodyn.multibody.trace import apply_loop
 from neurodyn.multibody.trace.program import Program, Sizes

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from neurodyn.core.contact_points import ContactPoint
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.points import link_poses, touches, wrenches
 from tests.multibody import machines, reference

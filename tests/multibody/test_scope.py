@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.scope import Scope

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.structures import STRUCTURES
 from neurodyn.core.errors import InputError
-from neurodyn.core.structures import STRUCTURES
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.scope import Scope

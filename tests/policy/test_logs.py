@@ -16,10 +16,10 @@ from neurodyn.data.inspection import inspect_store
 from neurodyn.data.readers import read_rows, write_rows
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.artifact import load as load_model
+from neurodyn.dynamics.files.artifact import load as load_model
+from neurodyn.dynamics.files.same_robot import require_same_simulator
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.starts import Starts
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.interface import Control, State, Step, Window, present_state
 from neurodyn.dynamics.quantities import Quantities

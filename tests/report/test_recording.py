@@ -111,7 +111,7 @@ def test_nothing_is_written_into_the_package(trained_run: Path):
 
 def test_a_failure_is_marked_from_its_time_on(along_log: Recording, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        "neurodyn.sim.pictures.render", lambda robot, q, **_: np.full((len(q), 240, 360, 3), 100, np.uint8)
+        "neurodyn.sim.views.pictures.render", lambda robot, q, **_: np.full((len(q), 240, 360, 3), 100, np.uint8)
     )
     dt = along_log.robot.dt
     running = np.arange(along_log.frames) < 12

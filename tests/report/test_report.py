@@ -14,7 +14,7 @@ from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate import beside_log, beside_simulator
 from neurodyn.evaluate.records import Comparison, Logged, LongRun, Simulated, Stability
 from neurodyn.evaluate.records import Curve as ErrorCurve
-from neurodyn.report import report_path, write_report
+from neurodyn.report import accuracy, report_path, write_report
 from neurodyn.report.numbers import interval, quantity, span, times
 from neurodyn.report.plots import PREDICTED, Curve, plot
 from neurodyn.robots import Robot
@@ -84,6 +84,31 @@ def test_the_figures_are_those_of_the_evaluation(simulated: Simulated, simulated
                 assert quantity(found.baselines.persistence[horizon].means[key], unit) in text
     assert f"{simulated.about.parameters:,} parameters" in text
     assert f"{simulated.env_steps_per_cpu_second:,.0f}" in text
+
+
+@pytest.mark.parametrize(("apart", "said"), [(1e-5, "train longer, on more data"), (0.4, "nor can any model be")])
+def test_it_is_said_from_when_on_a_model_is_no_better_than_a_baseline(simulated: Simulated, apart: float, said: str):
+    change, metric = msgspec.structs.replace, "joint_rad"
+
+    def with_errors(table: dict, *values: float) -> dict:
+        return {
+            h: change(table["10"], means={**table["10"].means, metric: v}) for h, v in zip("12", values, strict=True)
+        }
+
+    found, references = simulated.comparison, simulated.reference_errors
+    assert references is not None
+    still = with_errors(found.baselines.persistence, 0.5, 0.5)
+    baselines = change(found.baselines, persistence=still, constant_velocity=still)
+    perturbed = with_errors(references.perturbed, 0.0, apart)
+    result = change(
+        simulated, driven=None, reference_errors=change(references, perturbed=perturbed),
+        comparison=change(found, by_horizon=with_errors(found.by_horizon, 0.1, 1.0), baselines=baselines),
+    )  # fmt: skip
+    (line,) = (line for line in accuracy.reach(result) if line.startswith("Joint angle"))
+    assert "better than the baselines for" in line
+    assert said in line
+    good = change(found, by_horizon=with_errors(found.by_horizon, 0.1, 0.2), baselines=baselines)
+    assert not any(line.startswith("Joint angle") for line in accuracy.reach(change(result, comparison=good)))
 
 
 def test_grounds_reference_errors_and_long_roll_outs_are_told(trained_run: Path, simulated: Simulated, tmp_path: Path):

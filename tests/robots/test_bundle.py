@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import yaml
 
+from neurodyn.core.description.scene import Mesh, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Mesh, Scene
 from neurodyn.robots import bundle, load, ships
 from neurodyn.robots.bundle import bundled_name, has_files, moved_scene, source_digest, write_bundle
 from tests.robots.own_robots import write_arm

@@ -53,6 +53,8 @@ BAD = {
         "fluid: viscosity is -1",
     ),
     "interval that does not divide": ({"teacher": {"substeps": 5, "mass_matrix_interval": 2}}, "divisor"),
+    "a path as a name": ({"name": "a/b"}, "name is 'a/b'; valid: a name that a folder can have"),
+    "endless substeps": ({"simulator": {"substeps": 10**8}}, "substeps is 100000000; valid: 1 to 10,000"),
     "no substeps": ({"teacher": {"substeps": 0}}, "substeps is 0"),
     "option of the other solver": ({"teacher": {"iterations": 5}}, "option of mujoco"),
     "locked and moving": ({"locked": ["rail"]}, "both in joints and in locked"),

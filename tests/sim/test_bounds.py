@@ -12,7 +12,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.robots import Ranges
 from neurodyn.sim.bounds import MARGIN, plausible_bounds
 from neurodyn.sim.build import build
-from neurodyn.sim.recorder import Recorder
+from neurodyn.sim.generation.recorder import Recorder
 from neurodyn.sim.reference import ReferenceSimulator
 
 

@@ -226,7 +226,7 @@ def test_floating_urdf_has_a_free_base(tmp_path):
 
 
 def test_ant_leaves_its_own_floor_out_and_meets_a_scene_without_margins():
-    from neurodyn.core.scene import Plane, Scene
+    from neurodyn.core.description.scene import Plane, Scene
 
     ant = robots.load("ant")
     alone, scene = sim.build(ant), sim.build(ant, 2, scene=Scene(shapes=(Plane(),)))

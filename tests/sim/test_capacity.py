@@ -10,8 +10,8 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.capacity import Capacity
@@ -141,7 +141,7 @@ def random_tumblers(worlds: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_velocities_are_those_of_the_centre_of_mass_and_of_the_parents_joint_frame(tumbler: Robot):
-    """What a small step does to positions is what the docstring of `core.spec` says velocities are."""
+    """What a small step does to positions is what the docstring of `core.description.spec` says velocities are."""
     q, qd = random_tumblers(16)
     after, qd_after = ReferenceSimulator(tumbler, 16).step(q, qd, torch.zeros(16, 0))
     q, after, qd_after = q.double(), after.double(), qd_after.double()

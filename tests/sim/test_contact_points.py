@@ -9,8 +9,8 @@ from benchmarks._contacts import BALL, RADIUS, ball_positions, balls, contacts_o
 from benchmarks._shapes import torus
 
 from neurodyn import robots
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots.sections import ContactPointSelection

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Control, State, Window
@@ -69,7 +69,7 @@ def test_steps_and_windows_go_on_where_drives_were(analytic: AnalyticDynamics, m
 
 def test_data_hold_targets(tmp_path):
     from neurodyn.data.store import Store
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation.generate import generate
 
     generate(ROBOT, transitions=400, out=tmp_path / "data.h5", frames=50)
     store = Store.open(tmp_path / "data.h5")

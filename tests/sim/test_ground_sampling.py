@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.core.scene import Plane, Scene
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots.sections import GroundSampling

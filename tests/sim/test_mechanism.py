@@ -12,7 +12,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.free_motion import FreeMotion
 from neurodyn.sim.build import build

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import IDENTITY, Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import IDENTITY, Box, Plane, Scene
 from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Joint, Ranges

@@ -8,7 +8,7 @@ import torch
 
 from neurodyn import sim
 from neurodyn.core.config import from_dict
-from neurodyn.core.scene import (
+from neurodyn.core.description.scene import (
     Box,
     Capsule,
     Cylinder,

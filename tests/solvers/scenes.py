@@ -7,7 +7,7 @@ import torch
 import warp as wp
 
 from neurodyn import robots
-from neurodyn.core.scene import Box, Plane, Scene
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.dynamics.interface import Environment
 from neurodyn.geometry.ground import Ground
 from neurodyn.sim.build import build_world

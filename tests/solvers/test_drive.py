@@ -83,7 +83,7 @@ def test_effort_limit_holds_the_drive_but_not_the_force(run):
 
 def test_errors_of_drives_count_turns(run, tmp_path):
     """Newton's angles count turns, so a target one turn away pulls for a whole turn."""
-    from neurodyn.core.spec import JointSpec, StateSpec
+    from neurodyn.core.description.spec import JointSpec, StateSpec
     from neurodyn.solvers.drive import Drive
 
     spec = StateSpec("robot", (JointSpec("slider", "prismatic"), JointSpec("hinge", "revolute", True)), ("hinge",), DT)

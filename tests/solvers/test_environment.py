@@ -9,8 +9,8 @@ import torch
 import warp as wp
 
 from neurodyn import robots
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.geometry import rotation

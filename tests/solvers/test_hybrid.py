@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from neurodyn import robots
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Plane, Scene
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.terminal.machine import Device, Threads
 
 
 def compare(
@@ -55,8 +55,8 @@ def compare(
     Example:
         neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import is_policy, require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate.runs.comparison import RunFigures, comparison_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from neurodyn.cli.signature import Parameter, Signature, signature_of, split
+from neurodyn.cli.terminal.signature import Parameter, Signature, signature_of, split
 from neurodyn.core.registry import Registry
 
 _DEPTH = 3

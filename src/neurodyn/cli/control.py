@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Device
+from neurodyn.cli.terminal.machine import Device
 
 WALKERS = ("mpc", "imitation")
 """Planners by which quadrupeds walk."""
@@ -77,9 +77,9 @@ def control(
         neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
         neurodyn control a1 --planner mpc --command 0.5 0 0
     """
-    from neurodyn.cli.console import keep_result
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
+    from neurodyn.cli.terminal.console import keep_result
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.cli.walking import walk_robot
     from neurodyn.control.measured_state import Noise
     from neurodyn.control.planning.closed_loop import run
@@ -120,7 +120,8 @@ def control(
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
         require_writable(path, text=True)
-    where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
+    with ProgressBar(f"opening {model} and {plant}"):
+        where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
     critic = None
     if value is not None:
         from neurodyn.policy.critic import load_critic

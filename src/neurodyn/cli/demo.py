@@ -55,24 +55,27 @@ def demo(
     if world_model:
         from neurodyn.cli.demos.world_model import show_world_model
 
-        with _going_on(out := out or Path("demo-world-model")):
+        with _alone(out := out or Path("demo-world-model")):
             show_world_model(out, seed)
     elif policy:
         from neurodyn.cli.demos.policy import show_policy
 
-        with _going_on(out := out or Path("demo-policy")):
+        with _alone(out := out or Path("demo-policy")):
             show_policy(out, seed)
     else:
         from neurodyn.cli.demos.cartpole import show_cartpole
 
-        with _going_on(out := out or Path("demo")):
+        with _alone(out := out or Path("demo")):
             show_cartpole(out, **(_BUDGET | given), seed=seed)
 
 
 @contextmanager
-def _going_on(out: Path) -> Iterator[None]:
-    """Say how an interrupted demo goes on: by itself."""
+def _alone(out: Path) -> Iterator[None]:
+    """Be the only demo in a folder, and say how an interrupted one goes on: by itself."""
+    from neurodyn.core.locks import exclusive
+
     try:
-        yield
+        with exclusive(out):
+            yield
     except KeyboardInterrupt as stop:
         raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import Logger
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.terminal.choice import Logger
+from neurodyn.cli.terminal.machine import Device, Threads
 
 
 def discover(
@@ -51,12 +51,12 @@ def discover(
     """
     import msgspec
 
-    from neurodyn.cli.console import terminal
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.fit import print_table
+    from neurodyn.cli.terminal.console import terminal
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
+    from neurodyn.core.description.blueprint import Blueprint
     from neurodyn.identify.discovery.discover import DiscoverySettings
     from neurodyn.identify.discovery.discovery_run import discover_run
     from neurodyn.learn.tracking.session import require_tracker

@@ -32,10 +32,12 @@ def doctor() -> None:
     Example:
         neurodyn doctor
     """
-    from neurodyn.cli.console import terminal
     from neurodyn.cli.tables.fit import print_table
+    from neurodyn.cli.terminal.console import terminal
+    from neurodyn.cli.terminal.progress import ProgressBar
 
-    found = list(findings())
+    with ProgressBar("looking at this machine"):
+        found = list(findings())
     print_table(terminal(80), ("", "Found", "To do"), found)
     open_points = sum(bool(one.advice) for one in found)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.choice import Logger
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.terminal.choice import Logger
+from neurodyn.cli.terminal.machine import Device, Threads
 
 
 def evaluate(
@@ -56,8 +56,8 @@ def evaluate(
         neurodyn evaluate runs/cartpole
         neurodyn evaluate pretrained:anymal-c --ground steps
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import evaluation_tables, print_evaluation
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run, write_json
     from neurodyn.evaluate import evaluate as measure
     from neurodyn.learn.tracker_results import require_followed, show_results

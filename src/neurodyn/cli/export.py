@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import one_of
+from neurodyn.cli.terminal.choice import one_of
 from neurodyn.data.writers import WRITERS
 from neurodyn.dynamics.simulators import SIMULATORS
 from neurodyn.policy.checkpoints import POLICY_FORMATS
@@ -36,7 +36,7 @@ def export(
         neurodyn export runs/cartpole
         neurodyn export walks.h5 --to lerobot --out walks
     """
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
@@ -60,30 +60,31 @@ def export(
         with ProgressBar(f"exporting {run}"):
             difference = export_policy(run, path)
     else:
-        from neurodyn.dynamics.artifact import load
-        from neurodyn.dynamics.export import export_model
+        from neurodyn.dynamics.files.artifact import load
+        from neurodyn.dynamics.files.export import export_model
 
-        model = load(run)
-        require_writable(path)
         with ProgressBar(f"exporting {run}"):
+            model = load(run)
+            require_writable(path)
             difference = export_model(model, path)
     print(f"differs from the {'policy' if is_policy else 'model'} by at most {difference:.1e} in ONNX Runtime: {path}")
 
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:
     """Write a policy as the checkpoint of another trainer."""
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED_POLICY
 
     ships = policy.startswith(PRETRAINED_POLICY)
     beside = Path(f"{policy.removeprefix(PRETRAINED_POLICY)}-{to}") if ships else Path(policy) / to
-    print(
-        f"checkpoint: {POLICY_FORMATS[to](policy, out or beside)}; its runner's settings: params/agent.yaml beside it"
-    )
+    with ProgressBar(f"exporting {policy}"):
+        written = POLICY_FORMATS[to](policy, out or beside)
+    print(f"checkpoint: {written}; its runner's settings: params/agent.yaml beside it")
 
 
 def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     """Write a dataset in the format of other tools."""
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 
@@ -98,9 +99,11 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 
 def _export_identified(run: str, to: str, out: Path | None) -> None:
     """Write what was identified of a robot for a simulator, and say what was."""
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.dynamics.simulators.write import export_identified
 
-    exported = export_identified(run, to, out)
+    with ProgressBar(f"exporting {run}"):
+        exported = export_identified(run, to, out)
     for what, names in (("holds", exported.placed), (f"left out ({to} has no place for them)", exported.left_out)):
         if names:
             print(f"{what}: {', '.join(names)}")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import Logger
-from neurodyn.cli.machine import Device, GpuIds, Threads, own_device
+from neurodyn.cli.terminal.choice import Logger
+from neurodyn.cli.terminal.machine import Device, GpuIds, Threads, own_device
 
 
 def finetune(
@@ -48,8 +48,8 @@ def finetune(
     Example:
         neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
-    from neurodyn.cli.console import report_training
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.console import report_training
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.learn.train import finetune as finetune_model
 
     with ProgressBar(f"fine-tuning {run}") as bar:

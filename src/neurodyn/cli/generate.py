@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Device, Threads, cluster_of
+from neurodyn.cli.terminal.machine import Device, Threads, cluster_of
 
 if TYPE_CHECKING:
     from neurodyn.data.header import StoreHeader
@@ -61,8 +61,8 @@ def generate(
         neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
     """
     from neurodyn import robots
-    from neurodyn.cli.progress import ProgressBar
-    from neurodyn.sim.generate import generate as run
+    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.sim.generation.generate import generate as run
 
     declared = robots.load(robot)
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {declared.name}"):

@@ -28,8 +28,10 @@ def hybrid(
     Example:
         neurodyn hybrid ant --out runs/ant-hybrid
     """
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 
-    model = write_declared_hybrid(out, robot, contact=contact, substeps=substeps, parameters=parameters)
+    with ProgressBar(f"compiling {robot}"):
+        model = write_declared_hybrid(out, robot, contact=contact, substeps=substeps, parameters=parameters)
     print(f"contacts: {model.config.contact or 'none'}; steps in a frame: {model.config.substeps}")
     print(f"model: {out / 'model'}")

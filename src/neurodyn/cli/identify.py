@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.choice import Logger
-from neurodyn.cli.machine import Device, Threads, cluster_of
+from neurodyn.cli.terminal.choice import Logger
+from neurodyn.cli.terminal.machine import Device, Threads, cluster_of
 
 
 def identify(
@@ -88,8 +88,8 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify my-arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_identification
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.identify.prior import parse_priors
@@ -125,8 +125,8 @@ def _drive_network(
     robot: str, data: str | tuple[str, ...], drive: str, out: Path, seed: int | None, json: Path | None
 ) -> None:
     """Train an actuator network and print its errors beside those of the best parametric drive."""
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_drive_network
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import write_json
     from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.run import open_logs

@@ -40,7 +40,7 @@ def imitate(
     """
     import msgspec
 
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.control.mpc.gait import GAITS
     from neurodyn.control.mpc.imitate import ImitationSettings
     from neurodyn.control.mpc.imitate import imitate as learn
@@ -50,6 +50,7 @@ def imitate(
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import read_config
     from neurodyn.core.errors import InputError
+    from neurodyn.core.locks import exclusive
     from neurodyn.nets.onnx_file import require_onnx
     from neurodyn.robots import load
 
@@ -66,8 +67,9 @@ def imitate(
     except ValueError as error:
         raise InputError(f"--{error}") from None
     mpc = MpcSettings() if settings is None else read_config(settings, MpcSettings)
-    where = walking_plant(load(robot), plant, ground)
-    with ProgressBar(f"{robot}: imitating the quadratic program"):
-        network, law = learn(where, gait, mpc, how, seed=seed)
-    save_imitation(out, network, law.config)
+    with exclusive(out):
+        where = walking_plant(load(robot), plant, ground)
+        with ProgressBar(f"{robot}: imitating the quadratic program"):
+            network, law = learn(where, gait, mpc, how, seed=seed)
+        save_imitation(out, network, law.config)
     print(f"{out} written; next: neurodyn control {robot} --planner imitation --model {out} --plant {plant}")

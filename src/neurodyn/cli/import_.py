@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.choice import one_of
+from neurodyn.cli.terminal.choice import one_of
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.layouts import MODEL_LAYOUTS
+from neurodyn.dynamics.files.layouts import MODEL_LAYOUTS
 
 
 def import_(
@@ -39,7 +39,8 @@ def import_(
             say); or random by run.
         alignment: Delay from logged control to motion [s], in place of the column map's.
         seed: Seed of a random split.
-        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model.
+        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model; or nerd, a
+            network of NeRD.
         statistics: File with what the model's inputs were normalised with; by default the robot's own.
 
     Example:
@@ -50,8 +51,8 @@ def import_(
         return
     if statistics is not None:
         raise InputError("--statistics is of a model's inputs; valid with --model")
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_import
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment
@@ -64,27 +65,29 @@ def import_(
         if alignment is not None:
             raise InputError("--alignment is for column maps; rows say which action produced which state")
         given = None if split in {"declared", "random"} else Split[split.upper()]
-        print_import(import_rows(files, layout, out, split=given, seed=seed), out)
+        with ProgressBar("reading logs"):
+            store = import_rows(files, layout, out, split=given, seed=seed)
+        print_import(store, out)
         return
-    if reader is not None:
-        columns, spec = find_reader(reader, robot)
-    else:
-        if not files:
-            raise InputError("no log file given; expected at least one path")
-        columns, spec = find_map(files[0], robot or "")
-    if alignment is not None:
-        columns = with_alignment(columns, alignment)
+    if reader is None and not files:
+        raise InputError("no log file given; expected at least one path")
     with ProgressBar("reading logs"):
+        columns, spec = find_map(files[0], robot or "") if reader is None else find_reader(reader, robot)
+        if alignment is not None:
+            columns = with_alignment(columns, alignment)
         store = import_logs(files, columns, spec, out, split=split, seed=seed)
     print_import(store, out)
 
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
     """Write a checkpoint as a run, and say what it holds."""
-    from neurodyn.dynamics.published import import_model
+    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.dynamics.files.published import import_model
 
     if len(files) != 1 or robot is None:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")
-    found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
-    print(f"{found.network} with {found.members} members, {found.spec.context} frames of warm-up: {out}")
-    print(f"next: neurodyn evaluate {out} --data LOG.h5")
+    with ProgressBar(f"reading {files[0].name}"):
+        found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
+    members = f" with {found.members} members" if hasattr(found, "members") else ""
+    print(f"{found.network}{members}, {found.spec.context} frames of warm-up: {out}")
+    print(f"next: neurodyn evaluate {out}{' --data LOG.h5' if found.measured else ''}")

@@ -41,8 +41,8 @@ def init(
     Example:
         neurodyn init my_arm.urdf --fixed-base
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.decisions import print_decisions
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate.checks.accept import why_refused
     from neurodyn.sim.declaration.contact import BUDGET

@@ -36,8 +36,10 @@ def inspect(
         _inspect_log(file, robot, map, json)
         return
     from neurodyn.cli.tables.data import print_inspection
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
+    from neurodyn.core.progress import stage
     from neurodyn.data.inspection import inspect_store
     from neurodyn.data.plots import plot_store
     from neurodyn.data.store import Store
@@ -49,11 +51,15 @@ def inspect(
     picture = plot or file.with_suffix(".png")
     require_writable(json, text=True)
     require_writable(picture)
-    store = Store.open(file)
-    ranges = declared_ranges(store.header.spec)
-    found = inspect_store(store, ranges)
+    with ProgressBar(f"inspecting {file.name}"):
+        with stage(0.0, 0.2, "reading"):
+            store = Store.open(file)
+            ranges = declared_ranges(store.header.spec)
+        with stage(0.2, 0.6, "statistics"):
+            found = inspect_store(store, ranges)
+        with stage(0.6, 1.0, "picture"):
+            plot_store(store, picture, ranges)
     print_inspection(found)
-    plot_store(store, picture, ranges)
     print(f"picture: {picture}")
     if json is not None:
         write_json(json, found)
@@ -63,6 +69,7 @@ def inspect(
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
     """Show what a raw log holds, and draft a column map."""
     from neurodyn.cli.tables.data import print_log
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json, write_text
     from neurodyn.data.log_inspection import inspect_log
     from neurodyn.robots import load
@@ -70,7 +77,8 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
     path = column_map or Path(f"{log.resolve().name}.map.yaml")
     require_writable(json, text=True)
     require_writable(None if path.exists() else path)
-    report = inspect_log(log, None if robot is None else load(robot).spec, robot)
+    with ProgressBar(f"inspecting {log.name}"):
+        report = inspect_log(log, None if robot is None else load(robot).spec, robot)
     print_log(report.found)
     if path.exists():
         print(f"column map: {path} is there already and kept; --map FILE writes another")

@@ -68,7 +68,7 @@ VERBS: Registry[Verb] = Registry(
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
     imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.imitate:imitate"),
-    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy:ACTIONS"),
+    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy.actions:ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
     export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
     completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.completion:completion"),
@@ -114,7 +114,7 @@ def run(arguments: list[str]) -> int:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
-        from neurodyn.cli.machine import out_of_memory
+        from neurodyn.cli.terminal.machine import out_of_memory
 
         short = out_of_memory(error)
         if short is None:
@@ -184,8 +184,8 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
-    from neurodyn.cli.help import help_text
-    from neurodyn.cli.signature import signature_of
+    from neurodyn.cli.terminal.help import help_text
+    from neurodyn.cli.terminal.signature import signature_of
 
     signature = signature_of(called)
     if {"-h", "--help"} & set(arguments[1:]):

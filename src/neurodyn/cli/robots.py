@@ -30,13 +30,15 @@ def robots(
 
 
 def _list(json: Path | None) -> None:
-    from neurodyn.cli.console import terminal
     from neurodyn.cli.tables.fit import print_table
+    from neurodyn.cli.terminal.console import terminal
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.config import to_dict
     from neurodyn.robots.listing import list_policies, list_robots
 
-    found = list_robots()
+    with ProgressBar("listing robots"):
+        found = list_robots()
     rows = [
         (
             robot.name,
@@ -66,7 +68,8 @@ def _list(json: Path | None) -> None:
 
 
 def _show(name: str, json: Path | None) -> None:
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.terminal.console import terminal
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import to_dict
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
@@ -75,7 +78,8 @@ def _show(name: str, json: Path | None) -> None:
 
     require_writable(json, text=True)
     declared = load(name)
-    found = list_quantities(declared_hybrid(declared))
+    with ProgressBar(f"building {declared.name}"):
+        found = list_quantities(declared_hybrid(declared))
     console = terminal(highlight=False)
     console.print(f"{declared.name}: {declared.description}", soft_wrap=True)
     console.print(f"frame {declared.dt:.4g} s; grounds: {', '.join(declared.grounds) or 'none'}")

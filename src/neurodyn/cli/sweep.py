@@ -26,8 +26,8 @@ def sweep(
     Every trial is a run folder of its own, which evaluate, compare and reproduce take. Needs the extra `cluster`.
 
     Args:
-        spec: File that says what is trained (train, identify or policy train, with its arguments), which settings
-            differ (space), who chooses them (search: grid, random or optuna), and with which seeds.
+        spec: File that says what is trained (train, finetune, identify, discover or policy train, with its arguments),
+            which settings differ (space), who chooses them (search: grid, random or optuna), and with which seeds.
         out: Folder to write: trials, sweep.json, comparison.html.
         cluster: "local" for the cores of this machine, "auto" for the Ray cluster that it belongs to, or HOST:PORT of
             its head.
@@ -40,8 +40,8 @@ def sweep(
         neurodyn sweep sweep.yaml --out sweeps/width
         neurodyn sweep sweep.yaml --out sweeps/width --cluster auto --resume
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.cluster.sweep.sweep import PAGE, RESULT
     from neurodyn.cluster.sweep.sweep import sweep as run
     from neurodyn.core.artifacts import require_writable, write_json

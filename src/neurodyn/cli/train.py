@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import Logger, one_of
-from neurodyn.cli.machine import Device, GpuIds, Threads, own_device
+from neurodyn.cli.terminal.choice import Logger, one_of
+from neurodyn.cli.terminal.machine import Device, GpuIds, Threads, own_device
 from neurodyn.nets.networks import NETWORKS
 
 
@@ -59,8 +59,8 @@ def train(
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
         neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
-    from neurodyn.cli.console import report_training
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.console import report_training
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.learn.train import train as train_model
 
     with ProgressBar(f"training {robot} ({kind})") as bar:

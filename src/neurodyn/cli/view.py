@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.choice import Logger
-from neurodyn.cli.machine import Device
+from neurodyn.cli.terminal.choice import Logger
+from neurodyn.cli.terminal.machine import Device
 
 
 def view(
@@ -46,7 +46,7 @@ def view(
     Example:
         neurodyn view runs/cartpole --out cartpole.gif
     """
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.progress import stage
     from neurodyn.learn.tracker_results import require_followed, show_results
@@ -58,7 +58,7 @@ def view(
     if kind == "rrd":
         require_rerun()
     if live:
-        from neurodyn.sim.live import require_live
+        from neurodyn.sim.views.live import require_live
 
         require_live()
     path = out if out is not None else default_output(run, "view", f".{kind}")
@@ -79,7 +79,7 @@ def view(
         show_results(run, logger, films=[path])
         print(f"{what}: {path}")
     if live:
-        from neurodyn.sim.live import play, window
+        from neurodyn.sim.views.live import play, window
 
         print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
         motions = [path.q[0] for path in (recording.predicted, recording.truth)]

@@ -21,9 +21,9 @@ def walk_robot(
     json: Path | None,
 ) -> None:
     """Let a quadruped walk; arguments as of `neurodyn control`."""
-    from neurodyn.cli.console import keep_result
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
+    from neurodyn.cli.terminal.console import keep_result
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.plant import walking_plant
     from neurodyn.control.mpc.report import walk_headline, walk_tables, write_walk_report

@@ -70,11 +70,11 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
     """
     ray = require_ray()
     if ray.is_initialized():
-        with _watched(ray):
+        with _watched(ray, address):
             yield
         return
     with contextlib.ExitStack() as context:
-        _require_address(address)
+        require_cluster(address)
         for left in reversed(range(_STARTS)):
             folder = context.enter_context(_short_folder()) if address == LOCAL else None
             try:
@@ -85,11 +85,20 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
                 if not left or address != LOCAL:
                     raise _unreachable(address, error) from None
         context.callback(_leave, ray)
-        context.enter_context(_watched(ray))
+        context.enter_context(_watched(ray, address))
         yield
 
 
-def _require_address(address: str) -> None:
+def require_cluster(address: str) -> None:
+    """Refuse an address at which no cluster can be, before anything is started there.
+
+    Args:
+        address: As of `connected`.
+
+    Raises:
+        InputError: Ray is not installed, it is no address, or nothing answers there.
+    """
+    require_ray()
     host, _, port = address.rpartition(":")
     if address in (LOCAL, RUNNING):
         return
@@ -129,7 +138,7 @@ def _leave(ray: ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _watched(ray: ModuleType) -> Iterator[None]:
+def _watched(ray: ModuleType, asked: str) -> Iterator[None]:
     """Ask the head whether it is there, and end the context with an InputError where it is not.
 
     Ray itself would end the process after a minute, with pages of traces.
@@ -145,14 +154,14 @@ def _watched(ray: ModuleType) -> Iterator[None]:
                 dead.set()
                 break
         if dead.is_set() and main:
-            _interrupt_main(over, _lost(address))
+            _interrupt_main(over, _lost(address, asked))
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except (KeyboardInterrupt, Exception):
         if dead.is_set() or not _answers(address):
-            raise _lost(address) from None
+            raise _lost(address, asked) from None
         raise
     finally:
         over.set()
@@ -167,10 +176,12 @@ def _interrupt_main(over: threading.Event, error: InputError) -> None:
         os._exit(2)
 
 
-def _lost(address: str) -> InputError:
+def _lost(address: str, asked: str) -> InputError:
+    valid = "the same command with --resume"
+    if asked != LOCAL:
+        valid = f"start it again (docs/scale.md), then {valid}"
     return InputError(
-        f"the head of the Ray cluster at {address} does not answer any more; what was finished is kept; valid: start "
-        "it again (docs/scale.md), then the same command with --resume"
+        f"the head of the Ray cluster at {address} does not answer any more; what was finished is kept; valid: {valid}"
     )
 
 

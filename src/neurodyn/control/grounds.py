@@ -8,7 +8,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.scene import Scene, Terrain
+from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.quantities import Quantities

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import require
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State
 from neurodyn.geometry import rotation
 

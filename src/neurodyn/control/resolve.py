@@ -13,11 +13,11 @@ from neurodyn.control.compatibility import require_fit
 from neurodyn.control.frame_end import episode_bounds
 from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, Starts
 from neurodyn.core import artifacts
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, suggestion
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.kinds import KINDS

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from neurodyn.core.actuator_network import ActuatorNetwork
     from neurodyn.core.artifacts import pretrained_names, read_json, write_json
-    from neurodyn.core.blueprint import Augmentation, Blueprint
-    from neurodyn.core.body_contacts import BodyContact, BodyShape, Support
     from neurodyn.core.config import Config, from_dict, read_config, to_dict
-    from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-    from neurodyn.core.controllers import GAINS, Controller
-    from neurodyn.core.drive import DRIVE_LAWS, Drive, DriveLaw
+    from neurodyn.core.description.actuator_network import ActuatorNetwork
+    from neurodyn.core.description.blueprint import Augmentation, Blueprint
+    from neurodyn.core.description.body_contacts import BodyContact, BodyShape, Support
+    from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+    from neurodyn.core.description.controllers import GAINS, Controller
+    from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveLaw
+    from neurodyn.core.description.fingerprint import Fingerprint
+    from neurodyn.core.description.mechanism import Link, Mechanism
+    from neurodyn.core.description.parameter import Parameter, select_parameters
+    from neurodyn.core.description.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Sphere, Terrain
+    from neurodyn.core.description.sensors import SENSOR_KINDS, Part, Sensor, Stream
+    from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
+    from neurodyn.core.description.structures import STRUCTURES, Structure
     from neurodyn.core.errors import InputError, MismatchError, NeurodynError
-    from neurodyn.core.fingerprint import Fingerprint
-    from neurodyn.core.mechanism import Link, Mechanism
-    from neurodyn.core.parameter import Parameter, select_parameters
     from neurodyn.core.progress import Progress, showing, tracked
-    from neurodyn.core.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Sphere, Terrain
     from neurodyn.core.seeds import derive_seed, generator
-    from neurodyn.core.sensors import SENSOR_KINDS, Part, Sensor, Stream
-    from neurodyn.core.spec import Channel, JointSpec, StateSpec
-    from neurodyn.core.structures import STRUCTURES, Structure
 
 __all__ = [
     "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "ActuatorNetwork", "Augmentation", "Blueprint", "BodyContact",

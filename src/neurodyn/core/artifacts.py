@@ -2,9 +2,10 @@
 """Files that outlive a process: tensors as safetensors, everything else as JSON or YAML; never pickle.
 
 Every file is written under another name and then renamed, so that a killed process leaves either the old
-file or the new one, never half of one.
+file or the new one, never half of one. So is a folder; the one that it replaces goes after it is there.
 """
 
+import ctypes
 import errno
 import glob
 import itertools
@@ -38,6 +39,8 @@ _POLICY_ROOT = _PRETRAINED_ROOT.with_name("pretrained_policies")
 _TENSOR = "__tensor__"
 _AXES = "axes"
 _COUNT = itertools.count()
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+"""Of linux/fcntl.h and linux/fs.h."""
 
 
 @contextmanager
@@ -52,7 +55,7 @@ def atomic(path: Path) -> Iterator[Path]:
     target = regular_file(path)
     partial = _partial(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make(target.parent)
         _remove_stale(target)
         yield partial
         synchronise(partial)
@@ -84,9 +87,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         for file in (partial, *partial.rglob("*")):
             synchronise(file)
         if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(partial, target)
+            _exchange(partial, target)
+        else:
+            os.replace(partial, target)
         synchronise(target.parent)
+        _remove(partial)  # the old one, where there was one
     except OSError as error:
         _remove(partial)
         raise unwritable(path, error) from error
@@ -98,18 +103,42 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange two folders, in one step where the system can, so that there is a whole one under each name throughout.
+
+    Elsewhere one name is free for a moment: folders cannot take each other's place.
+    """
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+        done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    except (AttributeError, OSError, TypeError):  # not Linux, or a C library without it
+        done = False
+    if done:
+        return
+    aside = _partial(other)
+    os.replace(other, aside)
+    try:
+        os.replace(one, other)
+    except BaseException:
+        os.replace(aside, other)
+        raise
+    os.replace(aside, one)
+
+
 def regular_file(path: Path) -> Path:
     """Return the file that a path leads to, links followed, if it is a regular file or not there.
 
     Raises:
-        InputError: It is a folder, a device, a pipe or a socket.
+        InputError: It is a folder, a device, a pipe or a socket, or a link that leads to itself.
     """
     if path == STANDARD_OUTPUT:
         raise InputError("-: only text goes to standard output; give the path of a file")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = target.stat().st_mode
-    except (OSError, ValueError):  # not there, or said by whatever writes it
+    except (OSError, ValueError) as error:  # not there, or said by whatever writes it
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise unwritable(path, error) from None
         return target
     if not stat.S_ISREG(mode):
         kind = next((word for test, word in _KINDS if test(mode)), "no regular file")
@@ -121,6 +150,22 @@ _KINDS = (
     (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
 )  # fmt: skip
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, with those above it, where there is none; of a link, the folder that it leads to.
+
+    Raises:
+        InputError: It cannot be made.
+    """
+    try:
+        _make(path)
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from error
+
+
+def _make(path: Path) -> None:
+    Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
 
 
 def synchronise(path: Path) -> None:
@@ -176,8 +221,9 @@ def require_writable(*paths: Path | None, text: bool = False) -> None:
             continue
         if path == STANDARD_OUTPUT and text:
             continue
-        path = regular_file(path)
-        trial, made = path.with_name(path.name + ".probe"), [folder for folder in path.parents if not folder.exists()]
+        target = regular_file(path)
+        trial = Path(os.path.realpath(target.parent), f"{target.name}.probe")
+        made = [folder for folder in trial.parents if not folder.exists()]
         try:
             with atomic(trial) as partial:
                 partial.touch()

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from neurodyn.core.errors import InputError
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
 RESUME = "; the same command with --resume goes on"
@@ -74,19 +76,32 @@ class Interruption:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """While a verb runs, end it in order at the first Ctrl-C or SIGTERM, and the process at once at the second."""
+    """While a verb runs, end it in order at the first Ctrl-C or SIGTERM, and the process at once at the second.
+
+    Where the interruption was lost on its way, as in the import of a package, what fails of that is interrupted, too.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.signal(number, _stop) for number in _SIGNALS}
+    _stopped_by.clear()
     try:
         yield
+    except Exception as error:
+        if not _stopped_by or isinstance(error, InputError):
+            raise
+        raise Interrupted(KEPT, 128 + _stopped_by[0]) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
+_stopped_by: list[int] = []
+"""The signal that ended the verb, once it has come."""
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
+    _stopped_by.append(number)
     _quit_next_time()
     raise Interrupted(KEPT, 128 + number)
 

@@ -9,7 +9,7 @@ import json
 import math
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ MOST_DEPTH = 64
 
 MOST_VALUES = 4_000_000
 """Values in a file, those behind aliases counted wherever they are used."""
+
+
+MOST_NUMBER = 3.4e38
+"""Greatest number, beyond which single precision knows infinity alone."""
 
 
 def require_regular(path: Path, what: str) -> None:
@@ -99,6 +103,7 @@ class _Loader(yaml.SafeLoader):
             children = node.value if isinstance(node, yaml.SequenceNode) else ()
             if isinstance(node, yaml.MappingNode):
                 children = [child for pair in node.value for child in pair]
+                _require_once(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
             self._sizes[id(node)] = 1 + sum(self._sizes.get(id(child), 1) for child in children)
             if self._sizes[id(node)] > MOST_VALUES:
                 raise ValueError(f"its aliases stand for more than {MOST_VALUES:,} values")
@@ -109,11 +114,33 @@ def _read_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)
 
 
+def _read_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_table)
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _require_once(key for key, _ in pairs)
+    return dict(pairs)
+
+
+def _require_once(keys: Iterable[str]) -> None:
+    """Refuse a table that says something twice, of which one would be lost; TOML forbids that itself.
+
+    Raises:
+        ValueError: A key is there more than once.
+    """
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"{key!r} is there more than once")
+        seen.add(key)
+
+
 _PARSERS = {
     ".yaml": _read_yaml,
     ".yml": _read_yaml,
     ".toml": tomllib.loads,
-    ".json": json.loads,
+    ".json": _read_json,
 }
 
 
@@ -141,5 +168,9 @@ def _require_plain(value: Any, where: str, place: str) -> None:
         raise InputError(f"{where}: {at} is a whole number beyond 64 bits; valid: below 2^63")
     if isinstance(value, float) and math.isnan(value):
         raise InputError(f"{where}: {at} is not a number; valid: a number")
+    if isinstance(value, float) and MOST_NUMBER < abs(value) < math.inf:
+        raise InputError(
+            f"{where}: {at} is {value:g}, beyond single precision; valid: at most {MOST_NUMBER:.2g} in size"
+        )
     if isinstance(value, str) and "\0" in value:
         raise InputError(f"{where}: {at} holds a character that no name has (NUL); valid: text")

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurodyn.core.config import Config, from_dict, to_dict
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.sensors import Stream, stream_columns
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Scene
-from neurodyn.core.sensors import Stream, stream_columns
-from neurodyn.core.spec import StateSpec
 
 FORMAT = "neurodyn trajectories"
 _CRC = "crc32"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from neurodyn.core.progress import tracked
 from neurodyn.data.header import Split, Status
 from neurodyn.data.readers.units import state_units
 from neurodyn.data.store import Store
@@ -82,8 +83,8 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
         units["measured"] = {x: unit for one in streams for x, unit in zip(one.columns, one.units, strict=True)}
         columns["measured"] = store.measured
     entries = []
-    for what, named in units.items():
-        for index, (name, unit) in enumerate(named.items()):
+    for what, named in tracked(units.items()):
+        for index, (name, unit) in enumerate(tracked(named.items())):
             column = wrapped(store, what, index, columns[what][:, index])
             column = column[np.isfinite(column)]  # between readings there is none
             interval = ranges.get(what, {}).get(name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.draft import Draft, draft_map, draft_text, meaning
 from neurodyn.data.readers.formats import READERS, LogFormat, require_format
 from neurodyn.data.readers.source import Part, Series, Topic

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Literal
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import require
-from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 _BASE = (("base_linear_velocity", "m/s"), ("base_angular_velocity", "rad/s"), ("projected_gravity", "1"))
 _PARTS = ("state", "action", "contacts", "termination")

@@ -12,8 +12,8 @@ from typing import Self
 import h5py
 import numpy as np
 
+from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.errors import InputError
-from neurodyn.core.sensors import stream_columns
 from neurodyn.data.checksums import Checksums
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header
 from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, blocks, read_rows, rows_dataset
@@ -37,8 +37,8 @@ class Store:
             scalar last), float32, shape [E, 7]; None where the header has no scene.
         reward: Reward of the frame that begins in each row, unused in the last row of an episode, float32, shape [N];
             None where no policy earned one.
-        measured: Columns of the header's streams (`core.sensors.stream_columns`), NaN where there is no reading,
-            float32, shape [N, columns]; None where the header has none.
+        measured: Columns of the header's streams (`core.description.sensors.stream_columns`), NaN where there is no
+            reading, float32, shape [N, columns]; None where the header has none.
     """
 
     header: StoreHeader

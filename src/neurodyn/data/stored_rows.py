@@ -10,8 +10,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.checksums import Checksums
 from neurodyn.data.header import dataset
 from neurodyn.data.writer import open_store_file, widths

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neurodyn.core.config import Config
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 
 if TYPE_CHECKING:
     from neurodyn.data.mixture import Mixture

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Status, Store
 from neurodyn.data.stored_rows import StoredRows

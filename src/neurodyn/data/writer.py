@@ -16,12 +16,12 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurodyn.core.artifacts import regular_file, synchronise
+from neurodyn.core.artifacts import make_folder, regular_file, synchronise
+from neurodyn.core.description.scene import IDENTITY
+from neurodyn.core.description.sensors import stream_columns
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
-from neurodyn.core.scene import IDENTITY
-from neurodyn.core.sensors import stream_columns
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.checksums import CHECKSUMS, PIECE_ROWS, Checksums, crc, record_type, records
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
 
@@ -307,7 +307,7 @@ class StoreWriter:
         image = _empty_file(self.header, self.rewarded)
         self._rows, self._episodes, self._reserved, self._creating = 0, 0, 0, path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             path.write_bytes(image)
             self._file = h5py.File(path, "r+", libver="latest")
             self._file.swmr_mode = True
@@ -411,6 +411,24 @@ def require_store_name(path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
+
+
+def require_replaceable(path: Path) -> None:
+    """Refuse to replace by imported logs what no import wrote: simulated data, or the very log that is to be read.
+
+    Raises:
+        InputError: There is such a file.
+    """
+    if not path.exists():
+        return
+    try:
+        with open_store_file(path) as file:
+            holds = read_header(file, str(path)).source
+    except InputError:
+        holds = "no store"
+    if holds != "log":
+        what = "no imported log" if holds == "no store" else "simulated data"
+        raise InputError(f"{path}: is there already and holds {what}; valid: another --out, or remove it")
 
 
 def widths(spec: StateSpec) -> dict[str, int]:

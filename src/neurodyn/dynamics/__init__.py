@@ -7,14 +7,14 @@ from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn.dynamics.analytic.model import AnalyticDynamics
-    from neurodyn.dynamics.artifact import Artifact, load
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.closed_loop import ClosedLoop
     from neurodyn.dynamics.compared_rollouts import ComparedRollouts
     from neurodyn.dynamics.controllers import LAWS
     from neurodyn.dynamics.driven import driven
-    from neurodyn.dynamics.export import export_model
+    from neurodyn.dynamics.files.artifact import Artifact, load
+    from neurodyn.dynamics.files.export import export_model
     from neurodyn.dynamics.guard import DivergedError, Fault, watching
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.model import HybridDynamics

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
 from neurodyn.dynamics.compared_rollouts import ComparedRollouts, compared

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.figures import new_figure
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.controllers import GAINS, Controller
+from neurodyn.core.description.controllers import GAINS, Controller
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.controllers import LAWS, Driven
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import Parameters

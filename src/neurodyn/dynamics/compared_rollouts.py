@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.figures import new_figure
 from neurodyn.dynamics.measures import error_names, error_units, finite_worlds, persistence, position_errors

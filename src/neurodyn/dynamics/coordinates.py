@@ -16,9 +16,9 @@ Ball joints stay in the axes of their parent: dq = Log(R' R^T). A fixed base nee
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Vector3
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import base_frame, rotation
 from neurodyn.geometry.array_shapes import Matrices, Positions, Velocities

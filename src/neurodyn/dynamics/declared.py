@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPoint, ContactPointLayout
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.quantities import Maker
 from neurodyn.geometry.ground import Ground

@@ -15,7 +15,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.drive import Drive, require_drives
+from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.base import BaseDynamics
@@ -66,7 +66,8 @@ class DrivenDynamics(BaseDynamics):
             drives: Drives by joint; joints without one take torques.
 
         Raises:
-            InputError: The dynamics take targets, a drive cannot be (`core.drive.require_drives`), or it has a bias.
+            InputError: The dynamics take targets, a drive cannot be (`core.description.drive.require_drives`), or it
+                has a bias.
         """
         if dynamics.spec.control_kind != "torque":
             raise InputError(

@@ -11,9 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.compared_rollouts import ComparedRollouts

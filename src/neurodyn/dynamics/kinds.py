@@ -7,7 +7,7 @@
 | simulate | dynamics | makes dynamics of a declared robot, without a run: `(robot, *, device) -> Dynamics` |
 | export | dynamics | a `Frame` of a model, for ONNX: `(model) -> Frame` |
 | solver | solvers | a solver of Newton: `(model, run) -> SolverBase` |
-| train, finetune | learn | |
+| train, finetune, settings, plan training, plan finetuning | learn | see `learn.kinds` |
 | evaluate, report, record | evaluate, report | |
 | refit | policy | fits models in `policy online`: a `policy.online.refit.Refit` |
 """
@@ -63,5 +63,6 @@ KINDS: Registry[Kind] = Registry(
     neural="neurodyn.dynamics.neural:KIND",
     hybrid="neurodyn.dynamics.hybrid:KIND",
     **{"world-model": "neurodyn.dynamics.world_model:KIND"},
+    nerd="neurodyn.dynamics.nerd:KIND",
 )
 """All kinds of dynamics."""

@@ -15,8 +15,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import Control, Environment, State, Window, present_state
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.interface import Dynamics

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation

@@ -5,8 +5,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State
 from neurodyn.geometry import rotation
 from neurodyn.geometry.constants import index

@@ -26,8 +26,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.geometry import base_frame, rotation
 from neurodyn.geometry.constants import columns

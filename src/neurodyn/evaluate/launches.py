@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.interface import Window
 
 _READS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2"})

@@ -7,7 +7,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.interface import Dynamics, State, Trajectory, present_state
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.evaluate.calibration import FACTORS, coverage_at, drawn_out, ranks_at

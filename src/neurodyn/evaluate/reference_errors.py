@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import generator
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State, present_state
 from neurodyn.dynamics.measures import displace
 from neurodyn.evaluate.engine import Batch, Rolled

@@ -15,11 +15,11 @@ from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.files.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.files.same_robot import require_robot
 from neurodyn.dynamics.guard import FOLDER, watching
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.judgement import judge

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import read_config
+from neurodyn.core.description.scene import Plane, Scene, Shape, Terrain
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.scene import Plane, Scene, Shape, Terrain
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.evaluate.engine import Drive
 from neurodyn.geometry.ground import Ground

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.geometry.closeness import feature_adjoint_kernel
 from neurodyn.geometry.device_arrays import PRECISIONS
 from neurodyn.geometry.ground import Ground

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 import warp as wp
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.joint_kinds import places
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.joint_kinds import places
-from neurodyn.core.scene import Scene
 from neurodyn.geometry.heights import block_ranges
 from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
 from neurodyn.geometry.launching import Held

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene
 from neurodyn.geometry.solids import Solid
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 
 import warp as wp
 
-from neurodyn.core.joint_kinds import COORDINATES
+from neurodyn.core.description.joint_kinds import COORDINATES
 
 JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
 REVOLUTE, PRISMATIC, BALL, FREE = (wp.constant(JOINT_KINDS[k]) for k in ("revolute", "prismatic", "ball", "free"))

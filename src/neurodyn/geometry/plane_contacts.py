@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.contact_points import ChainJoint, ContactPointLayout
-from neurodyn.core.joint_kinds import places
+from neurodyn.core.description.contact_points import ChainJoint, ContactPointLayout
+from neurodyn.core.description.joint_kinds import places
 from neurodyn.geometry import rotation
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground

@@ -8,7 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from neurodyn.core.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Shape, Sphere, Terrain
+from neurodyn.core.description.scene import (
+    Box,
+    Capsule,
+    Cylinder,
+    Heightfield,
+    Mesh,
+    Plane,
+    Scene,
+    Shape,
+    Sphere,
+    Terrain,
+)
 from neurodyn.geometry.heights import heightfield_heights
 from neurodyn.geometry.meshes import TriangleMesh, read_mesh
 from neurodyn.geometry.rotation import quaternion_matrix

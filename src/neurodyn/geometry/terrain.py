@@ -3,8 +3,8 @@
 
 import numpy as np
 
+from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Terrain
 
 _TILE = 4.0
 """Edge of the tiles of a mixed terrain [m]."""

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.parameter import Parameter
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.identify.intervals.block_bootstrap import Resamples, bootstrap
 from neurodyn.identify.intervals.blocks import blocks_of
 from neurodyn.identify.intervals.convergence import Convergence, curvature, elsewhere, judge

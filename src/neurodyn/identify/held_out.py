@@ -13,9 +13,9 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import Dynamics, State, Trajectory, Window
 from neurodyn.dynamics.measures import (

@@ -12,9 +12,9 @@ from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict
 from neurodyn.core.cores import resolve_threads
+from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import Progress
@@ -23,8 +23,8 @@ from neurodyn.core.workers import Executor
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.closed_loop import DrivenModel
+from neurodyn.dynamics.files.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -108,7 +108,7 @@ class Problem:
         name: Name or path by which it is found again.
         data: Origin of the trajectories.
         store: The trajectories.
-        parameters: Free parameters as the user names them; see `core.parameter.select_parameters`.
+        parameters: Free parameters as the user names them; see `core.description.parameter.select_parameters`.
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
         device: Torch device on which roll-outs are computed.
@@ -153,6 +153,15 @@ def identify(
     # Sums in one order on every machine; roll-outs have threads of their own.
     with exclusive(out), torch_threads(1):
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
+
+
+def require_problem(problem: Problem, settings: IdentificationSettings) -> None:
+    """Refuse what `identify` refuses before it begins: unknown quantities and sensors, data of another robot.
+
+    Raises:
+        InputError: There is such a thing.
+    """
+    _Identification(problem, Path(), settings, None, ())
 
 
 class _Identification:

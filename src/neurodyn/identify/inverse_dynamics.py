@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.parameter import Parameter
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of

@@ -19,9 +19,9 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.description.sensors import QUATERNION, Sensors, Stream, channel_noise, stream_of
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter
-from neurodyn.core.sensors import QUATERNION, Sensors, Stream, channel_noise, stream_of
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.observation import Mounted, Observation
 from neurodyn.dynamics.interface import Environment, State, Trajectory

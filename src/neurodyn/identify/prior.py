@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.parameter import Parameter
 
 
 @dataclass(frozen=True)

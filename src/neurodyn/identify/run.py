@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter
 from neurodyn.core.progress import Progress
 from neurodyn.core.workers import Executor
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
-from neurodyn.dynamics.same_robot import require_same_simulator
+from neurodyn.dynamics.files.same_robot import require_same_simulator
 from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
 from neurodyn.identify.identify import Identification, Problem
 from neurodyn.identify.identify import identify as identify_problem
@@ -106,14 +106,35 @@ def identify(
     require_tracker(logger, out)
     if executor is not None and device != "cpu":
         raise InputError(f"device is {device!r}; valid with a cluster, whose workers compute on their cores: cpu")
-    declared = robot if isinstance(robot, Robot) else load(robot)
-    chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
+    problem, chosen = plan_identification(
+        robot, data, parameters=parameters, blueprint=blueprint, settings=settings, beside=beside, device=device,
+        drive=drive, executor=executor,
+    )  # fmt: skip
     chosen = changed(
         chosen, minutes=minutes, method=method, seed=seed, starts=starts, search=search, optimiser=optimiser,
         horizon=horizon, horizons=None if horizons is None else tuple(horizons),
         prior=None if prior is None else dict(prior), bootstrap=bootstrap, profile=profile, start=start,
         threads=threads,
     )  # fmt: skip
+    with tracking(logger, out):
+        return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
+
+
+def plan_identification(
+    robot: Robot | str | Path,
+    data: Store | str | Path | Sequence[str | Path],
+    *,
+    parameters: Sequence[str] = (),
+    blueprint: Blueprint | str | Path | None = None,
+    settings: IdentificationSettings | str | None = None,
+    beside: Sequence[str] = (),
+    device: str = "cpu",
+    drive: str | None = None,
+    executor: Executor | None = None,
+) -> tuple[Problem, IdentificationSettings]:
+    """Return the problem that `identify` is asked to solve, and its settings; arguments and errors are its own."""
+    declared = robot if isinstance(robot, Robot) else load(robot)
+    chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
     asked = tuple(parameters) or chosen.parameters
     if drive is not None:
         declared = with_drives(declared, drive)
@@ -125,12 +146,8 @@ def identify(
         blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = data if isinstance(data, Store) else open_logs(declared, data)
     require_same_simulator(declared, store)
-    problem = Problem(
-        declared, locate(robot), "" if isinstance(data, Store) else _place(data), store, asked,
-        blueprint, beside, device, executor,
-    )  # fmt: skip
-    with tracking(logger, out):
-        return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
+    place = "" if isinstance(data, Store) else _place(data)
+    return Problem(declared, locate(robot), place, store, asked, blueprint, beside, device, executor), chosen
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:

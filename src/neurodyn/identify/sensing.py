@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.parameter import Bounds, Parameter, select_parameters
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Bounds, Parameter, select_parameters
-from neurodyn.core.sensors import Sensor
 from neurodyn.data.store import Store
 from neurodyn.dynamics.closed_loop import ClosedLoop, DrivenModel
 from neurodyn.dynamics.hybrid.model import HybridDynamics

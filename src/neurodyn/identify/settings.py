@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
-from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.learn.hybrid.settings import NetworkSettings
@@ -37,7 +37,8 @@ class IdentificationSettings(Config, frozen=True):
     """How parameters are identified.
 
     Attributes:
-        parameters: Quantities that are free where the caller names none; see `core.parameter.select_parameters`.
+        parameters: Quantities that are free where the caller names none; see
+            `core.description.parameter.select_parameters`.
         method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics", which is for bolted
             robots whose torques were logged, and takes any number of inertial parameters; the latter ignores
             what is said about windows, noise and search below.
@@ -57,8 +58,8 @@ class IdentificationSettings(Config, frozen=True):
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
-        sensors: Sensors beside those of the joints, whose readings are compared (`core.sensors`), by name; they add to
-            those that the robot declares, of which the ones that the data hold are compared.
+        sensors: Sensors beside those of the joints, whose readings are compared (`core.description.sensors`), by
+            name; they add to those that the robot declares, of which the ones that the data hold are compared.
         controller: The controller of a log whose controls are targets: the loop is simulated. None for that which the
             log's column map names.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from neurodyn.core import artifacts
@@ -23,6 +24,8 @@ MANIFEST = "manifest.json"
 _PACKAGES = ("torch", "scipy", "safetensors", "newton", "warp-lang", "mujoco", "mujoco-warp", "rsl-rl-lib")
 _DECLARATIONS = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
 _MODEL = ("model/*",)
+_SETTINGS = ("size", "finetune")
+"""Settings that name files of settings."""
 _POLICY = ("config.json", "policy.safetensors", "state/*")
 
 
@@ -39,7 +42,8 @@ class Manifest(Config, frozen=True, kw_only=True):
         device: Torch device that trained; of a GPU with its model.
         threads: Threads of tensor operations.
         seed: Seed of everything random.
-        files: SHA-256 of the files that it read: data, starts, the declaration of a robot of one's own.
+        files: SHA-256 of the files that it read: data, starts, the declaration of a robot of one's own, files of
+            settings that its config.yaml names.
         models: SHA-256 of the runs and policies that it began with, or trained in.
         ranks: Processes that trained together, each with a batch (or worlds) as the settings say.
     """
@@ -59,7 +63,10 @@ class Manifest(Config, frozen=True, kw_only=True):
 
 
 def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str = "cpu") -> None:
-    """Write how a run is made, as its training begins or goes on: config.yaml, and its manifest if it has none.
+    """Write how a run is made, as its training begins or goes on: config.yaml, and its manifest.
+
+    A run that is gone on with keeps its manifest. Only its files change, where they lie elsewhere now, or where the run
+    begins anew with others.
 
     Args:
         out: Run directory.
@@ -69,11 +76,16 @@ def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str =
     Raises:
         InputError: The files cannot be written.
     """
-    config = out / "config.yaml"
-    begins = not (config.exists() and (out / MANIFEST).exists())
+    config, before = out / "config.yaml", None
+    if config.exists() and (out / MANIFEST).exists():
+        before = read_manifest(out)
     artifacts.write_text(config, to_yaml(record))
-    if begins:
-        artifacts.write_sealed(out / MANIFEST, to_dict(manifest_of(record, device)))
+    if before is None:
+        now = manifest_of(record, device)
+    else:
+        now = msgspec.structs.replace(before, files=file_checksums(record))
+    if now != before:
+        artifacts.write_sealed(out / MANIFEST, to_dict(now))
 
 
 def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> Manifest:
@@ -117,8 +129,9 @@ def data_of(record: RunRecord[Any]) -> tuple[str, ...]:
 def file_checksums(record: RunRecord[Any]) -> dict[str, str]:
     """Return the SHA-256 of the files that a training reads, of those that are there."""
     starts = record.starts if isinstance(record.starts, str) else ""
-    names = [name for name in (*data_of(record), starts, declaration_of(record.robot)) if name]
-    return {name: of_file(Path(name)) for name in names if Path(name).is_file()}
+    named = (getattr(record.settings, name, None) for name in _SETTINGS)
+    names = [*data_of(record), starts, declaration_of(record.robot), *(name for name in named if isinstance(name, str))]
+    return {name: of_file(Path(name)) for name in names if name and Path(name).is_file()}
 
 
 def declaration_of(robot: str) -> str:

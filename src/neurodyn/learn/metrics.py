@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from neurodyn.core.artifacts import read_json, write_text
+from neurodyn.core.artifacts import make_folder, read_json, write_text
 from neurodyn.core.config import to_dict
 from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import read_text
@@ -37,7 +37,7 @@ class MetricsLog:
         Raises:
             InputError: The tracker cannot be opened.
         """
-        run.mkdir(parents=True, exist_ok=True)
+        make_folder(run)
         self._first, self._run, self._tracker = 0, run, open_tracker(run, step)
         path = run / "metrics.jsonl"
         kept = [line for line in _complete_lines(path) if _before(_entry(line, path), step)] if step else []

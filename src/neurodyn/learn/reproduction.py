@@ -24,7 +24,7 @@ from neurodyn.core.plain_data import require_regular
 from neurodyn.core.progress import Progress
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Verdict
-from neurodyn.dynamics.artifact import ROBOT
+from neurodyn.dynamics.files.artifact import ROBOT
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.manifest import (
     Manifest,
@@ -40,7 +40,13 @@ from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.train import finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")
-_SCORES: Mapping[str, Callable[..., float]] = {"rollout_score": min, "return_training": max, "held_out_error": min}
+_SCORES: Mapping[str, Callable[..., float]] = {
+    "rollout_score": min,
+    "return_training": max,
+    "return_reference": max,
+    "held_out": min,
+}
+"""What tells how good a result is, by its name in the metrics of a run, and which is the best; the first counts."""
 _MOST_NAMED = 3
 
 
@@ -196,8 +202,8 @@ def _prepare(
     for name, found in manifest.models.items():
         there = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
         _require_same(name, there, found, run, "the same model where it was")
-    if isinstance(record.starts, str) and record.starts in manifest.files:
-        _require_file(record.starts, manifest.files[record.starts], run, "the same file where it was")
+    for name in manifest.files.keys() - {*data_of(record), declaration_of(record.robot)}:  # starts, files of settings
+        _require_file(name, manifest.files[name], run, "the same file where it was")
     return again, manifest
 
 

@@ -39,18 +39,18 @@ _FREE = ("data", "versions")
 """What a resumed run may say anew: data are compared by their content."""
 
 
-def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "training") -> bool:
+def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None = "training") -> bool:
     """Compare what a run is about with what is there; everything but the budget must be the same.
 
     Args:
         out: Run directory.
         record: How the run is to be made.
         resume: Whether to go on with a run that was stopped.
-        state: Name of the checkpoint.
+        state: Name of the checkpoint; None for a run that goes on from the files that are there.
 
     Returns:
         Whether there is a state to go on from; a training that was killed before its first save begins anew, with a
-        notice where not even its config.yaml is there.
+        notice.
 
     Raises:
         InputError: The run exists (and `resume` is not asked for), or was made in another way.
@@ -74,7 +74,10 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "tra
                     f"{path}: --resume needs the {name} that the run was started with; "
                     "leave out the flags that differ, or give another --out"
                 )
-        return has_state(out, state)
+        if state is not None and not has_state(out, state):
+            notice(f"{out}: was stopped before anything of it was saved; it begins anew")
+            return False
+        return True
     if path.exists() or (out / "model").exists():
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
     if out.exists() and not out.is_dir():

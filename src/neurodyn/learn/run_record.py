@@ -5,9 +5,9 @@ from typing import Generic, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.parameter import Parameter
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.parameter import Parameter
 
 S = TypeVar("S", bound=Config)
 

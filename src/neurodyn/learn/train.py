@@ -8,7 +8,7 @@ from typing import Any
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import Progress
-from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.files.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.ranks import here

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.joint_kinds import places
-from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.description.joint_kinds import places
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.joint_equations import Articulated, BallJoint, FreeJoint, SingleJoint
 from neurodyn.multibody.vectors import (

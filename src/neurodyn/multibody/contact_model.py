@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from neurodyn.core.contact_points import ContactPoint
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.bodies.body_contacts import body_touches, contact_quantities
 from neurodyn.multibody.points import LinkPose, Touch, Wrenches, link_poses, touches

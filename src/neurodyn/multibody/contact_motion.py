@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground

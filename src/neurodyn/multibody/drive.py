@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.drive import DRIVE_LAWS, Drive, Number
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
 from neurodyn.multibody.memory import Memory, delayed
 from neurodyn.multibody.passive import FRICTION_SPEED
 from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh

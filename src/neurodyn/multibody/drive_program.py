@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from neurodyn.core.drive import Drive, require_drives, require_simulated
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.drive import Drive, require_drives, require_simulated
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.multibody.drive import Joint, drive_torque
 from neurodyn.multibody.memory import Memory
@@ -35,7 +35,7 @@ class DriveProgram:
             step: Length of a step [s].
 
         Raises:
-            InputError: As of `core.drive.require_drives`, or drives are none that act by torques.
+            InputError: As of `core.description.drive.require_drives`, or drives are none that act by torques.
         """
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)

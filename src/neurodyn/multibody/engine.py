@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.drive import require_drives
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.drive import require_drives
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
-from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.bodies.supports import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts

@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced

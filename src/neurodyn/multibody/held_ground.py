@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Heightfield, Plane, Shape, Terrain
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Positions, Velocities
 from neurodyn.geometry.constants import constant

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.geometry.rotation import quaternion_matrix
 
 LINK_PARAMETERS = 10

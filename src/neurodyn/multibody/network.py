@@ -3,7 +3,7 @@
 
 from itertools import pairwise
 
-from neurodyn.core.blueprint import Activation, Augmentation
+from neurodyn.core.description.blueprint import Activation, Augmentation
 from neurodyn.multibody.trace import Loop
 
 ACTIVATIONS: dict[Activation, tuple[str, str]] = {

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from neurodyn.core.mechanism import Link
+from neurodyn.core.description.mechanism import Link
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.trace import maximum, tanh
 

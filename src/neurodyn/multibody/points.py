@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.contact_points import ContactPoint
+from neurodyn.core.description.contact_points import ContactPoint
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 

@@ -14,7 +14,7 @@ some age comes from a delay line (`multibody.memory`).
 
 from collections.abc import Callable, Mapping
 
-from neurodyn.core.blueprint import Augmentation, Blueprint, aged
+from neurodyn.core.description.blueprint import Augmentation, Blueprint, aged
 from neurodyn.core.errors import InputError, choices
 from neurodyn.multibody.memory import Memory, delayed
 from neurodyn.multibody.network import network_loop

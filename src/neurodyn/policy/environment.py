@@ -25,11 +25,11 @@ from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph, detached
+from neurodyn.dynamics.files.saved_tree import restored_tree, saved_tree
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.dynamics.saved_tree import restored_tree, saved_tree
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.tasks import Memory, Task
 
@@ -248,7 +248,7 @@ class PolicyEnvironment(VecEnv):
         self._share.fill_(penalty * self.task.penalty_scale)
 
     def saved(self) -> dict[str, Any] | None:
-        """Return all that the next frames depend on, as of `dynamics.saved_tree`; None where frames are recorded."""
+        """Return all that the next frames depend on (`dynamics.files.saved_tree`); None where frames are recorded."""
         if self._always_renews:
             return None
         return {

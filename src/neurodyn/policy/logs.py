@@ -29,10 +29,10 @@ from neurodyn.control.measured_state import Noise, measured
 from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import plausible_starts
 from neurodyn.core.config import read_config, to_dict
+from neurodyn.core.description.spec import Channel, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.spec import Channel, StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.rows import RowLayout
@@ -247,7 +247,7 @@ def _log_header(spec: StateSpec, seed: int, notes: dict[str, Any]) -> StoreHeade
 
 def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
     from neurodyn.sim.build import build
-    from neurodyn.sim.store_header import simulated_header
+    from neurodyn.sim.generation.store_header import simulated_header
 
     robot = task.declaration()
     scene = robot.named_ground()

@@ -9,6 +9,7 @@ import msgspec
 import torch
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.locks import exclusive
 from neurodyn.core.registry import Registry
 from neurodyn.policy.artifact import PolicyConfig, policy_config, save_policy
 from neurodyn.policy.checkpoints.actor import Actor
@@ -47,15 +48,16 @@ def import_policy(
     if activation not in valid:
         raise InputError(f"--activation is {activation!r}; valid: {', '.join(valid)}")
     folder, wanted = Path(out), load(task)
-    if (folder / "config.json").exists() or folder.is_file():
-        raise InputError(f"{folder}: is there already; give another --out")
-    actor = LAYOUTS[layout](file)
-    _require_fit(actor, wanted, str(file))
-    settings = msgspec.convert(
-        {"hidden": actor.hidden, "activation": activation, "normalise": actor.mean is not None}, NetworkSettings
-    )
-    config = msgspec.structs.replace(policy_config(wanted, settings), clip=actor.clip)
-    save_policy(folder, config, _network(config, actor))
+    with exclusive(folder):
+        if (folder / "config.json").exists() or folder.is_file():
+            raise InputError(f"{folder}: is there already; give another --out")
+        actor = LAYOUTS[layout](file)
+        _require_fit(actor, wanted, str(file))
+        settings = msgspec.convert(
+            {"hidden": actor.hidden, "activation": activation, "normalise": actor.mean is not None}, NetworkSettings
+        )
+        config = msgspec.structs.replace(policy_config(wanted, settings), clip=actor.clip)
+        save_policy(folder, config, _network(config, actor))
     return config
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from neurodyn.control.starts import Starts, widened
 from neurodyn.dynamics.capture import copied, write
+from neurodyn.dynamics.files.saved_tree import restored_tree, saved_tree
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
-from neurodyn.dynamics.saved_tree import restored_tree, saved_tree
 
 WARM_STARTS = 128
 """Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""
@@ -50,7 +50,7 @@ class Renewal(ABC):
         self._frames += 1
 
     def state(self) -> dict[str, Any]:
-        """Return starts that are left, on a CPU: as of `dynamics.saved_tree`."""
+        """Return starts that are left, on a CPU: as of `dynamics.files.saved_tree`."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:  # noqa: B027 - most have none

@@ -7,7 +7,7 @@ from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Comparison, Drift, ReferenceErrors, Simulated, Summary
 from neurodyn.report.calibration import member_section
 from neurodyn.report.numbers import digits, interval, quantity, share, span, times
-from neurodyn.report.page import Table, figure, grid, section, tables
+from neurodyn.report.page import Table, figure, grid, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, Curve, plot
 from neurodyn.report.words import BASELINES, capital, count, member_parts, simulated_parts
 
@@ -19,6 +19,8 @@ LEAD = (
     "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
     "Better: error of the better of the two, over the model's."
 )
+_CHAOS = 0.1
+"""Share of a model's error beyond which starts that are 1e-6 off explain it."""
 _REFERENCES = "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
 _REFERENCES += "discretisation error, and the limit of predictability."
 
@@ -34,6 +36,39 @@ def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = Non
             head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better", *more]
             found.append(Table(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})", head, rows, strong=1))
     return found
+
+
+def reach(result: Simulated) -> list[str]:
+    """Return from when on a model is no better than a baseline, and whether any could be, by metric and motion."""
+    found = []
+    for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
+        for name, metric in shown(comparison.summary).items():
+            beaten = {h: value for h in comparison.by_horizon if (value := comparison.better(h, name)) is not None}
+            lost = next((h for h, value in beaten.items() if value < 1), None)
+            before = [h for h, value in beaten.items() if value >= 1 and (lost is None or int(h) < int(lost))]
+            if lost is None or not before:  # always better; or never, which the verdict says
+                continue
+            useful, end = (span(int(h) * result.about.dt) for h in (before[-1], lost))
+            lead = f"{metric.title}, {words}: better than the baselines for {useful}, not for {end}"
+            found.append(lead + ("" if number else _predictable(result, lost, name, metric.unit)))
+    return found
+
+
+def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
+    """Return whether the simulator can be predicted over a horizon in which the model is no better than a baseline."""
+    if result.reference_errors is None:
+        return ""
+    off = result.reference_errors.perturbed[horizon].means[name]
+    model = result.comparison.by_horizon[horizon].means[name]
+    if off is None or model is None:
+        return ""
+    said = f"starts 1e-6 off part by {quantity(off, unit)}"
+    if off > _CHAOS * model:
+        return f"; nor can any model be: in the simulator {said}"
+    return (
+        f", though the motion can be predicted (in the simulator {said}): train longer, on more data, or with a known "
+        "`base` (docs/which-dynamics.md)"
+    )
 
 
 def references_lead(result: Simulated) -> str:
@@ -166,7 +201,9 @@ def simulated_sections(result: Simulated, samples: str, training: str) -> list[s
     deepest = "Above ground: no contact point is ever deeper than "
     deepest += "" if result.stability is UNSET else f"{result.stability.deepest_allowed_m:g} m."
     return [
-        section("Errors by horizon", *tables(errors), lead=LEAD + references_lead(result)),
+        section(
+            "Errors by horizon", *tables(errors), *map(paragraph, reach(result)), lead=LEAD + references_lead(result)
+        ),
         section("By ground", *tables(grounds(result))),
         over_time(parts, dt),
         member_section(member_parts(result)),

@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import SUFFIXES, open_store_file
-from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.files.artifact import load_simulator, robot_of
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, Forecast, OfLog, Simulated

@@ -44,7 +44,7 @@ def pictures(
     Raises:
         InputError: Newton is not installed.
     """
-    from neurodyn.sim.pictures import render
+    from neurodyn.sim.views.pictures import render
 
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))

@@ -17,7 +17,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
-from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.files.artifact import load_simulator, robot_of
 from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -218,7 +218,7 @@ def record_run(
     Raises:
         InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
     """
-    from neurodyn.dynamics.same_robot import require_robot
+    from neurodyn.dynamics.files.same_robot import require_robot
     from neurodyn.evaluate.run import load_along_log, training_log
     from neurodyn.learn.neural.train import require_data
 

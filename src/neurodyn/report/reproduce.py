@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.artifact import ROBOT
+from neurodyn.dynamics.files.artifact import ROBOT
 from neurodyn.evaluate.records import Simulated
 from neurodyn.learn.neural.settings import Settings, load_settings
 from neurodyn.report.gather import Material

@@ -67,7 +67,7 @@ def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
 def _write_links(
     rerun: Any, stream: Any, recording: Recording, label: str, q: Tensor, colour: tuple[int, int, int]
 ) -> None:
-    from neurodyn.sim.link_motion import link_motion
+    from neurodyn.sim.views.link_motion import link_motion
 
     try:
         motion = link_motion(recording.robot, q)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sample roll-outs: a moving picture, and coordinates over time, prediction over truth."""
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.evaluate.records import Simulated
 from neurodyn.report.film import film
 from neurodyn.report.gather import Material

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Dynamics, Window

@@ -17,10 +17,10 @@ from xml.etree import ElementTree
 import msgspec
 import yaml
 
-from neurodyn.core.artifacts import atomic_folder
+from neurodyn.core.artifacts import atomic, atomic_folder
 from neurodyn.core.config import to_dict
+from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Heightfield, Mesh, Scene
 from neurodyn.core.versions import package_versions
 from neurodyn.robots.asset import asset_path
 from neurodyn.robots.asset_files import fits_meshes, relocate_mjcf, relocate_urdf
@@ -146,14 +146,14 @@ class _Files:
         return self.home.resolve() in path.resolve().parents
 
     def put(self, folder: Path) -> None:
-        """Write everything into a folder."""
+        """Write everything into a folder, each file as a whole."""
         for name, text in self.texts.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(text)
+            with atomic(folder / name) as partial:
+                partial.write_bytes(text)
         for name, source in self.copies.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             if not ((folder / name).exists() and (folder / name).samefile(source)):
-                shutil.copyfile(source, folder / name)
+                with atomic(folder / name) as partial:
+                    shutil.copyfile(source, partial)
 
     def write(self, path: Path, root: ElementTree.Element) -> None:
         """Take an XML file whose contents may have changed."""

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.formats import is_log
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store

@@ -13,14 +13,14 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.body_contacts import BodyContact, Support, require_bodies
 from neurodyn.core.config import Config
-from neurodyn.core.drive import Command, Drive, require_drives
+from neurodyn.core.description.body_contacts import BodyContact, Support, require_bodies
+from neurodyn.core.description.drive import Command, Drive, require_drives
+from neurodyn.core.description.joint_kinds import JointKind, OfJointKind, is_floating
+from neurodyn.core.description.scene import Heightfield, Mesh, Scene
+from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
-from neurodyn.core.scene import Heightfield, Mesh, Scene
-from neurodyn.core.sensors import Sensor
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.robots.sections import (
     ContactPointSelection,
     EndEffector,
@@ -129,10 +129,10 @@ class Robot(Config, frozen=True):
             name.
         contact_points: Points that are measured against the ground; None for none.
         end_effector: The robot's end effector; None where there is none.
-        body_contacts: Pairs of bodies that can touch each other (`core.body_contacts`), in hybrid dynamics.
+        body_contacts: Pairs of bodies that can touch each other (`core.description.body_contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, likewise.
-        sensors: Sensors beside those of the joints (`core.sensors`), by name; `identify` compares their readings, where
-            a log has them.
+        sensors: Sensors beside those of the joints (`core.description.sensors`), by name; `identify` compares their
+            readings, where a log has them.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
@@ -197,6 +197,8 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"end_effector: joints are {chain}; valid: all of the robot's joints, in order")
 
     def _check_scalars(self) -> None:
+        if not self.name or "/" in self.name:
+            raise ValueError(f"name is {self.name!r}; valid: a name that a folder can have")
         require(math.isfinite(self.dt) and self.dt > 0, "dt", self.dt, "the length of a frame in seconds, above 0")
         require(self.frames >= 1, "frames", self.frames, "at least 1")
         require(self.evaluation_horizon >= 1, "evaluation_horizon", self.evaluation_horizon, "at least 1")

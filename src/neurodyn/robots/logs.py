@@ -4,8 +4,8 @@
 from pathlib import Path
 
 from neurodyn.core.config import read_config, read_plain
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, unknown
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap, read_column_map
 from neurodyn.data.readers.draft import drafted
 from neurodyn.data.readers.formats import READERS, LogFormat, require_format

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from neurodyn.core.description.joint_kinds import COORDINATES
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.joint_kinds import COORDINATES
 
 _WILD = frozenset("*?[")
 _RANGES = {"sampling": ("q", "qd", "control"), "reset": ("q", "qd"), "range": ("q", "qd")}

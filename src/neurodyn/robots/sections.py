@@ -9,12 +9,14 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.contact_points import ChainJoint
+from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import require
-from neurodyn.core.scene import Vector3
 
 Interval = tuple[float, float]
 """Least and greatest value."""
+MOST_SUBSTEPS = 10_000
+"""Most solver steps in a frame; a simulator would seem to hang with more."""
 
 
 class Fluid(Config, frozen=True):
@@ -54,7 +56,7 @@ class SimulatorConfig(Config, frozen=True):
     fluid: Fluid | None = None
 
     def __post_init__(self) -> None:
-        require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
+        require(1 <= self.substeps <= MOST_SUBSTEPS, "substeps", self.substeps, f"1 to {MOST_SUBSTEPS:,}")
         require_numbers(self, above=("iterations",))
         if self.mass_matrix_interval < 1 or self.substeps % self.mass_matrix_interval:
             raise ValueError(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.asset_files import resolve_asset
 from neurodyn.robots.sections import Material, chosen, matching

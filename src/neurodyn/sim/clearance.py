@@ -4,8 +4,8 @@
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.scene import IDENTITY
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 

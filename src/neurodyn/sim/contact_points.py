@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.contact_shapes import RoundedBox
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.scene import Pose, Vector3
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
 from neurodyn.sim.assets.merge import Groups, compose

@@ -4,8 +4,8 @@
 import sys
 from types import ModuleType
 
+from neurodyn.core.description.joint_kinds import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
-from neurodyn.core.joint_kinds import COORDINATES, JointKind
 from neurodyn.geometry.launching import start_warp
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.scene import Scene
+from neurodyn.core.description.scene import Scene
 from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.soft_constraints import SoftConstraints
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.soft_constraints import SoftConstraints
 from neurodyn.robots import Robot
 from neurodyn.sim.assets.merge import merged_body
 from neurodyn.sim.contact_points import (

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.scene import IDENTITY, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import IDENTITY, Scene
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
 from neurodyn.sim.build import Gravity, build, gravity_vectors

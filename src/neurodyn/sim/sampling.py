@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.spec import JointSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.rotation import exponential
 from neurodyn.robots import Robot

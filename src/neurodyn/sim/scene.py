@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.scene import Mesh, Scene
+from neurodyn.core.description.scene import Mesh, Scene
 from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots.sections import Material

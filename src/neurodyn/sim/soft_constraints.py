@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
+from neurodyn.core.description.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import collides

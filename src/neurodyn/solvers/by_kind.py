@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.files.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy as np
 import warp as wp
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.solvers.drive_kernel import WRENCH, drive_kernel
 
 if TYPE_CHECKING:

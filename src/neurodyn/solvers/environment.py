@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Environment

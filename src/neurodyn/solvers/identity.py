@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics.artifact import require_match
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.dynamics.files.artifact import require_match
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.solvers.worlds import require_equal_worlds, require_robots_only

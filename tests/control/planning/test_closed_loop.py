@@ -9,8 +9,8 @@ from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.report import control_tables, render_control_report
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.base import BaseDynamics
 from tests.control.planning.test_planner import Smooth
 from tests.policy.worlds import Hold

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.readers import ColumnMap
 
 SPEC = StateSpec(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers import ColumnMap, import_logs, read_column_map, read_logs
 from neurodyn.data.readers.floating import continuous_signs, rotate, rotation_between
 from neurodyn.data.store import Split, Store

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.controllers import Controller
 from neurodyn.core.errors import InputError
 from neurodyn.data.log_inspection import inspect_log
 from neurodyn.data.readers import import_logs, read_column_map, read_logs

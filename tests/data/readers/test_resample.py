@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from neurodyn.core.notices import Notice
 from neurodyn.data.readers import read_logs
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import held_integral, resample, segments
@@ -80,8 +81,19 @@ def test_no_frame_crosses_a_gap(tmp_path):
 def test_repeated_time_stamps_are_dropped(tmp_path):
     time = 0.02 * np.arange(50)
     time[20] = time[19]
-    store = read_logs([write_csv(tmp_path / "log.csv", time)], csv_map(), SPEC, split="train")
+    with pytest.warns(Notice, match=r"log\.csv: 1 rows of run 'log' have the time of the row before them"):
+        store = read_logs([write_csv(tmp_path / "log.csv", time)], csv_map(), SPEC, split="train")
     assert store.transitions == 49
+
+
+def test_a_coordinate_that_never_changes_is_noticed(tmp_path):
+    path = write_csv(tmp_path / "log.csv", 0.02 * np.arange(50))
+    head, *rows = path.read_text().splitlines()
+    place = head.split(",").index("x")
+    held = [",".join("0.5" if k == place else cell for k, cell in enumerate(row.split(","))) for row in rows]
+    path.write_text("\n".join([head, *held]))
+    with pytest.warns(Notice, match=r"log\.csv: lift never changes; look whether its column and unit are right"):
+        read_logs([path], csv_map(), SPEC, split="train")
 
 
 def test_too_short_a_run_has_no_frame():

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.core.scene import Plane, Scene
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Window
 from neurodyn.geometry.ground import Ground

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 import neurodyn
 from neurodyn.cli.main import run as command
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Plane, Scene
-from neurodyn.dynamics.artifact import kind_of, load, robot_of
+from neurodyn.dynamics.files.artifact import kind_of, load, robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State

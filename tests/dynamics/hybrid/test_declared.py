@@ -10,8 +10,8 @@ import torch
 
 from neurodyn import robots
 from neurodyn.cli.main import run
+from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene, Terrain
 from neurodyn.dynamics import AnalyticDynamics, Environment, State, declared_hybrid, load
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.geometry.ground import Ground
@@ -130,6 +130,6 @@ main(["hybrid", "cartpole", "--out", {str(tmp_path / "run")!r}])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert sum(line.startswith("neurodyn: ") for line in done.stderr.splitlines()) == 1
     assert f"{tmp_path / 'run' / 'model'}/" in done.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -4,8 +4,8 @@
 import pytest
 import torch
 
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Box, Plane, Scene
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Control, Environment, State

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Control, State, Window
 from neurodyn.multibody.engine import EngineConfig, nominal

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.dynamics.hybrid.model import HybridDynamics, first_weights
 from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
 from neurodyn.geometry import rotation

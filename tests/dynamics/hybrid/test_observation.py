@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Plane, Scene
+from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor, Stream
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Plane, Scene
-from neurodyn.core.sensors import SENSOR_KINDS, Sensor, Stream
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.observation import Mounted, Observation, sensor_quantities
 from neurodyn.dynamics.interface import State

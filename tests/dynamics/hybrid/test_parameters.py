@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 
 ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")

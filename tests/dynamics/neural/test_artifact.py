@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from neurodyn.core.artifacts import read_json
+from neurodyn.core.description.fingerprint import BodyPrint, Fingerprint
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.fingerprint import BodyPrint, Fingerprint
-from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.files.artifact import require_match
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.neural.artifact import NEURAL, build_model, describe
 from neurodyn.dynamics.neural.model import NeuralDynamics

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from neurodyn.cli.main import run as command
 from neurodyn.core.artifacts import read_json, read_tree
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.parameter import Parameter
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store

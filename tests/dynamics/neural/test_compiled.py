@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Plane, Scene
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.compiled import frames as compiled

@@ -3,14 +3,15 @@
 
 import math
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
-from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit, fit_encoding
+from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit, count_inputs, fit_encoding
 from neurodyn.dynamics.tangent import position_difference, wrap_angle
 from tests import plant
 
@@ -139,6 +140,25 @@ def test_kappa_of_a_semi_implicit_integrator(substeps: int):
         q_change = q_change + h * velocity
     encoding = fit_encoding(SPEC, qd, q_change, velocity - qd)
     assert encoding.config.kappa == pytest.approx((substeps + 1) / (2 * substeps) * torch.ones(3).numpy(), rel=1e-6)
+
+
+def test_a_joint_that_turns_round_between_its_limits_enters_by_sine_and_cosine():
+    wide = JointSpec(name="hinge", kind="revolute", lower=-6.3, upper=6.3)
+    spec = msgspec.structs.replace(SPEC, joints=(SPEC.joints[0], wide, SPEC.joints[2]))
+    q, qd, torque = draw(50)
+    none = torch.zeros_like(qd)
+    encoding = fit_encoding(spec, qd, none, none, invariant=(0,))
+    assert encoding.config.periodic == (1,)
+    assert (encoding.angles, encoding.plain) == ([1, 2], [])
+    assert encoding.inputs == count_inputs(spec, invariant=(0,))
+    turned = q.clone()
+    turned[:, 1] += 2 * torch.pi
+    near, far = (encoding.encode(encoding.predict_base(x, qd, torque), torque) for x in (q, turned))
+    limits = slice(4, 4 + 3 * len(encoding.config.limits))
+    for inputs in (near, far):
+        inputs[:, limits] = 0.0  # which tell one turn from the other
+    assert torch.allclose(near, far, atol=1e-5)
+    assert fit_encoding(SPEC, qd, none, none).config.periodic == ()
 
 
 def test_fitted_limits_are_those_of_the_joints_with_room_for_the_speeds_seen():

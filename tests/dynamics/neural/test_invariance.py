@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.scene import Box, Plane, Scene, Sphere
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import Box, Plane, Scene, Sphere
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural.encoding import Encoding, fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics

@@ -12,10 +12,10 @@ import yaml
 from safetensors.torch import save_file
 from scipy.spatial.transform import Rotation
 
-from neurodyn.core.actuator_network import ActuatorNetwork
 from neurodyn.core.config import to_dict
+from neurodyn.core.description.actuator_network import ActuatorNetwork
 from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
-from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.files.artifact import save
 from neurodyn.dynamics.simulators.network import shapes
 
 

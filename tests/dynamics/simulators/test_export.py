@@ -9,11 +9,11 @@ import pytest
 from neurodyn import InputError, robots
 from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.drive import Drive
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics import SIMULATORS, HybridDynamics, export_identified
-from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.files.artifact import save
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.simulators.identified import Identified, number
 from neurodyn.multibody.engine import EngineConfig

@@ -13,10 +13,10 @@ import warp as wp
 from safetensors.torch import load_file
 
 from neurodyn import InputError, robots
-from neurodyn.core.drive import Drive
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics import export_identified
-from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.files.artifact import save
 from neurodyn.dynamics.simulators.identified import Identified
 from neurodyn.dynamics.simulators.newton import write_newton
 from neurodyn.identify.drives.drive_network import driven_by

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from neurodyn import InputError, robots
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.simulators.identified import Identified

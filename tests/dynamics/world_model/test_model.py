@@ -4,8 +4,8 @@
 import pytest
 import torch
 
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
 from neurodyn.dynamics.uncertainty import MARKS
 from neurodyn.dynamics.world_model.model import WorldModel

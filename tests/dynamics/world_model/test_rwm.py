@@ -16,9 +16,9 @@ from neurodyn.cli.main import run
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.rows import RowLayout
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
+from neurodyn.dynamics.files.published import import_model
 from neurodyn.dynamics.interface import Control, State, Window
-from neurodyn.dynamics.published import import_model
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.rwm import RwmStatistics
 from neurodyn.robots import load as load_robot

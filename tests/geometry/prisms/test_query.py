@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
-from neurodyn.core.contact_shapes import RoundedBox
+from neurodyn.core.description.contact_points import ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.scene import Heightfield, Scene, Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Heightfield, Scene, Terrain
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.prisms.query import NUMBERS, PrismContacts, contact_slots
 from neurodyn.geometry.proximity import ProximityQuery

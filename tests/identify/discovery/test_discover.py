@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.contact_points import ChainJoint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.discovery.candidates import default_candidates, torque_sizes

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from neurodyn.cli.main import run
-from neurodyn.core.actuator_network import ActuatorNetwork
 from neurodyn.core.artifacts import read_json, read_tensors
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.actuator_network import ActuatorNetwork
+from neurodyn.core.description.sensors import Stream
 from neurodyn.core.errors import InputError
-from neurodyn.core.sensors import Stream
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.drives.drive_fit import fit_drive
 from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network

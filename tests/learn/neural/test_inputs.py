@@ -5,7 +5,7 @@ import pytest
 
 import neurodyn
 from neurodyn import robots
-from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPoint, ContactPointLayout
 from neurodyn.learn.neural.inputs import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
 from neurodyn.learn.neural.settings import load_settings
 

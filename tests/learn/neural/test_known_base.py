@@ -4,9 +4,9 @@
 import msgspec
 import pytest
 
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.notices import Notice
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.header import StoreHeader
 from neurodyn.learn.neural.known_base import known_base
 from neurodyn.learn.neural.settings import load_settings

@@ -11,10 +11,10 @@ import torch
 
 from neurodyn.cli.main import run
 from neurodyn.core.config import to_yaml
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import Box, Plane, Scene
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Box, Plane, Scene
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store

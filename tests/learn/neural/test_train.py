@@ -17,6 +17,7 @@ import torch
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.interruption import Interrupted
+from neurodyn.core.notices import Notice
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate import beside_log
@@ -220,7 +221,8 @@ def test_a_training_that_was_killed_before_its_first_save_begins_anew(
     kill_at(10, tmp_path, plant_file, short, saved=-1)
     run = tmp_path / "killed"
     assert not (run / "state").exists()
-    train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
+    with pytest.warns(Notice, match="killed: was stopped before anything of it was saved; it begins anew"):
+        train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
     assert_same_weights(run, uninterrupted)
     assert validated(run) == validated(uninterrupted)
 
@@ -265,7 +267,7 @@ def test_an_interrupted_training_is_saved_and_goes_on_bitwise(
     assert_same_weights(run, uninterrupted)
 
 
-@pytest.mark.parametrize("change", ["settings", "data"])
+@pytest.mark.parametrize("change", ["robot", "settings", "data"])
 def test_resuming_something_else_is_refused(
     change: str, cartpole: Robot, plant_store: Store, short: Settings, uninterrupted: Path, tmp_path: Path
 ):
@@ -277,7 +279,7 @@ def test_resuming_something_else_is_refused(
     if change == "data":
         store = plant.make_store(seed=1)
     with pytest.raises(InputError, match=f"needs the {change}"):
-        train(cartpole, "cartpole", "here", store, run, settings, resume=True)
+        train(cartpole, "mine" if change == "robot" else "cartpole", "here", store, run, settings, resume=True)
 
 
 def test_a_damaged_state_is_bad_input(

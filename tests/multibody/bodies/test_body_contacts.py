@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from neurodyn.core import Augmentation, Blueprint, BodyContact, BodyShape, InputError, Mechanism
-from neurodyn.core.parameter import select_parameters
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics import State
 from neurodyn.multibody.engine import nominal
 from tests.multibody.bodies.planar import (

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn.core import Mechanism, Support
-from neurodyn.core.parameter import select_parameters
+from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics import State
 from tests.multibody.bodies.planar import F64, HALF, MASS, SQUARE, body, dynamics
 

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.contact_shapes import RoundedBox
-from neurodyn.core.scene import Plane, Scene, Terrain
-from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.scene import Plane, Scene, Terrain
+from neurodyn.core.description.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.rotation import exponential
 from neurodyn.multibody.contact_motion import ContactMotion

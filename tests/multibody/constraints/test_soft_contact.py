@@ -7,11 +7,11 @@ import pytest
 import torch
 import warp as wp
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.contact_points import ContactPoint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.held_ground import NUMBERS

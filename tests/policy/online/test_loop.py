@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole loop on the cartpole, small: what is written, killed anywhere, other kinds of models."""
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -8,12 +9,14 @@ import numpy as np
 import pytest
 
 from neurodyn.core import artifacts
+from neurodyn.core.checksums import of_file
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.data.store import Store
 from neurodyn.dynamics import load
 from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.reproduction import reproduce
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
 from neurodyn.policy.online.refit import NeuralRefit
 from neurodyn.policy.online.rounds import RoundInProgress
@@ -147,6 +150,8 @@ def test_random_data_that_were_cut_short_are_made_anew(whole, tmp_path, monkeypa
 
     def kill(*given):
         own(*given)
+        path = tmp_path / "out" / "random.h5"
+        path.rename(path.with_name("random.h5.part"))  # as of a process that was killed while it was written
         raise KeyboardInterrupt
 
     def stop(self):
@@ -174,6 +179,43 @@ def test_more_rounds_and_nothing_else_may_be_asked_for(whole, tmp_path):
     before = figures(out)
     online(TASK, out, settings=chosen, resume=True)
     assert figures(out) == before
+
+
+def test_a_loop_is_run_once_more(whole, tmp_path):
+    out, result, _ = whole
+    found = reproduce(out, tmp_path / "again")
+    assert found.same
+    assert found.verdict.startswith("ok: ")
+    best = max(one.real.mean for one in result.rounds)
+    assert found.score_before == found.score_now == pytest.approx(best)
+    assert figures(tmp_path / "again") == figures(out)
+
+
+def test_a_loop_is_run_once_more_with_the_same_files_alone(whole, tmp_path):
+    out, _, _ = whole
+    small = out.parent / "small.yaml"
+    assert read_manifest(out).files == {str(small): of_file(small)}
+    before = small.read_text()
+    small.write_text(before.replace("steps: 40", "steps: 41"))
+    with pytest.raises(InputError, match=r"small\.yaml: is not what .* was made from"):
+        reproduce(out, tmp_path / "again")
+    small.write_text(before)
+
+
+def test_other_data_are_not_gone_on_with(whole, tmp_path, monkeypatch):
+    def stop(self):
+        raise KeyboardInterrupt
+
+    first = whole[0] / "random.h5"
+    shutil.copy(first, tmp_path / "moved.h5")
+    (tmp_path / "other.h5").write_bytes((whole[0] / "rounds" / "01" / "log.h5").read_bytes())
+    chosen = settings(whole[0].parent)
+    monkeypatch.setattr(RoundInProgress, "run", stop)
+    for data, resume in ((first, False), (tmp_path / "moved.h5", True)):
+        with pytest.raises(Interrupted):
+            online(TASK, tmp_path / "out", settings=chosen, data=[str(data)], resume=resume)
+    with pytest.raises(InputError, match=r"--resume needs the data that the run was started with, and .*other\.h5"):
+        online(TASK, tmp_path / "out", settings=chosen, data=[str(tmp_path / "other.h5")], resume=True)
 
 
 def test_a_world_model(tmp_path):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.starts import SampledStarts
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import State
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.shac.critic import lambda_returns

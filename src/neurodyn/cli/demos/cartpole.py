@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from neurodyn.core.progress import present_work, stage
 
 if TYPE_CHECKING:
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
 
 ROBOT = "cartpole"
 
@@ -25,8 +25,8 @@ def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, se
     Raises:
         InputError: A number is out of range.
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_evaluation
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate import evaluate

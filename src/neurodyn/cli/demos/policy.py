@@ -25,8 +25,8 @@ def show_policy(out: Path, seed: int) -> None:
 
     require_learner()
     from neurodyn.cli.demos.stages import is_trained, is_unfinished
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_policy
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.artifacts import write_json
     from neurodyn.policy.evaluation import evaluate_policy

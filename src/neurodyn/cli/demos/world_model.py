@@ -19,8 +19,8 @@ def show_world_model(out: Path, seed: int) -> None:
         seed: Seed of the training.
     """
     from neurodyn.cli.demos.stages import is_trained, is_unfinished
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_evaluation
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import resolve_run, write_json
     from neurodyn.data.store import Store
     from neurodyn.evaluate import evaluate

@@ -3,8 +3,8 @@
 
 from rich.text import Text
 
-from neurodyn.cli.console import terminal
 from neurodyn.cli.tables.fit import print_table
+from neurodyn.cli.terminal.console import terminal
 from neurodyn.evaluate.checks.records import RobotCheck
 from neurodyn.report.checks import advice, lead, row
 

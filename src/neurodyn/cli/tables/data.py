@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from neurodyn.cli.console import terminal
 from neurodyn.cli.tables.fit import print_table
+from neurodyn.cli.terminal.console import terminal
 
 if TYPE_CHECKING:
     from neurodyn.data.store import Store

@@ -4,8 +4,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from neurodyn.cli.console import terminal
 from neurodyn.cli.tables.fit import print_table
+from neurodyn.cli.terminal.console import terminal
 
 if TYPE_CHECKING:
     from neurodyn.sim.declaration.declare import Decision

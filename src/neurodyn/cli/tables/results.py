@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from neurodyn.cli.console import terminal
 from neurodyn.cli.tables.fit import print_table
+from neurodyn.cli.terminal.console import terminal
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, calibration, forecast, log
 from neurodyn.report.overview import in_a_sentence
@@ -25,7 +25,8 @@ _PAGES_ONLY = ("p10 – p90",)
 
 def print_evaluation(result: Evaluation) -> None:
     """Print what `evaluate.evaluate` returns."""
-    print_tables(in_a_sentence(result), evaluation_tables(result))
+    remarks = accuracy.reach(result) if isinstance(result, Simulated) else []
+    print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
 
 
 def print_identification(result: "Identified") -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from neurodyn.cluster.sweep.space import SEARCHES, Chance, Chooser, Grid, Range, Space, Values, corners
-from neurodyn.cluster.sweep.trainings import TRAININGS, Training
+from neurodyn.cluster.sweep.trainings.registry import TRAININGS
+from neurodyn.cluster.sweep.trainings.training import Training
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.records import plain as as_lists

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from neurodyn.cluster.connection import require_cluster
 from neurodyn.cluster.sweep.queue import Queue, Told
 from neurodyn.cluster.sweep.spec import Plan, Sweep, read_sweep
 from neurodyn.cluster.sweep.trial import Outcome
@@ -14,6 +15,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import tell
 from neurodyn.core.records import Record
 from neurodyn.evaluate.runs.comparison import Broken, RunComparison, RunFigures, compare_figures
 from neurodyn.evaluate.runs.facts import run_settings, size_of, training_of
@@ -86,11 +88,14 @@ def sweep(
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; valid: at least 1")
+    if memory is not None and not memory > 0:
+        raise InputError(f"worker_memory is {memory:g}; valid: above 0 [GB]")
     asked, folder = read_sweep(Path(spec)), Path(out)
     plan = Plan(asked, str(spec))
     with exclusive(folder):
-        _begin(asked, folder, resume)
+        _begin(asked, folder, cluster, resume)
         queue = Queue(plan, folder, told)
+        tell(len(queue.outcomes) / queue.total, f"{len(queue.outcomes)} of {queue.total} trials")
         if len(queue.outcomes) < queue.total:
             run_trials(
                 queue, cluster, cores=asked.cores, device=asked.arguments.get("device", "cpu"), workers=workers,
@@ -102,11 +107,11 @@ def sweep(
     return result
 
 
-def _begin(asked: Sweep, folder: Path, resume: bool) -> None:
+def _begin(asked: Sweep, folder: Path, cluster: str, resume: bool) -> None:
     """Write what the sweep is, or compare it with what is there.
 
     Raises:
-        InputError: The folder holds a sweep that is not to be resumed, or another one.
+        InputError: The folder holds a sweep that is not to be resumed, or another one; or no cluster answers.
     """
     path = folder / RECORD
     if path.exists():
@@ -122,6 +127,7 @@ def _begin(asked: Sweep, folder: Path, resume: bool) -> None:
         return
     if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
         raise InputError(f"{folder}: holds other files; give a new folder for the sweep")
+    require_cluster(cluster)
     artifacts.write_text(path, to_yaml(asked))
 
 

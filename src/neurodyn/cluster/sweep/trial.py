@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.cluster.sweep.spec import Trial
-from neurodyn.cluster.sweep.trainings import TRAININGS
+from neurodyn.cluster.sweep.trainings.registry import TRAININGS
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError

@@ -11,8 +11,8 @@ import torch
 
 from neurodyn.control.mpc.kinematics import LegKinematics
 from neurodyn.control.mpc.quadruped import Quadruped, find_quadruped
+from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene, Terrain
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.dynamics.kinds import KINDS
@@ -110,7 +110,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
         InputError: The robot is no quadruped, there are no such dynamics or no such ground, or the frames of a run are
             too long.
     """
-    from neurodyn.dynamics.artifact import load
+    from neurodyn.dynamics.files.artifact import load
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
 
     if not robot.spec.floating:
@@ -119,12 +119,13 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
     where = scenario(robot, ground, words=())
     if where.scene is None or not where.scene.shapes:
         raise InputError(f"robot {robot.name!r}: has no ground to walk on; declare `grounds` and `ground`")
+    simulated = name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir()
+    dynamics = None if simulated else load(name)  # refused before anything is compiled
     mechanism, _, _ = declared_mechanism(shorter, "soft")
     quadruped = find_quadruped(mechanism, shorter.spec, robot.nominal_q(), tuple(robot.actuated.values()))
-    if name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir():
+    if dynamics is None:
         dynamics = KINDS[name].parts["simulate"](shorter, device="cpu")
     else:
-        dynamics = load(name)
         if dynamics.spec.dt > LONGEST_FRAME:
             raise InputError(
                 f"{name}: its frames of {1e3 * dynamics.spec.dt:.3g} ms are too long for legs to be controlled; valid: "

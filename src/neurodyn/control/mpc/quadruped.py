@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.points import LinkPose, link_poses
 from neurodyn.multibody.vectors import Vector, array, cross

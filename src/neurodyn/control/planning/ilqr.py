@@ -21,8 +21,8 @@ from neurodyn.control.planning.imagination import Imagination
 from neurodyn.control.planning.optimiser import PlanOptimiser, best
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.planning.smooth_noise import smooth_noise
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, require
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Dynamics, State
 from neurodyn.dynamics.tangent import position_difference
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurodyn.core.config import Config
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
 from neurodyn.data.readers.velocity_delay import refined

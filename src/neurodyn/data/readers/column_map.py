@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import Config, from_dict, read_config, read_plain, renamed, to_dict
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.controllers import Controller
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating
 from neurodyn.data.readers.formats import READERS, LogFormat
 from neurodyn.data.readers.measured import MeasuredColumns

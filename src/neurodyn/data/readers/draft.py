@@ -9,8 +9,8 @@ from typing import Any, Literal
 import yaml
 
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.draft_measured import draft_measured
 from neurodyn.data.readers.references import split_reference

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.joint_kinds import Place
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.joint_kinds import Place
-from neurodyn.core.scene import Vector3
-from neurodyn.core.spec import JointSpec, StateSpec
 
 Axes = Literal["world", "body"]
 Order = Literal["xyzw", "wxyz"]

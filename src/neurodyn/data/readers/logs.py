@@ -12,13 +12,13 @@ import numpy as np
 
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import describe_os_error, to_dict
+from neurodyn.core.description.scene import IDENTITY
+from neurodyn.core.description.sensors import stream_columns
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.notices import notice
 from neurodyn.core.progress import tell, tracked
-from neurodyn.core.scene import IDENTITY
-from neurodyn.core.sensors import stream_columns
-from neurodyn.core.spec import StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure
@@ -34,7 +34,7 @@ from neurodyn.data.readers.velocity_delay import velocity_delay
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import IN_MEMORY
-from neurodyn.data.writer import StoreWriter, require_store_name, widths
+from neurodyn.data.writer import StoreWriter, require_replaceable, require_store_name, widths
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 """Where the split comes from: the log itself (else random), one split for all, or random by run."""
@@ -103,6 +103,7 @@ def import_logs(
     require_store_name(out)
     require_writable(out)
     with exclusive(out):
+        require_replaceable(out)
         try:
             with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
                 header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))

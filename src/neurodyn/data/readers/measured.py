@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Stream
 from neurodyn.core.errors import InputError
-from neurodyn.core.sensors import QUATERNION, SENSOR_KINDS, Stream
 from neurodyn.data.readers.source import Part, RunRows
 from neurodyn.data.readers.units import factor
 
@@ -32,7 +32,7 @@ class MeasuredColumns(Config, frozen=True):
     """Columns of one sensor.
 
     Attributes:
-        kind: Kind of sensor: a name of `core.sensors.SENSOR_KINDS`.
+        kind: Kind of sensor: a name of `core.description.sensors.SENSOR_KINDS`.
         columns: Columns of each of its quantities, in order; one name stands for a whole array.
         units: Unit of each quantity, where it is not the SI unit.
         sign: -1 where the log counts the other way round, by quantity: a force on the sensor instead of on the robot.

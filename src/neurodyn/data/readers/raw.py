@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Vector3
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.measured import Readings

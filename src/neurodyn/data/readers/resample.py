@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.floating import velocities_of
 from neurodyn.data.readers.raw import RawRun

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from neurodyn.core.artifacts import atomic
+from neurodyn.core.artifacts import atomic, require_writable
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError, unreadable
+from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.rows import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
-from neurodyn.data.writer import require_store_name
+from neurodyn.data.writer import require_replaceable, require_store_name
 
 _TEST_FRACTION = 0.1
 
@@ -71,8 +72,11 @@ def import_rows(
         InputError: As `read_rows`; or `out` is not named as a store is, or cannot be written.
     """
     require_store_name(out)
-    store = read_rows(files, layout, split=split, seed=seed)
-    store.write(out)
+    require_writable(out)
+    with exclusive(out):
+        require_replaceable(out)
+        store = read_rows(files, layout, split=split, seed=seed)
+        store.write(out)
     return store
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
 from neurodyn.data.readers.measured import measured_names, read_measured

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.readers.raw import RawRun
 
 _ROWS = 50_000

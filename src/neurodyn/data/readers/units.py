@@ -3,8 +3,8 @@
 
 import math
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 
 _TURN = 2.0 * math.pi
 _UNITS: dict[str, dict[str, float]] = {

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from neurodyn.core.scene import Scene
+from neurodyn.core.description.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state

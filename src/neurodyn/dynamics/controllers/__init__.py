@@ -37,6 +37,6 @@ LAWS: Registry[Law] = Registry(
     pd="neurodyn.dynamics.controllers.pd:law",
     velocity="neurodyn.dynamics.controllers.velocity:law",
 )
-"""Laws by the kind of controller; gains are in `core.controllers.GAINS`."""
+"""Laws by the kind of controller; gains are in `core.description.controllers.GAINS`."""
 
 __all__ = ["LAWS", "Driven", "Law"]

@@ -8,12 +8,13 @@ joint friction are the same soft constraints, with the parameters of the model t
 from collections.abc import Sequence
 from pathlib import Path
 
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.locks import exclusive
 from neurodyn.core.notices import notice
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Scene
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig, nominal
 from neurodyn.robots import Robot, load, locate
@@ -36,7 +37,7 @@ def declared_hybrid(
             Featherstone.
         substeps: Steps in a frame; None for as many as the simulator takes.
         parameters: Quantities that are free, or that have another value than is declared: texts as of
-            `core.parameter.select_parameters`, such as "contact.friction=0.4:0.1:2".
+            `core.description.parameter.select_parameters`, such as "contact.friction=0.4:0.1:2".
         device: Torch device.
         threads: CPU threads among which worlds are split.
 
@@ -86,11 +87,11 @@ def write_declared_hybrid(
     """
     from neurodyn.dynamics.hybrid.artifact import HYBRID
 
-    folder = Path(run) / "model"
-    if folder.exists():
-        raise InputError(f"{run}: holds a model already; valid: another directory")
-    dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
-    HYBRID.save(Path(run), dynamics)
+    with exclusive(run):
+        if (Path(run) / "model").exists():
+            raise InputError(f"{run}: holds a model already; valid: another directory")
+        dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
+        HYBRID.save(Path(run), dynamics)
     return dynamics
 
 

@@ -4,8 +4,8 @@
 import numpy as np
 import torch
 
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.simulators.identified import ACTUATOR, Identified
 from neurodyn.dynamics.simulators.network import TrainedNetwork

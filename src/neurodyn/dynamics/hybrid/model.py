@@ -11,15 +11,15 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.cores import available_cores
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.description.structures import STRUCTURES
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.parameter import Parameter
-from neurodyn.core.scene import Scene
-from neurodyn.core.spec import StateSpec
-from neurodyn.core.structures import STRUCTURES
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch

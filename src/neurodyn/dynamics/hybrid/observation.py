@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.sensors import QUATERNION, Sensor, Stream
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.sensors import QUATERNION, Sensor, Stream
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.multibody.engine import Engine

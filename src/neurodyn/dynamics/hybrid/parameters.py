@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter
 
 _ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]

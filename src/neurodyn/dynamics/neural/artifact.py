@@ -4,14 +4,14 @@
 from typing import Literal
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Scene
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.dynamics.artifact import Artifact
+from neurodyn.dynamics.files.artifact import Artifact
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.nets.build import NetConfig, build_predictor

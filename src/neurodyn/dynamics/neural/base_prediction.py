@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, require
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Environment
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.base_frame import BaseView

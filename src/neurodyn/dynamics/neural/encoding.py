@@ -28,6 +28,7 @@ network predicts dqd and r. kappa is fitted per coordinate by least squares; for
 n substeps it is (n + 1) / (2 n).
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,11 @@ from msgspec import UNSET, UnsetType
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Vector3
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.dynamics.neural.base_prediction import (
@@ -59,6 +60,9 @@ from neurodyn.nets.columns import Columns
 
 if TYPE_CHECKING:
     from neurodyn.geometry.contact_inputs import Contacts
+
+_TURN = 0.99 * 2.0 * math.pi
+"""Range from which on a joint with limits is taken to turn all the way round [rad]."""
 
 
 class Limit(Config, frozen=True):
@@ -89,6 +93,7 @@ class EncodingConfig(Config, frozen=True):
         contact: Constants of the contact inputs; None where no ground enters them.
         base: Known motion from the end of which predictions start; None where they start from the state itself.
         free_motion: What older files say in place of `base`: the steps of base "free" in a frame.
+        periodic: Position coordinates of joints with limits that enter by sine and cosine, as those without do.
     """
 
     invariant: tuple[int, ...]
@@ -99,6 +104,7 @@ class EncodingConfig(Config, frozen=True):
     contact: ContactConfig | None = None
     base: Base | None = None
     free_motion: int | UnsetType | None = UNSET
+    periodic: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.free_motion is not UNSET:
@@ -112,7 +118,8 @@ def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
     if len(config.kappa) != spec.nv:
         raise InputError(f"encoding: kappa has {len(config.kappa)} numbers; valid: {spec.nv}")
     scalars = [place.q.start for place, joint in zip(spec.places, spec.joints, strict=True) if joint.scalar]
-    for name, rows in (("limits", [limit.coordinate for limit in config.limits]), ("invariant", config.invariant)):
+    named = {"limits": [limit.coordinate for limit in config.limits]}
+    for name, rows in (named | {"invariant": config.invariant, "periodic": config.periodic}).items():
         if wrong := [row for row in rows if row not in scalars]:
             raise InputError(f"encoding: {name} names coordinate {wrong[0]}; valid: {', '.join(map(str, scalars))}")
 
@@ -172,8 +179,8 @@ class Encoding(nn.Module):
             self.contact = _contacts(layout, config.contact, spec.dt)
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
-        self._angles = [i for i in seen if continuous[i]]
-        self._plain = [i for i in seen if not continuous[i]]
+        self._angles = [i for i in seen if continuous[i] or i in config.periodic]
+        self._plain = [i for i in seen if i not in self._angles]
         self.register_buffer("dt", torch.tensor(spec.dt), persistent=False)
         self.register_buffer("kappa", torch.tensor(config.kappa), persistent=False)
         self._limit_rows = [limit.coordinate for limit in config.limits]
@@ -420,6 +427,7 @@ def fit_encoding(
     config = EncodingConfig(
         invariant=invariant,
         limits=_limits(spec, qd),
+        periodic=_periodic(spec),
         kappa=tuple(kappa.tolist()),
         velocity_products=velocity_products,
         base_com=base_com,
@@ -427,6 +435,21 @@ def fit_encoding(
         base=base,
     )
     return Encoding(spec, config, layout, mechanism)
+
+
+def _periodic(spec: StateSpec) -> tuple[int, ...]:
+    """Return the coordinates of joints that turn all the way round between their limits.
+
+    What depends on the angle repeats with every turn, which a network would have to learn of each; how far the limits
+    are is an input of its own.
+    """
+    found = []
+    for joint in spec.joints:
+        if joint.kind != "revolute" or joint.lower is None or joint.upper is None:
+            continue
+        if joint.upper - joint.lower >= _TURN:
+            found.append(spec.q_names.index(joint.name))
+    return tuple(found)
 
 
 def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
@@ -465,6 +488,7 @@ def count_inputs(
     config = EncodingConfig(
         invariant=invariant,
         limits=_limits(spec, torch.zeros(1, spec.nv)),
+        periodic=_periodic(spec),
         kappa=(0.0,) * spec.nv,
         velocity_products=velocity_products,
         contact=None if layout is None else ContactConfig(margins=default_margins(layout, None)),

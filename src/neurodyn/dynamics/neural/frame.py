@@ -4,9 +4,9 @@
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.export import EXAMPLES, Frame
+from neurodyn.dynamics.files.export import EXAMPLES, Frame
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.uncertainty import deviation

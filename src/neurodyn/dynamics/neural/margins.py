@@ -2,7 +2,7 @@
 """Constants of the contact inputs (`rigid.contacts`), as they are stored with a model."""
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 
 
 class ContactConfig(Config, frozen=True):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.fixed_frame import FixedFrame

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.dynamics.simulators.network import TrainedNetwork
 from neurodyn.robots import Robot
 

@@ -4,8 +4,8 @@
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.drive import Drive
-from neurodyn.core.mechanism import Link
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.mechanism import Link
 from neurodyn.dynamics.simulators.identified import BODY, Identified, drive_names, heading
 from neurodyn.dynamics.simulators.mjcf import body_names, edited_mjcf
 from neurodyn.dynamics.simulators.network import RecurrentUnit, TrainedNetwork, perceptron, write_script

@@ -4,8 +4,8 @@
 import math
 from pathlib import Path
 
+from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link
 from neurodyn.dynamics.simulators.identified import BODY, Identified, heading, number
 from neurodyn.dynamics.simulators.mjcf_parts import (
     PASSIVE,

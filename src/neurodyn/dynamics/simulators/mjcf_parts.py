@@ -3,8 +3,8 @@
 
 import math
 
-from neurodyn.core.mechanism import Link
-from neurodyn.core.soft_constraints import SOLIMP, SOLREF, SoftConstraints
+from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.soft_constraints import SOLIMP, SOLREF, SoftConstraints
 from neurodyn.dynamics.simulators.identified import ACTUATOR, Identified, drive_names, number
 from neurodyn.dynamics.simulators.xml_files import Element, note, vector
 

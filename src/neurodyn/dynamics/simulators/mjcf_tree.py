@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neurodyn.core.contact_shapes import RoundedBox
-from neurodyn.core.mechanism import Link
-from neurodyn.core.scene import Pose
+from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.scene import Pose
 from neurodyn.dynamics.simulators.identified import BODY, Identified, number
 from neurodyn.dynamics.simulators.mjcf_parts import PASSIVE, contact_attributes, write_joint, write_options
 from neurodyn.dynamics.simulators.xml_files import Element, note, vector

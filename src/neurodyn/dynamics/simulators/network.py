@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core import artifacts
-from neurodyn.core.actuator_network import ActuatorNetwork
 from neurodyn.core.config import read_config
+from neurodyn.core.description.actuator_network import ActuatorNetwork
 from neurodyn.core.errors import InputError
 
 DESCRIPTION, WEIGHTS = "actuator_network.json", "actuator_network.safetensors"

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link
 from neurodyn.dynamics.simulators.identified import BODY, Identified, drive_names
 from neurodyn.dynamics.simulators.network import TrainedNetwork, perceptron
 from neurodyn.nets.onnx_file import require_onnx

@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
+from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Link
 from neurodyn.dynamics.simulators.identified import BODY, Identified, drive_names, heading, number
 from neurodyn.dynamics.simulators.xml_files import Element, Files, comments_before, note, read_xml, vector, write_xml
 from neurodyn.robots.asset import asset_path

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neurodyn.core.artifacts import PRETRAINED, atomic_folder, require_writable
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.simulators import SIMULATORS

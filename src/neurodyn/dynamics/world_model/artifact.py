@@ -4,9 +4,9 @@
 from typing import Literal
 
 from neurodyn.core.config import Config
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.dynamics.artifact import Artifact
+from neurodyn.dynamics.files.artifact import Artifact
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 

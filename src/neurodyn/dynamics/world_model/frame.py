@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor, nn
 
-from neurodyn.dynamics.export import EXAMPLES, Frame
+from neurodyn.dynamics.files.export import EXAMPLES, Frame
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 

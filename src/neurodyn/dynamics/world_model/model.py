@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.members import followed, in_turn

@@ -7,8 +7,8 @@ Angles that turn without end enter as sine and cosine; everything else as it is.
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, State, Window
 

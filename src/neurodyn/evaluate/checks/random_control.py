@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.measures import finite_worlds
 from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged
 from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
@@ -33,7 +33,7 @@ class RandomControl(Figures, frozen=True):
 
 def check_random_control(subject: Subject) -> CheckResult:
     """Drive many worlds at random, and count those that leave plausible bounds."""
-    from neurodyn.sim.early_ends import MOST_CUT, MOST_IMPLAUSIBLE, Departure, Tally, early_ends
+    from neurodyn.sim.generation.early_ends import MOST_CUT, MOST_IMPLAUSIBLE, Departure, Tally, early_ends
 
     robot, path, bounds = subject.robot, subject.driven.path, subject.bounds
     tally = Tally(robot, bounds, subject.worlds)

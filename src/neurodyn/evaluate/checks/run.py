@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from neurodyn.core.config import to_dict
-from neurodyn.core.drive import require_simulated
+from neurodyn.core.description.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
 from neurodyn.core.registry import Registry

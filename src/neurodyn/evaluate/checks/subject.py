@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.control import frame_command

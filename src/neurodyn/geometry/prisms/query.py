@@ -10,9 +10,9 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.contact_shapes import RoundedBox
-from neurodyn.core.scene import Vector3
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.scene import Vector3
 from neurodyn.geometry.array_shapes import Positions, Velocities
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import Ground

@@ -3,10 +3,10 @@
 
 import msgspec
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.learn.hybrid.windows import FitWindows
 from neurodyn.multibody.articulated import Tree

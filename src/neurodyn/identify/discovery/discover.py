@@ -18,11 +18,11 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import present_work, stage, tell, tracked
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.tangent import position_difference

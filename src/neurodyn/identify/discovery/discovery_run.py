@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core import artifacts
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
+from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.files.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -79,7 +79,7 @@ def discover_run(
     )  # fmt: skip
     with exclusive(out), tracking(logger, out):
         going_on = check_run(out, record, resume)
-        dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
+        dynamics = declared_hybrid(robot) if base is None else read_base(base, robot)
         dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
         dynamics.compute_device = device
         known, seen = dynamics.training_range, training_range(store)
@@ -121,7 +121,12 @@ def discover_again(again: Again) -> None:
     )  # fmt: skip
 
 
-def _base(base: str, robot: Robot) -> HybridDynamics:
+def read_base(base: str, robot: Robot) -> HybridDynamics:
+    """Return the model whose parameters a discovery takes.
+
+    Raises:
+        InputError: It is another robot's, or has networks already.
+    """
     model = HYBRID.load(base)
     if model.spec.robot != robot.name:
         raise InputError(f"--base {base}: is a model of {robot_of(base)!r}; valid: one of {robot.name!r}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.description.blueprint import Blueprint
 
 
 @dataclass(frozen=True)

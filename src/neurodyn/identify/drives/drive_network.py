@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core import artifacts
-from neurodyn.core.actuator_network import ActuatorNetwork, Signal
-from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.config import Config, require_numbers, to_dict
-from neurodyn.core.drive import Drive
+from neurodyn.core.description.actuator_network import ActuatorNetwork, Signal
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.records import Record
-from neurodyn.core.sensors import stream_columns
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
@@ -176,7 +176,7 @@ def identify_drive_network(
     )
     weights = {name: value.detach().float().contiguous() for name, value in net.state_dict().items()}
     model = None if settings.network == "gru" else driven_by(robot, described, weights)
-    out.mkdir(parents=True, exist_ok=True)
+    artifacts.make_folder(out)
     if model is not None:
         model.training_range = training_range(store)
         HYBRID.save(out, model)

@@ -3,7 +3,7 @@
 
 import msgspec
 
-from neurodyn.core.drive import DRIVE_LAWS, Drive
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 

@@ -3,8 +3,8 @@
 
 import torch
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.learn.hybrid.windows import FitWindows
 

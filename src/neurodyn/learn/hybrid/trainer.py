@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import Trajectory

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How wide the input of a robot's neural dynamics is, before any data are made."""
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.dynamics.neural.encoding import count_inputs
 from neurodyn.learn.neural.settings import load_settings
 from neurodyn.robots import Robot

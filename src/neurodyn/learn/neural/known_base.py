@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of a training: the mechanism as built, or as it was identified on logs."""
 
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.notices import notice
 from neurodyn.data.store import StoreHeader
-from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.files.artifact import require_match
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.learn.neural.settings import Settings

@@ -12,20 +12,20 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_config
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import MismatchError
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.progress import Progress
-from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.spec import StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.sample import SAMPLE
 from neurodyn.data.store import Split, Store, StoreHeader
 from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
+from neurodyn.dynamics.files.artifact import require_match
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.base_prediction import BaseMotion, build_base, predict_base

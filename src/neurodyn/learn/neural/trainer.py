@@ -12,8 +12,8 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.spec import StateSpec
 from neurodyn.core.verdict import Verdict, of_data
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store

@@ -17,7 +17,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Status, Store
 from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.files.artifact import require_match
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState

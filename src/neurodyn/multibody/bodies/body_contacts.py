@@ -9,9 +9,9 @@ the one body and the reaction on the other act at the same point of the world.
 
 from collections.abc import Mapping, Sequence
 
-from neurodyn.core.body_contacts import BodyContact
+from neurodyn.core.description.body_contacts import BodyContact
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.scene import Vector3
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.bodies.shapes import distance
 from neurodyn.multibody.points import LinkPose, Touch

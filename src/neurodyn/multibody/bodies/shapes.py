@@ -12,7 +12,7 @@ normals do. On a face the normal is the face's own, so that it has no 0/0 where 
 from collections.abc import Sequence
 from typing import Any
 
-from neurodyn.core.body_contacts import BodyShape
+from neurodyn.core.description.body_contacts import BodyShape
 from neurodyn.multibody.trace import absolute, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import Vector, array, dot
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.body_contacts import Support
+from neurodyn.core.description.body_contacts import Support
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.points import LinkPose, Wrenches
 from neurodyn.multibody.scope import Scope

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from neurodyn.core.soft_constraints import Cone
+from neurodyn.core.description.soft_constraints import Cone
 
 PER_POINT = 13
 """Inputs of a contact point: place, normal and first tangent (3 each), depth, D, k d r, friction."""

@@ -12,7 +12,7 @@ $y_n \ge \mu \tau$; all of $\tfrac{D}{2} (y_n^2 + \rho \tau^2)$ where $m^2 y_n +
 $$s = \tfrac{D}{2 (1 + m^2)} (y_n - \mu \tau)^2$$
 """
 
-from neurodyn.core.soft_constraints import Cone
+from neurodyn.core.description.soft_constraints import Cone
 
 FORCE = ("F0", "F1", "F2")
 """Names of the force in the texts."""

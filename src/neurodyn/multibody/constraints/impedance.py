@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.soft_constraints import SOLIMP, SOLREF, ConstraintParameters
+from neurodyn.core.description.soft_constraints import SOLIMP, SOLREF, ConstraintParameters
 from neurodyn.multibody.trace import exp, log, maximum, minimum, select_less
 from neurodyn.multibody.trace.expression import TINY
 

@@ -15,7 +15,7 @@ The depth is $r - n \cdot (c - g)$, and the contact is in the middle between the
 from collections.abc import Sequence
 from typing import Any
 
-from neurodyn.core.soft_constraints import ConstraintParameters
+from neurodyn.core.description.soft_constraints import ConstraintParameters
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
 from neurodyn.multibody.constraints.impedance import constraint_quantities, yielding
 from neurodyn.multibody.constraints.tangents import tangent

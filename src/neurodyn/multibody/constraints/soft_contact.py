@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.soft_constraints import ConstraintParameters
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.soft_constraints import ConstraintParameters
 from neurodyn.multibody.constraints.constraint_layout import Group, Structure
 from neurodyn.multibody.constraints.constraint_loop import constraint_loop
 from neurodyn.multibody.constraints.impedance import Yielding, constraint_quantities, yielding

@@ -24,6 +24,6 @@ OBSERVERS: Registry[Observer] = Registry(
     wrench="neurodyn.multibody.sensors.wrench:observe",
     joint_torque="neurodyn.multibody.sensors.joint_torque:observe",
 )
-"""What each kind of sensor reads; the layout of readings is in `core.sensors.SENSOR_KINDS`."""
+"""What each kind of sensor reads; the layout of readings is in `core.description.sensors.SENSOR_KINDS`."""
 
 __all__ = ["OBSERVERS", "Observer", "SensorFrame"]

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from neurodyn.core.sensors import Sensor
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.instant import Instant
 from neurodyn.multibody.mass_matrix import is_zero

@@ -13,4 +13,4 @@ FORMS: Registry[Form] = Registry(
     conservative="neurodyn.multibody.structures.energy:conservative",
     inertial="neurodyn.multibody.structures.inertia:inertial",
 )
-"""Forms by the name of their structure (`core.structures.STRUCTURES`)."""
+"""Forms by the name of their structure (`core.description.structures.STRUCTURES`)."""

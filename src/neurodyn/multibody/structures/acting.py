@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neurodyn.core.blueprint import Augmentation
+from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.multibody.structures.tangent import tangent_loop
 from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop
 

@@ -13,7 +13,7 @@ $$\bar z_l = \phi'(z_l) \bar a_l + \phi''(z_l) s_l \bar t_l, \quad \bar s_l = \p
 from dataclasses import dataclass
 from itertools import pairwise
 
-from neurodyn.core.blueprint import Activation, Augmentation
+from neurodyn.core.description.blueprint import Activation, Augmentation
 from neurodyn.multibody.network import ACTIVATIONS
 from neurodyn.multibody.trace import Loop
 

@@ -8,10 +8,12 @@ from typing import Any
 from msgspec import UNSET
 
 from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
+from neurodyn.learn.manifest import MANIFEST, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run
@@ -98,9 +100,28 @@ def _begin(problem: Problem, name: str, out: Path, resume: bool) -> OnlineRecord
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
         base=UNSET if problem.policy is None else str(problem.policy),
     )  # fmt: skip
-    check_run(out, record, resume)
+    check_run(out, record, resume, state=None)
+    if resume:
+        _require_same_data(record, out)
     artifacts.require_writable(out / RESULT)
     return record
+
+
+def _require_same_data(record: OnlineRecord, out: Path) -> None:
+    """Refuse to go on with other data than the first model learned from.
+
+    Raises:
+        InputError: They differ from those in the manifest.
+    """
+    if not (out / MANIFEST).exists():
+        return
+    known, now = read_manifest(out).files.values(), file_checksums(record)
+    for name in data_of(record):
+        if now.get(name) not in known:
+            raise InputError(
+                f"{out}: --resume needs the data that the run was started with, and {name} differs; give the same "
+                "--data, or another --out"
+            )
 
 
 def _rounds_in(out: Path) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.files.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.online.refit import Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
@@ -144,7 +144,7 @@ def _kind(dynamics: str, kind: str | None) -> str:
 def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -> None:
     """Refuse a run of another robot, and a penalty that its model knows nothing of."""
     from neurodyn.control.compatibility import require_fit
-    from neurodyn.dynamics.artifact import load
+    from neurodyn.dynamics.files.artifact import load
 
     model = load(run)
     require_fit(task, model, settings.policy.penalty)

@@ -141,11 +141,14 @@ class NeuralRefit(Refit):
 
     def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
         """Write data from random states; the network has to learn the motion everywhere."""
-        from neurodyn.sim.generate import generate
+        from neurodyn.sim.generation.generate import generate
 
         robot = task.declaration()
         worlds = max(8, min(512, frames // robot.frames))
-        found = generate(robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1)
+        found = generate(
+            robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1,
+            overwrite=True,
+        )  # fmt: skip
         return found.simulated
 
     def fit(self, fit: Fit) -> None:

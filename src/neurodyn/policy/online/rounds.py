@@ -22,7 +22,7 @@ from neurodyn.core.progress import Progress, showing
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.episodes import beginnings
 from neurodyn.data.mixture import Mixture
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.files.artifact import load
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluate import SEED, play

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.robots import ContactPointSelection, Robot
 from neurodyn.sim.build import build

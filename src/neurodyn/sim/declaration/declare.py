@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From an asset to a complete declaration, with a reason for every decision."""
 
+import contextlib
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,9 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing, stage, tell, tracked
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
@@ -106,30 +107,25 @@ def declare(
     path = Path(asset)
     robot_name = name or path.stem.replace("_", "-").lower()
     folder = Path(out) if out is not None else Path(robot_name)
-    if folder.exists() and not force:
-        raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(f"dt is {dt}; valid: the length of a frame in seconds, above 0")
     if budget < 1:
         raise InputError(f"points is {budget}; valid: at least 1")
     if Path(robot_name).name != robot_name:
         raise InputError(f"name is {robot_name!r}; valid: a name that a folder can have")
-    artifacts.require_writable(folder / "robot.yaml")
-    facts = read_facts(path, floating=floating, lock=lock)
-    draft = _Draft(facts, robot_name, dt, budget, accept or (lambda _: None))
-    tree = draft.complete()
-    existed = folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        tree["asset"] = copy_asset(draft.robot(), folder)
-        comments = {decision.what: decision for decision in draft.decisions}
-        artifacts.write_text(folder / "robot.yaml", declaration_text(tree, comments))
+    with exclusive(folder):
+        if folder.exists() and not force:
+            raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
+        artifacts.require_writable(folder / "robot.yaml")
+        facts = read_facts(path, floating=floating, lock=lock)
+        draft = _Draft(facts, robot_name, dt, budget, accept or (lambda _: None))
+        tree = draft.complete()
+        with contextlib.nullcontext(folder) if folder.exists() else artifacts.atomic_folder(folder) as place:
+            tree["asset"] = copy_asset(draft.robot(), place)
+            comments = {decision.what: decision for decision in draft.decisions}
+            artifacts.write_text(place / "robot.yaml", declaration_text(tree, comments))
+            build(load(place))  # the copy builds as the asset did
         robot = load(folder)
-        build(robot)  # the copy builds as the asset did
-    except BaseException:
-        if not existed:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
     return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions)
 
 

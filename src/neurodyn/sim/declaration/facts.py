@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from neurodyn.core.description.joint_kinds import JointKind
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.joint_kinds import JointKind
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.assets.urdf import parse_xml
 from neurodyn.sim.build import read_asset

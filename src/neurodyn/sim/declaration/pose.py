@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.robots import Robot
 from neurodyn.sim.assets.merge import compose, rotation
 from neurodyn.sim.contact_points import carriers

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from neurodyn.core.joint_kinds import COORDINATES
+from neurodyn.core.description.joint_kinds import COORDINATES
 from neurodyn.sim.declaration.shorten import shortened
 
 _DEFAULTS = {"fixed_base": True, "locked": [], "meshes": True, "nominal": {}, "passive_fraction": 0.0}

@@ -10,8 +10,8 @@ from neurodyn.core.seeds import generator
 from neurodyn.robots import Robot
 from neurodyn.sim.bounds import plausible_bounds
 from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.generation.recorder import Recorder
 from neurodyn.sim.ground_sampling import data_scene
-from neurodyn.sim.recorder import Recorder
 from neurodyn.sim.reference import ReferenceSimulator
 
 WORST_ERROR = 0.05

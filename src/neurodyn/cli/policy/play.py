@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn policy play`: a recording of what a policy does."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from neurodyn.cli.terminal.choice import Logger
+from neurodyn.cli.terminal.machine import Device
+
+_Policy = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
+
+
+def play(
+    policy: _Policy,
+    /,
+    *,
+    dynamics: str = "analytic",
+    beside: str | None = None,
+    out: Path | None = None,
+    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
+    seconds: float | None = None,
+    seed: int = 500,
+    starts: str | None = None,
+    ground: str | None = None,
+    device: Device = "cpu",
+    task: str | None = None,
+    logger: Logger = None,
+) -> None:
+    """Record what a policy does in some dynamics, beside others from the same start.
+
+    Args:
+        policy: Folder of a policy, or pretrained-policy:NAME.
+        dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
+        beside: Where it also acts; by default the simulator, or in the simulator a second start.
+        out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
+            ends, else html.
+        seconds: Length; by default that of an episode, at most 10 s.
+        seed: Seed of starts and commands.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
+            draws, in models without a memory; by default the model's own log.
+        ground: Ground of the robot, or a file with a scene; by default the robot's own.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy play policies/swingup --dynamics runs/cartpole
+    """
+    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.progress import stage
+    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.report.recording_files import format_of, write_recording
+
+    require_learner()
+    from neurodyn.learn.tracker_results import require_followed, show_results
+    from neurodyn.policy.play import record_policy
+
+    path = _default_output(policy, format or "html") if out is None else out
+    kind = format_of(path, format)
+    require_writable(path)
+    require_followed(logger, policy)
+    with ProgressBar(f"recording {policy}"):
+        with stage(0.0, 0.4):
+            recording = record_policy(
+                policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground,
+                device=device, task=task,
+            )  # fmt: skip
+        with stage(0.4, 1.0):
+            write_recording(recording, path, kind)
+    show_results(policy, logger, films=[path])
+    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
+
+
+def _default_output(policy: str, suffix: str) -> Path:
+    """Return where a recording of a policy goes: into its folder, or here for what ships with the package."""
+    from neurodyn.core.artifacts import PRETRAINED_POLICY
+
+    if policy.startswith(PRETRAINED_POLICY):
+        return Path(f"play-{policy.removeprefix(PRETRAINED_POLICY)}.{suffix}")
+    return Path(policy) / f"play.{suffix}"

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all verbs show on the terminal in the same way."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import grade_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from neurodyn.core.records import Record
+    from neurodyn.learn.loop import TrainState
+
+
+_LONG, _STARVED = 20.0, 0.5
+"""Length of a training [s] from which on, and share of it below which, its processor time is worth a word."""
+
+
+def terminal(width: int = 0, **options: Any) -> "Console":
+    """Return a console that prints text as it is: `pretrained:ant` is no emoji, and units stand in brackets.
+
+    Args:
+        width: Least width where the output is no terminal: a file has no edge at which to cut names.
+        options: Further options of `rich.console.Console`.
+    """
+    from rich.console import Console
+
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which the command line takes for the end of what somebody wanted to read
+
+    console = Terminal(markup=False, emoji=False, **options)
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    return console
+
+
+def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
+    """Write what was measured: figures to a file, and figures and a page to a folder.
+
+    Args:
+        result: What was measured.
+        json: File for the figures; None for none.
+        out: Folder for result.json and report.html; None for none.
+        write_page: Writes the page to a path.
+    """
+    from neurodyn.core.artifacts import write_json
+
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    if out is not None:
+        write_json(out / "result.json", result.plain())
+        write_page(out / "report.html")
+        print(f"report: {out / 'report.html'}")
+
+
+def report_training(out: Path, end: "TrainState") -> None:
+    """Say what a training did, what to do next, and whether its result can be used.
+
+    Raises:
+        InputError: It cannot.
+    """
+    print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
+    if grade_of(end.verdict) == "fails":
+        raise InputError(f"{out}: verdict: {end.verdict}")
+    if _starved(out, end):
+        print(
+            f"note: others took this machine's cores: {end.cpu_seconds:.0f} of {end.seconds:.0f} s were left for "
+            "the training; more --minutes with --resume make up for it, and so does `clock: cpu` in the settings"
+        )
+    print(f"next: neurodyn evaluate {out}")
+    print(f"verdict: {end.verdict}")
+
+
+def _starved(out: Path, end: "TrainState") -> bool:
+    """Return whether a training whose budget is wall time hardly ran, though it computes on the processor."""
+    from neurodyn.core.artifacts import read_json
+    from neurodyn.core.config import read_plain
+    from neurodyn.learn.manifest import MANIFEST
+
+    path, manifest = out / "config.yaml", out / MANIFEST
+    short = end.seconds < _LONG or end.cpu_seconds > _STARVED * end.seconds
+    if short or not (path.is_file() and manifest.is_file()):
+        return False
+    plain, device = read_plain(path), read_json(manifest).get("device")
+    settings = plain.get("settings", {}) if isinstance(plain, dict) else {}
+    return settings.get("minutes") is not None and settings.get("clock") == "wall" and device == "cpu"

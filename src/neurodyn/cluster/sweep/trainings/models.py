@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps of `neurodyn train` and `neurodyn finetune`."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from neurodyn.cluster.sweep.trainings.training import Paths, Training, best_of, paths_of, require_usable
+from neurodyn.core.artifacts import write_text
+from neurodyn.core.config import Config, to_yaml
+from neurodyn.core.errors import InputError, choices
+from neurodyn.evaluate.runs.comparison import Figure
+
+
+class TrainArguments(Config, frozen=True):
+    """Arguments of `neurodyn train` that a sweep takes."""
+
+    robot: str
+    data: Paths
+    kind: str = "neural"
+    size: str = "small"
+    net: str | None = None
+    minutes: float | None = None
+    steps: int | None = None
+    shares: tuple[float, ...] | None = None
+    members: int | None = None
+    device: str = "cpu"
+
+
+class Train(Training):
+    """`neurodyn train`, of neural dynamics and world models."""
+
+    arguments = TrainArguments
+    what = "held-out roll-out error, in standard deviations"
+
+    def settings(self, given: TrainArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.learn.devices import require_device
+        from neurodyn.robots import load
+
+        require_device(given.device)
+        plan = _part(given.kind, "plan training")
+        return plan(
+            load(given.robot), list(paths_of(given.data)), size=given.size, net=given.net, minutes=given.minutes,
+            steps=given.steps, shares=given.shares, members=given.members,
+        )[0]  # fmt: skip
+
+    def settings_type(self, given: TrainArguments) -> type[Config]:
+        """See `Training`."""
+        return _part(given.kind, "settings")
+
+    def run(self, given: TrainArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.learn.train import train
+
+        with _file_of(settings) as size:
+            end = train(
+                given.robot, list(paths_of(given.data)), out, kind=given.kind, size=size, shares=given.shares,
+                device=given.device, resume=resume,
+            )  # fmt: skip
+        require_usable(end.verdict)
+
+    def figure(self, given: TrainArguments, out: Path) -> Figure:
+        """See `Training`."""
+        return Figure(value=best_of(out, "rollout_score", least=True))
+
+
+class FinetuneArguments(Config, frozen=True):
+    """Arguments of `neurodyn finetune` that a sweep takes."""
+
+    run: str
+    data: Paths
+    size: str = "finetune"
+    minutes: float | None = None
+    steps: int | None = None
+    shares: tuple[float, ...] | None = None
+    device: str = "cpu"
+
+
+class Finetune(Training):
+    """`neurodyn finetune`, of neural dynamics and world models."""
+
+    arguments = FinetuneArguments
+    what = "held-out roll-out error, in standard deviations"
+
+    def settings(self, given: FinetuneArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.dynamics.files.artifact import kind_of, require_match
+        from neurodyn.learn.devices import require_device
+
+        require_device(given.device)
+        kind = kind_of(given.run)
+        settings, mixture = _part(kind, "plan finetuning")(
+            given.run, list(paths_of(given.data)), size=given.size, minutes=given.minutes, steps=given.steps,
+            shares=given.shares,
+        )  # fmt: skip
+        model = _part(kind, "artifact").load(given.run)
+        for store, name in zip(mixture.stores, mixture.names, strict=True):
+            require_match(model, store.header.spec, None, name)
+        return settings
+
+    def settings_type(self, given: FinetuneArguments) -> type[Config]:
+        """See `Training`."""
+        from neurodyn.dynamics.files.artifact import kind_of
+
+        return _part(kind_of(given.run), "settings")
+
+    def run(self, given: FinetuneArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.learn.train import finetune
+
+        with _file_of(settings) as size:
+            end = finetune(
+                given.run, list(paths_of(given.data)), out, size=size, shares=given.shares, device=given.device,
+                resume=resume,
+            )  # fmt: skip
+        require_usable(end.verdict)
+
+    def figure(self, given: FinetuneArguments, out: Path) -> Figure:
+        """See `Training`."""
+        return Figure(value=best_of(out, "rollout_score", least=True))
+
+
+def _part(kind: str, part: str) -> Any:
+    """Return what the trainings of a kind of dynamics have of a name.
+
+    Raises:
+        InputError: There is no such kind, or it is not trained.
+    """
+    import neurodyn.learn.kinds  # noqa: F401 - registers it
+    from neurodyn.dynamics.kinds import KINDS
+
+    if part not in KINDS[kind].parts:
+        able = choices(name for name, known in KINDS.items() if part in known.parts)
+        raise InputError(f"kind is {kind!r}; valid in a sweep: {able}")
+    return KINDS[kind].parts[part]
+
+
+@contextmanager
+def _file_of(settings: Config) -> Iterator[str]:
+    """Yield the path of a file with settings."""
+    with tempfile.TemporaryDirectory(prefix="neurodyn-") as folder:
+        path = Path(folder) / "settings.yaml"
+        write_text(path, to_yaml(settings))
+        yield str(path)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training that a sweep can repeat: what it takes, its settings, how it is run, and how it is judged.
+
+Figures are of validation data. Test data are left to `neurodyn evaluate`.
+"""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import grade_of
+from neurodyn.evaluate.runs.comparison import Figure
+from neurodyn.learn.metrics import read_metrics
+
+Paths = str | tuple[str, ...]
+
+
+class Training(ABC):
+    """A verb that makes a run folder.
+
+    Attributes:
+        arguments: Its arguments; those with the name of a flag mean the same.
+        what: What the figure is that trials are chosen by.
+    """
+
+    arguments: ClassVar[type[Config]]
+    what: ClassVar[str]
+
+    @abstractmethod
+    def settings(self, given: Any) -> Config:
+        """Return its settings before any is changed, with all that is given read and checked.
+
+        Raises:
+            InputError: A file is missing or malformed, or does not fit the others.
+        """
+
+    @abstractmethod
+    def settings_type(self, given: Any) -> type[Config]:
+        """Return the type of its settings."""
+
+    @abstractmethod
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
+        """Train, or go on with a run that was killed.
+
+        Raises:
+            InputError: The result cannot be used, or something of that does not fit.
+        """
+
+    @abstractmethod
+    def figure(self, given: Any, out: Path) -> Figure:
+        """Return the figure of a finished run by which it is chosen."""
+
+
+def paths_of(data: Paths) -> tuple[str, ...]:
+    """Return the paths of one or several files."""
+    return (data,) if isinstance(data, str) else data
+
+
+def best_of(out: Path, name: str, *, least: bool) -> float | None:
+    """Return the least or greatest value of a metric in the course of a training; None where it has none."""
+    found = [line[name] for line in read_metrics(out) if isinstance(line.get(name), int | float)]
+    return None if not found else float(min(found) if least else max(found))
+
+
+def require_usable(verdict: str) -> None:
+    """Refuse the result of a training that failed.
+
+    Raises:
+        InputError: It did.
+    """
+    if grade_of(verdict) == "fails":
+        raise InputError(f"verdict: {verdict}")

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A blueprint: which quantities of a mechanism's dynamics a network replaces, adds to or scales, and what it sees.
+
+NeuralSim (arXiv 2011.04217): every variable of the simulation has a name, and an experiment declares outside of the
+engine that a variable is the output of a network with other variables as inputs.
+"""
+
+import math
+from typing import Literal
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.structures import FREE, STRUCTURES
+
+Activation = Literal["tanh", "elu", "silu", "softplus", "relu", "softsign"]
+
+
+class Augmentation(Config, frozen=True):
+    """One network.
+
+    Attributes:
+        quantities: Names of the quantities that its outputs act on, one output each.
+        inputs: Names of the quantities that it sees; "NAME@AGE" is a quantity some time ago [s].
+        mode: "add" its outputs to the quantities, "scale" these by one plus the outputs, or "replace" them.
+        structure: What it keeps of physics, whatever its weights are (`core.description.structures`): "free" for
+            nothing, "dissipative", "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to
+            the mass matrix.
+        hidden: Widths of its hidden layers; empty for a linear map.
+        activation: Activation of the hidden layers.
+        input_scale: What each input is divided by; empty for ones.
+        output_scale: What each output is multiplied by; empty for ones.
+        memory: Numbers that the network keeps from step to step, a hidden state that it also sees; see
+            `multibody.scope`.
+        memory_time: Shortest time constant of these [s].
+        shared: Name of its weights; networks that name the same ones, of equal widths, have them in common. Empty for
+            weights of its own.
+    """
+
+    quantities: tuple[str, ...]
+    inputs: tuple[str, ...]
+    mode: Literal["add", "scale", "replace"] = "add"
+    structure: str = FREE
+    hidden: tuple[int, ...] = (16, 16)
+    activation: Activation = "tanh"
+    input_scale: tuple[float, ...] = ()
+    output_scale: tuple[float, ...] = ()
+    memory: int = 0
+    memory_time: float = 0.02
+    shared: str = ""
+
+    def __post_init__(self) -> None:
+        for what in ("quantities", "inputs"):
+            names = getattr(self, what)
+            if not names:
+                raise ValueError(f"an augmentation has no {what}; name at least one")
+            if len(set(names)) < len(names):
+                raise ValueError(f"an augmentation lists one of its {what} twice: {', '.join(names)}")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden is {list(self.hidden)}; valid: widths of at least 1, or nothing for a linear map")
+        if self.memory < 0 or not 0 < self.memory_time < math.inf:
+            raise ValueError(
+                f"memory is {self.memory} with memory_time {self.memory_time:g}; valid: a number of at least 0 and a "
+                "time above 0 [s]"
+            )
+        self._require_structure()
+        for name in self.inputs:
+            aged(name.removesuffix(")"))
+        for what, names in (("input_scale", self.inputs), ("output_scale", self.quantities)):
+            scales = getattr(self, what)
+            if scales and (len(scales) != len(names) or not all(0 < abs(s) < math.inf for s in scales)):
+                raise ValueError(f"{what} is {list(scales)}; valid: {len(names)} finite numbers other than 0")
+
+    def _require_structure(self) -> None:
+        STRUCTURES.require(self.structure)
+        least = STRUCTURES[self.structure].least
+        if len(self.quantities) < least:
+            raise ValueError(
+                f"structure {self.structure} is of at least {least} quantities, not {len(self.quantities)}"
+            )
+        if self.structure != FREE and self.mode != "add":
+            raise ValueError(f"mode is {self.mode!r} with structure {self.structure}; valid with it: add")
+
+    @property
+    def outputs(self) -> int:
+        """Number of its outputs, without those of a memory."""
+        return STRUCTURES[self.structure].outputs(len(self.quantities))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of all layers, inputs and outputs included."""
+        return (len(self.inputs) + self.memory, *self.hidden, self.outputs + 2 * self.memory)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it depends on more than the present step: by a memory, or by inputs of some age."""
+        return self.memory > 0 or any("@" in name or name.startswith("innovation.") for name in self.inputs)
+
+    @property
+    def weights(self) -> int:
+        """Number of weights: for each layer a matrix [out, in], row by row, then its bias [out]."""
+        return sum(b * (a + 1) for a, b in zip(self.widths, self.widths[1:], strict=False))
+
+
+def aged(name: str) -> tuple[str, float]:
+    """Return the quantity that an input names, and its age [s]: "qd.elbow@0.01" is a velocity 10 ms ago."""
+    quantity, at, text = name.partition("@")
+    if not at:
+        return quantity, 0.0
+    try:
+        age = float(text)
+    except ValueError:
+        age = math.nan
+    if not (quantity and 0 < age < math.inf):
+        raise ValueError(f"input {name!r} is malformed; valid: NAME, or NAME@AGE with an age above 0 [s]")
+    return quantity, age
+
+
+class Blueprint(Config, frozen=True):
+    """All networks of a hybrid model.
+
+    Attributes:
+        augmentations: The networks; no quantity is acted on by two.
+    """
+
+    augmentations: tuple[Augmentation, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for augmentation in self.augmentations:
+            for name in augmentation.quantities:
+                if name in seen:
+                    raise ValueError(f"two augmentations act on {name!r}; valid: one, with all the inputs")
+                seen.add(name)
+        owners: dict[str, Augmentation] = {}
+        for augmentation in self.augmentations:
+            owner = owners.setdefault(augmentation.shared, augmentation)
+            alike = (owner.widths, owner.structure) == (augmentation.widths, augmentation.structure)
+            if augmentation.shared and not alike:
+                raise ValueError(
+                    f"networks share the weights {augmentation.shared!r} and have widths {list(owner.widths)} and "
+                    f"{list(augmentation.widths)}; valid: equal numbers of inputs, hidden units and quantities, and "
+                    "one structure"
+                )
+
+    @property
+    def owners(self) -> tuple[Augmentation, ...]:
+        """The networks whose weights the model has, in order: of those that share weights the first."""
+        return tuple(one for index, one in enumerate(self.augmentations) if self._owner(index) == index)
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """Where the weights of each network begin."""
+        begin, firsts = 0, []
+        for index, augmentation in enumerate(self.augmentations):
+            owner = self._owner(index)
+            firsts.append(begin if owner == index else firsts[owner])
+            begin += augmentation.weights if owner == index else 0
+        return tuple(firsts)
+
+    @property
+    def weights(self) -> int:
+        """Number of weights of all networks, in their order."""
+        return sum(augmentation.weights for augmentation in self.owners)
+
+    def _owner(self, index: int) -> int:
+        """Return the first network that has the weights of another one."""
+        name = self.augmentations[index].shared
+        if not name:
+            return index
+        return next(k for k, one in enumerate(self.augmentations) if one.shared == name)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mechanism as plain data: a tree of rigid links, what their joints do, and the points that touch a ground.
+
+Whatever is a number here is a *quantity* with a name, "LINK.mass" or "LINK.com.x", by which it can be identified,
+replaced by a network, or reported. A link is named by the joint that moves it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.body_contacts import ABOVE_ZERO, LEAST, BodyContact, Support, require_bodies
+from neurodyn.core.description.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.drive import Drive, bounds
+from neurodyn.core.description.joint_kinds import is_floating
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.soft_constraints import SoftConstraints
+from neurodyn.core.errors import require
+
+Inertia = tuple[float, float, float, float, float, float]
+"""Inertia about the centre of mass in body axes: xx, yy, zz, xy, xz, yz [kg m^2]."""
+
+_VECTORS = {"com": "xyz", "inertia": ("xx", "yy", "zz", "xy", "xz", "yz")}
+_SCALARS = (
+    "mass",
+    "armature",
+    "damping",
+    "friction",
+    "stiffness",
+    "rest",
+    "lower",
+    "upper",
+    "limit_stiffness",
+    "limit_damping",
+)
+
+
+class Link(Config, frozen=True):
+    """A moving joint, and the rigid body that it moves with all that is fixed to it.
+
+    Attributes:
+        joint: The joint; its name names the link, its child frame is in the link's body frame.
+        mass: Mass [kg].
+        com: Centre of mass in the body frame [m].
+        inertia: Inertia about the centre of mass.
+        armature: Rotor inertia that adds to the joint's own [kg m^2 or kg].
+        damping: Viscous friction of the joint [N m s/rad or N s/m].
+        friction: Coulomb friction of the joint [N m or N].
+        stiffness: Stiffness of a spring in the joint [N m/rad or N/m].
+        rest: Where that spring is at rest [rad or m].
+        lower: Lower limit [rad or m]; None for none.
+        upper: Upper limit [rad or m]; None for none.
+        limit_stiffness: Stiffness of the limits [N m/rad or N/m].
+        limit_damping: Damping of the limits while they are passed [N m s/rad or N s/m].
+    """
+
+    joint: ChainJoint
+    mass: float
+    com: Vector3
+    inertia: Inertia
+    armature: float = 0.0
+    damping: float = 0.0
+    friction: float = 0.0
+    stiffness: float = 0.0
+    rest: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    limit_stiffness: float = 0.0
+    limit_damping: float = 0.0
+
+    def __post_init__(self) -> None:
+        name = self.joint.name
+        if not (math.isfinite(self.mass) and self.mass > 0):
+            raise ValueError(f"link {name!r}: mass is {self.mass}; valid: a finite number above 0 [kg]")
+        for what in ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping"):
+            value = getattr(self, what)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
+        for what in ("com", "inertia"):
+            values = getattr(self, what)
+            require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
+        if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
+            raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
+        axis = self.joint.axis
+        if self.joint.scalar and not abs(math.hypot(*axis) - 1.0) < 1e-6:
+            raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
+
+
+class Mechanism(Config, frozen=True):
+    """A tree of links.
+
+    Attributes:
+        links: The links, parents first, in the order of the coordinates.
+        gravity: Gravity in world axes [m/s^2].
+        points: Points that can touch a ground; each is carried by the link of its joint.
+        constraints: How contacts, limits and joint friction yield where they are soft constraints.
+        shapes: Shapes that can touch a ground, where soft contacts are those of shapes; empty where there are others
+            than spheres, capsules and boxes.
+        drives: What stands between command and torque, by joint; joints without a drive take torques.
+        body_contacts: Pairs of bodies that can touch each other.
+        supports: Bodies that slide on a horizontal plane.
+    """
+
+    links: tuple[Link, ...]
+    gravity: Vector3 = (0.0, 0.0, -9.81)
+    points: tuple[ContactPoint, ...] = ()
+    constraints: SoftConstraints = SoftConstraints()
+    shapes: tuple[RoundedBox, ...] = ()
+    drives: dict[str, Drive] = msgspec.field(default_factory=dict)
+    body_contacts: tuple[BodyContact, ...] = ()
+    supports: tuple[Support, ...] = ()
+
+    def __post_init__(self) -> None:
+        for index, link in enumerate(self.links):
+            joint = link.joint
+            if not -1 <= joint.parent < index:
+                raise ValueError(
+                    f"link {joint.name!r}: its parent is number {joint.parent}; valid: a link before it, or -1 for the "
+                    "world (closed loops are not mechanisms of this kind)"
+                )
+            if joint.kind == "free" and joint.parent != -1:
+                raise ValueError(f"link {joint.name!r}: a free joint begins at the world; valid: parent -1")
+            if joint.name in self.names[:index]:
+                raise ValueError(f"link {joint.name!r}: is there twice; valid: a name of its own for every link")
+        for what, carried in (("point", self.points), ("shape", self.shapes)):
+            for one in carried:
+                if not 0 <= one.joint < len(self.links):
+                    raise ValueError(
+                        f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
+                    )
+        scalar = [link.joint.name for link in self.links if link.joint.scalar]
+        for name in self.drives:
+            require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
+        require_bodies(self.body_contacts, self.supports, self.names)
+        require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the links."""
+        return tuple(link.joint.name for link in self.links)
+
+    @property
+    def joints(self) -> tuple[ChainJoint, ...]:
+        """The joints of the links."""
+        return tuple(link.joint for link in self.links)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats: whether the first joint is free."""
+        return is_floating(self.joints)
+
+    @property
+    def nq(self) -> int:
+        """Number of position coordinates."""
+        return sum(link.joint.nq for link in self.links)
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return sum(link.joint.nv for link in self.links)
+
+    def quantities(self) -> dict[str, float]:
+        """Return the nominal value of every quantity by its name, in a fixed order."""
+        values: dict[str, float] = {}
+
+        def add(name: str, parts: Iterable[str], numbers: Iterable[float]) -> None:
+            values.update({f"{name}.{part}": float(x) for part, x in zip(parts, numbers, strict=True)})
+
+        for link in self.links:
+            name, joint = link.joint.name, link.joint
+            scalars = {what: x for what in _SCALARS if (x := getattr(link, what)) is not None}
+            add(name, scalars.keys(), scalars.values())
+            for what, parts in _VECTORS.items():
+                add(f"{name}.{what}", parts, getattr(link, what))
+            add(f"{name}.origin", "xyz", joint.parent_frame[:3])
+            if joint.scalar:
+                add(f"{name}.axis", "xyz", joint.axis)
+        add("gravity", "xyz", self.gravity)
+        for name, drive in self.drives.items():
+            values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
+        for support in self.supports:
+            values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
+        return values
+
+    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+        """Return the least and greatest values of the quantities that only this mechanism knows bounds of."""
+        found = {
+            f"actuator.{name}.{what}": bounds(what, drive)
+            for name, drive in self.drives.items()
+            for what in drive.quantities()
+        }
+        for support in self.supports:
+            found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
+        return found
+
+    def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
+        """Return the mechanism with other values of some of its quantities.
+
+        Args:
+            values: Values by name; names that it does not have are passed over.
+
+        Raises:
+            ValueError: A value is none that the quantity can have.
+        """
+        named = {**self.quantities(), **values}
+
+        def vector(name: str, parts: Iterable[str]) -> tuple[float, ...]:
+            return tuple(named[f"{name}.{part}"] for part in parts)
+
+        links = []
+        for link in self.links:
+            name, joint = link.joint.name, link.joint
+            fields = {what: named[f"{name}.{what}"] for what in _SCALARS if getattr(link, what) is not None}
+            fields |= {what: vector(f"{name}.{what}", parts) for what, parts in _VECTORS.items()}
+            joint = msgspec.structs.replace(
+                joint, parent_frame=(*vector(f"{name}.origin", "xyz"), *joint.parent_frame[3:])
+            )
+            if joint.scalar:
+                axis = vector(f"{name}.axis", "xyz")
+                length = math.hypot(*axis)
+                joint = msgspec.structs.replace(joint, axis=tuple(x / length for x in axis))
+            links.append(msgspec.structs.replace(link, joint=joint, **fields))
+        drives = {}
+        for name, drive in self.drives.items():
+            numbers = {what: named[f"actuator.{name}.{what}"] for what in drive.quantities()}
+            drives[name] = msgspec.structs.replace(drive, longest_delay=drive.reach, **numbers)
+        supports = []
+        for support in self.supports:
+            begin = f"support.{support.name}"
+            given = {what: named[f"{begin}.{what}"] for what in support.quantities() if "." not in what}
+            supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
+        return msgspec.structs.replace(
+            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports)
+        )

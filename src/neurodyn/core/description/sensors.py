@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sensors beside the joints' encoders: what a log holds of them, and where they sit on the robot.
+
+A *stream* is what a log holds: named columns of one kind of sensor. A *sensor* says what these numbers are of: a link,
+a place and axes in its body frame, a noise and a delay. Streams travel with data, sensors are declared with a robot or
+with the settings of an identification; the two meet by name.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.registry import Registry
+
+Quaternion = tuple[float, float, float, float]
+
+QUATERNION = "quaternion"
+"""Name of the part of a reading that is a rotation: four numbers (scalar last), three residuals."""
+
+
+class Part(Config, frozen=True):
+    """One quantity of a reading.
+
+    Attributes:
+        name: Its name.
+        components: Its components; empty for one number for each joint of the stream.
+        unit: Their unit.
+    """
+
+    name: str
+    components: tuple[str, ...]
+    unit: str
+
+    @property
+    def residuals(self) -> tuple[str, ...]:
+        """Names of the components of a difference of two readings."""
+        return ("rx", "ry", "rz") if self.name == QUATERNION else self.components
+
+    @property
+    def residual_unit(self) -> str:
+        """Unit of a difference of two readings."""
+        return "rad" if self.name == QUATERNION else self.unit
+
+
+_XYZ = ("x", "y", "z")
+_POSITION, _ROTATION = (
+    Part(name="position", components=_XYZ, unit="m"),
+    Part(name=QUATERNION, components=(*_XYZ, "w"), unit="1"),
+)
+_SPIN = Part(name="angular_velocity", components=_XYZ, unit="rad/s")
+_SPECIFIC_FORCE = Part(name="specific_force", components=_XYZ, unit="m/s^2")
+_VELOCITY = Part(name="linear_velocity", components=_XYZ, unit="m/s")
+_FORCE, _TORQUE = Part(name="force", components=_XYZ, unit="N"), Part(name="torque", components=_XYZ, unit="N m")
+
+SENSOR_KINDS: Registry[tuple[Part, ...]] = Registry(
+    "kind of sensor",
+    position=(_POSITION,),
+    orientation=(_ROTATION,),
+    pose=(_POSITION, _ROTATION),
+    gyroscope=(_SPIN,),
+    accelerometer=(_SPECIFIC_FORCE,),
+    imu=(_SPIN, _SPECIFIC_FORCE),
+    odometry=(_VELOCITY, _SPIN),
+    contact_force=(_FORCE,),
+    wrench=(_FORCE, _TORQUE),
+    joint_torque=(Part(name="torque", components=(), unit="N m"),),
+)  # fmt: skip
+"""Quantities of a reading of each kind of sensor, in order; what they mean is in `multibody.sensors`."""
+
+
+class Stream(Config, frozen=True):
+    """Readings of one sensor in a log.
+
+    Attributes:
+        name: Name of the sensor.
+        kind: Its kind.
+        joints: The joints whose torques it holds; empty for other kinds.
+    """
+
+    name: str
+    kind: str
+    joints: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        SENSOR_KINDS.require(self.kind)
+        if not self.name or "." in self.name:
+            raise ValueError(f"sensor {self.name!r}: valid: a name without dots")
+        per_joint = any(not part.components for part in SENSOR_KINDS[self.kind])
+        if per_joint != bool(self.joints):
+            need = "needs joints" if per_joint else "has no joints"
+            raise ValueError(f"sensor {self.name!r}: a {self.kind} {need}")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Quantities of a reading."""
+        return tuple(
+            part if part.components else msgspec.structs.replace(part, components=self.joints)
+            for part in SENSOR_KINDS[self.kind]
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers of a reading, as "imu.specific_force.z"."""
+        return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.components)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Units of the numbers of a reading."""
+        return tuple(part.unit for part in self.parts for _ in part.components)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the components of a difference of two readings, as "tip.quaternion.rx"."""
+        return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.residuals)
+
+    @property
+    def width(self) -> int:
+        """Number of numbers in a reading."""
+        return len(self.columns)
+
+
+def stream_columns(streams: tuple[Stream, ...]) -> tuple[str, ...]:
+    """Return the names of the columns of several streams, side by side."""
+    return tuple(column for stream in streams for column in stream.columns)
+
+
+class Sensor(Config, frozen=True):
+    """A sensor on a robot.
+
+    Attributes:
+        kind: What it measures: a name of `SENSOR_KINDS`.
+        link: The link that carries it, by the joint that moves it; empty for the first link.
+        position: Where it sits in the frame of the link's body [m].
+        quaternion: Rotation of its axes to those of the body, scalar last.
+        axes: Whether velocities, accelerations and forces are along the axes of the "sensor" or of the "world".
+        noise: Standard deviation of each number of a reading, or one for each of its quantities; empty to estimate it.
+        delay: Time from what happens to its place in the log [s].
+        side: Of a joint torque: that of the "motor", before friction and rotor inertia, or that of the "link".
+        stream: Name of its readings in the log; empty for the sensor's own name.
+    """
+
+    kind: str
+    link: str = ""
+    position: Vector3 = (0.0, 0.0, 0.0)
+    quaternion: Quaternion = (0.0, 0.0, 0.0, 1.0)
+    axes: Literal["sensor", "world"] = "sensor"
+    noise: float | tuple[float, ...] = ()
+    delay: float = 0.0
+    side: Literal["motor", "link"] = "motor"
+    stream: str = ""
+
+    def __post_init__(self) -> None:
+        SENSOR_KINDS.require(self.kind)
+        if not all(map(math.isfinite, self.position)):
+            raise ValueError(f"position is {list(self.position)}; valid: three finite numbers [m]")
+        if not abs(math.hypot(*self.quaternion) - 1.0) < 1e-3:
+            raise ValueError(f"quaternion is {list(self.quaternion)}; valid: a unit quaternion [x, y, z, w]")
+        if any(not 0 < size < math.inf for size in self.noises):
+            raise ValueError(
+                f"noise is {list(self.noises)}; valid: standard deviations above 0, or none, to estimate them"
+            )
+        require(abs(self.delay) < math.inf, "delay", self.delay, "a finite number [s]")
+
+    @property
+    def noises(self) -> tuple[float, ...]:
+        """The standard deviations that are given."""
+        return self.noise if isinstance(self.noise, tuple) else (float(self.noise),)
+
+
+Sensors = Mapping[str, Sensor]
+"""Sensors by name."""
+
+
+def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...] | None:
+    """Return the standard deviation of each component of a difference of two readings; None where it is not given.
+
+    Raises:
+        InputError: There are neither as many numbers as components, nor as quantities.
+    """
+    given, parts = sensor.noises, stream.parts
+    if not given:
+        return None
+    if len(given) == len(stream.channels):
+        return given
+    if len(given) == 1:
+        given = given * len(parts)
+    if len(given) != len(parts):
+        raise InputError(
+            f"sensor {name!r}: noise has {len(sensor.noises)} numbers; valid: one for each of "
+            f"{', '.join(part.name for part in parts)}, or {len(stream.channels)}, by component"
+        )
+    return tuple(size for size, part in zip(given, parts, strict=True) for _ in part.residuals)
+
+
+def stream_of(name: str, sensor: Sensor, streams: tuple[Stream, ...]) -> int:
+    """Return the index of a sensor's stream.
+
+    Raises:
+        InputError: There is none, or it is of another kind.
+    """
+    wanted, names = sensor.stream or name, [stream.name for stream in streams]
+    if wanted not in names:
+        raise InputError(
+            f"sensor {name!r}: the data hold no stream {wanted!r}; valid: {choices(names) if names else '(none)'}: "
+            "import the log with `measured` in its column map"
+        )
+    stream = streams[names.index(wanted)]
+    if stream.kind != sensor.kind:
+        raise InputError(f"sensor {name!r}: is of kind {sensor.kind!r}, but the data hold a {stream.kind!r} there")
+    return names.index(wanted)

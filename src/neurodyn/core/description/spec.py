@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a state and a control are: names, order, units and time step.
+
+Positions and velocities are generalised coordinates in the order of the joints. Units follow from the kind
+of joint: rad and rad/s for revolute joints, m and m/s for prismatic ones. A free joint has the position
+[x y z, qx qy qz qw] (m; quaternion scalar last, body to world) and the velocity [v of the centre of mass, w]
+(m/s, rad/s; world axes), which is Newton's convention. A ball joint has the quaternion [qx qy qz qw] that turns
+the child-side into the parent-side joint frame, and the relative angular velocity in the axes of the parent-side
+joint frame [rad/s], so that q' = 1/2 [w, 0] (x) q.
+
+Logs of robots know more, and less, than generalised coordinates: the velocity of a base in its own axes but no pose
+of it, gravity as an inertial unit sees it, measured torques, which feet touch the ground. Those are channels and
+contacts.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.joint_kinds import COORDINATES, JointKind, OfJointKind, Place, is_floating, places
+from neurodyn.core.errors import require
+
+
+class JointSpec(Config, OfJointKind, frozen=True):
+    """One joint with degrees of freedom.
+
+    Attributes:
+        name: Name of the joint in the robot's file.
+        kind: Kind of joint.
+        continuous: Whether the position is an angle that turns without end and is compared modulo 2 pi.
+        lower: Least position [rad or m]; None where the joint has no limit.
+        upper: Greatest position [rad or m]; None where the joint has no limit.
+    """
+
+    name: str
+    kind: JointKind
+    continuous: bool = False
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def q_names(self) -> tuple[str, ...]:
+        """Names of the joint's position coordinates."""
+        return tuple(self.name + suffix for suffix in COORDINATES[self.kind].q)
+
+    @property
+    def qd_names(self) -> tuple[str, ...]:
+        """Names of the joint's velocity coordinates."""
+        return tuple(self.name + suffix for suffix in COORDINATES[self.kind].qd)
+
+    @property
+    def q_units(self) -> tuple[str, ...]:
+        """Units of the joint's position coordinates."""
+        return COORDINATES[self.kind].q_units
+
+    @property
+    def qd_units(self) -> tuple[str, ...]:
+        """Units of the joint's velocity coordinates."""
+        return tuple(f"{unit}/s" for unit in self.tangent_units)
+
+    @property
+    def tangent_names(self) -> tuple[str, ...]:
+        """Names of the coordinates of a difference of two positions: rotations are rotation vectors."""
+        return tuple(self.name + suffix for suffix in COORDINATES[self.kind].tangent)
+
+    @property
+    def tangent_units(self) -> tuple[str, ...]:
+        """Units of the coordinates of a difference of two positions."""
+        return COORDINATES[self.kind].tangent_units
+
+
+class Channel(Config, frozen=True):
+    """One measured number beside the generalised coordinates.
+
+    Attributes:
+        name: "QUANTITY" or "QUANTITY.COMPONENT", as in "base_linear_velocity.x"; components of a quantity follow each
+            other.
+        unit: Unit, as in "m/s"; "1" for a number without one.
+        frame: Axes that components are given in; empty where there are none.
+    """
+
+    name: str
+    unit: str
+    frame: Literal["", "world", "base"] = ""
+
+    @property
+    def quantity(self) -> str:
+        """The quantity of which it is a component."""
+        return self.name.partition(".")[0]
+
+
+class StateSpec(Config, frozen=True):
+    """Names, order, units and time step of a robot's state and control.
+
+    Attributes:
+        robot: Name of the robot.
+        joints: Joints with degrees of freedom, in the order of the coordinates.
+        controls: Joints that are actuated, in the order of the control vector [N m or N].
+        dt: Length of one frame [s].
+        context: Number of earlier frames that a prediction can make use of; 0 for a state that is complete.
+        channels: Measured numbers beside the generalised coordinates, in order.
+        contacts: Bodies of which it is known whether they touch something, in order.
+        control_kind: What a control is: a "torque" [N m or N], or the "target" of a position controller [rad or m]
+            whose gains are part of what was measured, or the "velocity" of a joint on a prescribed path.
+    """
+
+    robot: str
+    joints: tuple[JointSpec, ...]
+    controls: tuple[str, ...]
+    dt: float
+    context: int = 0
+    channels: tuple[Channel, ...] = ()
+    contacts: tuple[str, ...] = ()
+    control_kind: Literal["torque", "target", "velocity"] = "torque"
+
+    def __post_init__(self) -> None:
+        require(bool(self.joints), "joints", "empty", "at least one")
+
+    @property
+    def q_names(self) -> tuple[str, ...]:
+        """Names of the position coordinates, shape [nq]."""
+        return tuple(name for joint in self.joints for name in joint.q_names)
+
+    @property
+    def qd_names(self) -> tuple[str, ...]:
+        """Names of the velocity coordinates, shape [nv]."""
+        return tuple(name for joint in self.joints for name in joint.qd_names)
+
+    @property
+    def q_units(self) -> tuple[str, ...]:
+        """Units of the position coordinates, shape [nq]."""
+        return tuple(unit for joint in self.joints for unit in joint.q_units)
+
+    @property
+    def qd_units(self) -> tuple[str, ...]:
+        """Units of the velocity coordinates, shape [nv]."""
+        return tuple(unit for joint in self.joints for unit in joint.qd_units)
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """Units of the controls: of torques and forces, or of positions where controls are targets, shape [nu]."""
+        if self.control_kind == "velocity":
+            return tuple(self.qd_units[dof] for dof in self.control_dofs)
+        if self.control_kind == "target":
+            return tuple(self.q_units[self.q_names.index(name)] for name in self.controls)
+        efforts = {joint.name: COORDINATES[joint.kind].effort_unit for joint in self.joints}
+        return tuple(efforts.get(name, "N m") for name in self.controls)
+
+    @property
+    def tangent_names(self) -> tuple[str, ...]:
+        """Names of the coordinates of a difference of two positions, shape [nv]."""
+        return tuple(name for joint in self.joints for name in joint.tangent_names)
+
+    @property
+    def tangent_units(self) -> tuple[str, ...]:
+        """Units of the coordinates of a difference of two positions, shape [nv]."""
+        return tuple(unit for joint in self.joints for unit in joint.tangent_units)
+
+    @property
+    def nq(self) -> int:
+        """Number of position coordinates."""
+        return sum(joint.nq for joint in self.joints)
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return sum(joint.nv for joint in self.joints)
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return len(self.controls)
+
+    @property
+    def nx(self) -> int:
+        """Number of channels."""
+        return len(self.channels)
+
+    @property
+    def nc(self) -> int:
+        """Number of bodies whose contact is known."""
+        return len(self.contacts)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats: whether the first joint is free."""
+        return is_floating(self.joints)
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the coordinates of each joint lie in a state."""
+        return places(self.joints)
+
+    @property
+    def joint_q(self) -> slice:
+        """Positions of all joints but a floating base."""
+        return slice(self.joints[0].nq if self.floating else 0, None)
+
+    @property
+    def joint_qd(self) -> slice:
+        """Velocities of all joints but a floating base."""
+        return slice(self.joints[0].nv if self.floating else 0, None)
+
+    @property
+    def continuous(self) -> tuple[bool, ...]:
+        """For each position coordinate, whether it is an angle modulo 2 pi, shape [nq]."""
+        return tuple(joint.continuous for joint in self.joints for _ in joint.q_names)
+
+    @property
+    def control_dofs(self) -> tuple[int, ...]:
+        """For each control, the velocity coordinate on which it acts, shape [nu]."""
+        return tuple(self.qd_names.index(name) for name in self.controls)
+
+    def differences(self, other: "StateSpec") -> list[str]:
+        """List, in words, in what `other` differs from this spec; empty where a model of this fits the other.
+
+        Contacts that `other` observes do not matter where this spec has none.
+        """
+        found = []
+        if self.q_names != other.q_names:
+            found.append(f"joint order is {list(other.q_names)} instead of {list(self.q_names)}")
+        else:
+            for mine, theirs in zip(self.joints, other.joints, strict=True):
+                if mine.kind != theirs.kind:
+                    found.append(f"joint {mine.name!r} is {theirs.kind} instead of {mine.kind}")
+                elif mine.continuous != theirs.continuous:
+                    words = {True: "continuous", False: "not continuous"}
+                    found.append(
+                        f"joint {mine.name!r} is {words[theirs.continuous]} instead of {words[mine.continuous]}"
+                    )
+        if self.controls != other.controls:
+            found.append(f"controls are {list(other.controls)} instead of {list(self.controls)}")
+        for what, mine, theirs in (
+            ("channels", self.channels, other.channels),
+            ("contacts", self.contacts, other.contacts),
+            ("control_kind", self.control_kind, other.control_kind),
+        ):
+            if mine != theirs and (mine or what != "contacts"):
+                found.append(f"{what}: {_shown(theirs)} instead of {_shown(mine)}")
+        if abs(self.dt - other.dt) > 1e-6 * self.dt:
+            found.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
+        return found
+
+    def with_context(self, frames: int) -> "StateSpec":
+        """Return this spec with another number of context frames."""
+        return msgspec.structs.replace(self, context=frames)
+
+
+def _shown(given: "str | tuple[Channel | str, ...]") -> str:
+    if isinstance(given, str):
+        return given
+    return str([item.name if isinstance(item, Channel) else item for item in given])

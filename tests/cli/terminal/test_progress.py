@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bars on terminals, lines elsewhere, and the time that is left."""
+
+import io
+from time import sleep
+
+import pytest
+
+from neurodyn.cli.terminal import console, progress
+from neurodyn.cli.terminal.progress import Clock, ProgressBar
+from neurodyn.core.progress import tracked
+
+LONG = "training cartpole-swingup in pretrained:cartpole"
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    made = Time()
+    monkeypatch.setattr(progress.time, "monotonic", made)
+    return made
+
+
+def test_the_time_left_follows_the_pace(time: Time):
+    clock = Clock()
+    assert clock.words == ""
+    clock.update(0.0)
+    time.now += 30
+    clock.update(0.25)
+    assert clock.left == pytest.approx(90)
+    time.now += 20  # nothing new, but time passes
+    assert clock.words == "1:10 left"
+
+
+def test_resumed_work_is_judged_by_its_own_pace(time: Time):
+    clock = Clock()
+    clock.update(0.5)
+    time.now += 60
+    clock.update(0.51)
+    assert clock.words == "49:00 left"
+
+
+def test_a_file_gets_a_line_for_each_tenth(time: Time):
+    out = io.StringIO()
+    with ProgressBar("evaluating run", console.terminal(file=out)):
+        for _ in tracked(range(100), "simulator"):
+            time.now += 1
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 11
+    assert lines[4] == "evaluating run:  40%  1:00 left  simulator"
+    assert lines[-1] == "evaluating run: 100%  0:00 left  simulator"
+
+
+def test_quick_work_prints_nothing(time: Time):
+    out = io.StringIO()
+    with ProgressBar("evaluating run", console.terminal(file=out)):
+        for _ in tracked(range(100)):
+            time.now += 0.01
+    assert out.getvalue() == ""
+
+
+def test_silent_work_is_said_to_go_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "_SOON", 0.05)
+    monkeypatch.setattr(progress, "_SECONDS", 0.1)
+    out = io.StringIO()
+    with ProgressBar("compiling ant", console.terminal(file=out)) as bar:
+        sleep(0.12)
+        assert out.getvalue() == "compiling ant: 0:00 so far\n"
+        bar.update(0.3, "kernels")
+        sleep(0.2)
+    lines = out.getvalue().splitlines()[1:]
+    assert len(lines) >= 2  # the last word once more where nothing new comes
+    assert all(line.startswith("compiling ant:  30%") and line.endswith("kernels") for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_bar_fits_the_terminal(width: int):
+    out = io.StringIO()
+    where = console.terminal(file=out, force_terminal=True, color_system=None)
+    where.width = width
+    with ProgressBar(LONG, where) as bar:
+        bar.update(0.0, "")
+        bar.update(0.4, "held-out error 0.0123 rad after 0.5 s, return 1,234, and more that does not fit")
+        assert bar._bar is not None
+        paper = console.terminal(file=io.StringIO())
+        paper.width = width
+        paper.print(bar._bar[0].get_renderable())
+    lines = paper.file.getvalue().splitlines()
+    assert len(lines) == 1
+    assert len(lines[0]) <= width
+    assert "40%" in lines[0]
+    assert "left" in lines[0]
+    assert "held-out" in lines[0]
+
+
+def test_a_dumb_terminal_gets_lines(time: Time, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TERM", "dumb")
+    out = io.StringIO()
+    with ProgressBar("checking ant", console.terminal(file=out, force_terminal=True)) as bar:
+        time.now += 5
+        bar.update(0.1, "rest")
+    assert out.getvalue() == "checking ant:  10%  0:05 so far  rest\n"
