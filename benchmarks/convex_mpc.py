@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--gaits", nargs="*", default=["trot"])
     parser.add_argument("--episodes", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--settings", type=Path, help="settings of the controller that walks; none for the defaults")
     parser.add_argument("--network", type=Path, help="folder of `neurodyn imitate` for an A1, to be compared")
     parser.add_argument("--no-walks", action="store_true", help="time decisions alone")
     asked = parser.parse_args()
@@ -46,7 +47,7 @@ def main() -> None:
         for ground in asked.grounds:
             plant = walking_plant(robots.load(name), asked.plant, ground)
             for gait in asked.gaits:
-                figures |= walked(plant, gait, asked.episodes, asked.seconds, None)
+                figures |= walked(plant, gait, asked.episodes, asked.seconds, None, asked.settings)
             if asked.network is not None and name == "a1":
                 figures |= walked(plant, "trot", asked.episodes, asked.seconds, asked.network)
     write_result(asked.json, "convex_mpc", figures, ratios)
@@ -117,9 +118,11 @@ def median(work: Callable[[object], object], given: list) -> float:
     return statistics.median(times)
 
 
-def walked(plant: WalkingPlant, gait: str, episodes: int, seconds: float, network: Path | None) -> dict[str, float]:
+def walked(
+    plant: WalkingPlant, gait: str, episodes: int, seconds: float, network: Path | None, settings: Path | None = None
+) -> dict[str, float]:
     """Return how a robot follows random commands."""
-    controller, law, gait = walker(plant, gait=gait, imitation=network)
+    controller, law, gait = walker(plant, gait=gait, settings=settings, imitation=network)
     commands = Commands.drawn(episodes, seconds, SEED)
     result, _ = walk(plant, controller, commands, seconds=seconds, seed=SEED, names=(law, gait))
     key = f"{plant.robot.name}_{plant.ground}_{gait}_{law}"

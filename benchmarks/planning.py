@@ -3,11 +3,14 @@
 
 Every planner acts from the same starts on the compiled plant, which is what the simulator computes, and on one whose
 masses and inertias are 20 % greater. Its return is compared with that of the policy there, which was trained in the
-same model. Times are CPU time of a decision for one world at a time, on one thread.
+same model. Times are CPU time of a decision for one world at a time, on one thread. With `--horizons` plans have so
+many frames, and `--value POLICY` adds planners that also count what the critic of a trained policy says of their ends.
 """
 
 import argparse
+import itertools
 from pathlib import Path
+from typing import Any
 
 from _common import require, single_thread, write_result
 from neurodyn.control.planning.closed_loop import run
@@ -17,6 +20,7 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.policy import load_policy
+from neurodyn.policy.critic import load_critic
 from neurodyn.policy.evaluate import SEED, play
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task, load
@@ -34,19 +38,26 @@ def main() -> None:
     parser.add_argument("--planners", nargs="+", default=["mppi", "cem", "annealed", "gradient"])
     parser.add_argument("--plants", nargs="+", default=["same", "heavy"], choices=["same", "heavy"])
     parser.add_argument("--episodes", type=int, default=8)
+    parser.add_argument("--horizons", nargs="+", type=int, help="frames of a plan; none for the planner's settings")
+    parser.add_argument("--value", help="folder of `neurodyn policy train`: plan with and without its critic")
     asked = parser.parse_args()
     single_thread()
     task = load(TASK)
     model = open_dynamics(task, MODEL)
     _, policy = load_policy(POLICY)
+    critics = {"": None} if asked.value is None else {"": None, "_value": load_critic(asked.value, task)}
     figures: dict[str, float] = {}
     for name in asked.plants:
         plant = ResolvedDynamics(name, heavy() if name == "heavy" else open_dynamics(task, "hybrid").dynamics)
         starts = SampledStarts(task, SEED)
         best = float(play(policy, task, plant.dynamics, starts, asked.episodes, seed=SEED).returns.mean())
         figures[f"policy_{name}_return"] = best
-        for planner in asked.planners:
-            figures |= measured(task, planner, model, plant, asked.episodes, best)
+        for planner, horizon, critic in itertools.product(asked.planners, asked.horizons or [None], critics):
+            suffix = ("" if horizon is None else f"_{horizon}") + critic
+            flags = {"horizon": horizon, "value": critics[critic]}
+            found = measured(task, planner, model, plant, asked.episodes, best, suffix, flags)
+            print(found, flush=True)
+            figures |= found
     write_result(asked.json, "planning", figures, {})
 
 
@@ -62,15 +73,22 @@ def heavy() -> HybridDynamics:
 
 
 def measured(
-    task: Task, name: str, model: ResolvedDynamics, plant: ResolvedDynamics, episodes: int, best: float
+    task: Task,
+    name: str,
+    model: ResolvedDynamics,
+    plant: ResolvedDynamics,
+    episodes: int,
+    best: float,
+    suffix: str,
+    flags: dict[str, Any],
 ) -> dict[str, float]:
     """Return what a planner reaches on a plant, and what a decision costs."""
-    planner = Planner(model.dynamics, task, name)
+    planner = Planner(model.dynamics, task, name, **flags)
     found, _ = run(planner, name, model, plant, episodes=episodes, seed=SEED)
     require(found.result.episodes == episodes and found.fallbacks == 0, f"{name}: not every plan was finite")
-    alone = Planner(model.dynamics, task, name)
+    alone = Planner(model.dynamics, task, name, **flags)
     single, _ = run(alone, name, model, plant, episodes=1, seed=SEED, frames=TIMED)
-    key = f"{name}_{plant.name}"
+    key = f"{name}{suffix}_{plant.name}"
     return {
         f"{key}_return": found.result.mean, f"{key}_of_policy": found.result.mean / best,
         f"{key}_failed": found.result.failed, f"{key}_decision_ms": single.decision_ms,

@@ -102,8 +102,10 @@ class Predictor(nn.Module):
         self.denormaliser.fit(y)
         if silent:
             self.silence()
-        elif self.skip is not None:
-            solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
+            return self
+        solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
+        self.net.prepare(solution[:-1].t())
+        if self.skip is not None:
             self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])
             self.net.zero_output()

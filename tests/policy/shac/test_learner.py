@@ -33,6 +33,7 @@ TINY = ShacSettings(
     network=NetworkSettings(hidden=(8,), initial_std=0.3),
 )  # fmt: skip
 ADAPTIVE = AhacSettings(**{**msgspec.structs.asdict(TINY), "least": 4, "most": 16, "explosion": 1.01})
+LASTING = msgspec.structs.replace(TINY, correlation=0.7)
 
 
 class Smooth(Mass):
@@ -68,7 +69,7 @@ def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
     assert after > 20.0  # PPO needs 41,000 frames for that (test_train), here there were 15,360
 
 
-@pytest.mark.parametrize("settings", [TINY, ADAPTIVE], ids=["shac", "ahac"])
+@pytest.mark.parametrize("settings", [TINY, ADAPTIVE, LASTING], ids=["shac", "ahac", "lasting noise"])
 def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train_policy(Hold(), here(), whole, settings)
@@ -210,6 +211,17 @@ def test_entropy_keeps_noise(tmp_path):
     assert noises[1] > max(noises[0], 0.3)
 
 
+def test_noise_lasts_as_long_as_asked_and_is_as_strong(tmp_path):
+    torch.manual_seed(0)
+    for correlation in (0.0, 0.7):
+        learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, correlation=correlation))
+        seen = torch.zeros(500, len(Hold.observations))
+        with torch.no_grad():
+            noise = torch.stack([a - mean for a, mean in (learner.act(seen) for _ in range(60))]) / learner.noise()
+        assert noise.square().mean().item() == pytest.approx(1.0, abs=0.03)
+        assert (noise[1:] * noise[:-1]).mean().item() == pytest.approx(correlation, abs=0.03)
+
+
 @pytest.mark.parametrize("name", ["shac", "ahac"])
 def test_presets_are_those_of_the_algorithm(name):
     kind = ALGORITHMS[name].settings
@@ -225,8 +237,8 @@ def test_presets_are_those_of_the_algorithm(name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"penalty": "auto"}, "penalty"), ({"critic_epochs": 0}, "critic_epochs"), ({"betas": (0.9, 1.0)}, "betas"),
-     ({"average": 1.0}, "average"), ({"entropy": -1.0}, "entropy"), ({"rate": 0.0}, "rate"),
-     ({"critic_minibatches": 100}, "critic_minibatches")],
+     ({"average": 1.0}, "average"), ({"correlation": 1.0}, "correlation"), ({"entropy": -1.0}, "entropy"),
+     ({"rate": 0.0}, "rate"), ({"critic_minibatches": 100}, "critic_minibatches")],
 )  # fmt: skip
 def test_bad_settings(changes, message):
     with pytest.raises(ValueError, match=message):

@@ -18,6 +18,8 @@ from neurodyn.dynamics.interface import Control, State
 
 _SETTLED = 0.3
 """Share of its stance after which a foot is taken to stand on the ground."""
+_LATE = 0.25
+"""Height above the ground at which a foot that should stand has yet to land, in heights of the centre of mass."""
 
 
 class QuadrupedController:
@@ -90,8 +92,9 @@ class QuadrupedController:
         self._fresh[:] = False
         turn = heading_turn(reading.rpy[:, 2])
         pushes = -np.einsum("wij,wlj->wli", turn, self._forces)
-        pulls = self._swing(reading, command, phase, turn)
-        foot = np.where(stands[..., None], pushes, pulls)
+        late = self._late(reading, phase, stands)
+        pulls = self._swing(reading, command, phase, late, turn)
+        foot = np.where((stands & ~late)[..., None], pushes, pulls)
         torque = np.einsum("wlij,wli->wlj", reading.jacobian, foot) + reading.weight
         torque = np.clip(torque, -self.quadruped.effort, self.quadruped.effort)
         torque[~np.isfinite(torque).all((1, 2))] = 0.0
@@ -129,6 +132,12 @@ class QuadrupedController:
         self._ground = np.where(settled, reading.feet[..., 2] - self.quadruped.radii, self._ground)
         self._lifted = np.where(stands[..., None], reading.feet, self._lifted)
 
+    def _late(self, reading: Reading, phase: np.ndarray, stands: np.ndarray) -> np.ndarray:
+        """Return which feet should stand but have yet to land, shape [worlds, 4]."""
+        above = reading.feet[..., 2] - self.quadruped.radii - self._ground
+        landing = stands & (phase <= _SETTLED * self.gait.duty) & (self.gait.duty < 1.0)
+        return landing & (above > _LATE * self.quadruped.height)
+
     def _turn_on(self, reading: Reading, command: np.ndarray) -> None:
         """Turn the wanted heading on, no further ahead of the base than can be corrected."""
         yaw = reading.rpy[:, 2]
@@ -146,18 +155,27 @@ class QuadrupedController:
         self._forces = np.where(found[:, None, None], forces, self._forces)
         self.decided = at, self._forces
 
-    def _swing(self, reading: Reading, command: np.ndarray, phase: np.ndarray, turn: np.ndarray) -> np.ndarray:
-        """Return the forces that feet are to exert on the way to where they land, world axes [N], [worlds, 4, 3]."""
+    def _swing(
+        self, reading: Reading, command: np.ndarray, phase: np.ndarray, late: np.ndarray, turn: np.ndarray
+    ) -> np.ndarray:
+        """Return the forces that feet are to exert on the way to where they land, world axes [N], [worlds, 4, 3].
+
+        Feet that are late are to be there now: forces of standing feet would fling them away.
+        """
         gait, settings, quadruped = self.gait, self.settings, self.quadruped
         if gait.duty == 1.0:
             return np.zeros_like(reading.feet)
-        left = gait.left(phase)
+        left = np.where(late, 0.0, gait.left(phase))
         places = footholds(quadruped, gait, settings.foot_gain, reading.heading_velocity, command, left)
         landing = reading.com[:, None] + reading.velocity[:, None] * left[..., None]
         landing = landing + np.einsum("wij,wlj->wli", turn, places)
         landing[..., 2] = self._ground + quadruped.radii
         place, rate, acceleration = swing_motion(
-            self._lifted, landing, gait.progress(phase), gait.swing, settings.clearance * quadruped.height
+            self._lifted,
+            landing,
+            np.where(late, 1.0, gait.progress(phase)),
+            gait.swing,
+            settings.clearance * quadruped.height,
         )
         stiffness = settings.swing_frequency**2
         damping = 2.0 * settings.swing_damping * settings.swing_frequency

@@ -67,6 +67,7 @@ class ShacLearner(PolicyLearner):
         )
         self._regression = CriticRegression(self.critic.mlp, self._critic_optimiser, settings.gradient)
         self._frames, self._median = 0, 0.0
+        self._noise: Tensor | None = None
         self._watch = GradientWatch(settings.horizon, settings.worlds)
 
     @property
@@ -133,7 +134,17 @@ class ShacLearner(PolicyLearner):
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions]."""
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
-        return mean + self._std * torch.randn_like(mean), mean
+        return mean + self._std * self._drawn(mean), mean
+
+    def _drawn(self, like: Tensor) -> Tensor:
+        """Return the noise of a frame, in standard deviations: of worlds side by side, each its own AR(1) process."""
+        fresh, share = torch.randn_like(like), self._settings.correlation
+        if not share:
+            return fresh
+        before = self._noise
+        drawn = fresh if before is None else share * before + (1.0 - share * share) ** 0.5 * fresh
+        self._noise = drawn
+        return drawn
 
     def value(self, observation: Tensor) -> Tensor:
         """Return what the slow copy of the critic says, shape [rows]."""
@@ -151,7 +162,7 @@ class ShacLearner(PolicyLearner):
             "target": self._target.state_dict(),
             "mean": self._mean.state_dict(),
             "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
-            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved()}),
+            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved(), "noise": self._noise}),
             "frames": self._frames,
             "median": self._median,
         }
@@ -167,6 +178,7 @@ class ShacLearner(PolicyLearner):
         own = self.of_this_rank(saved)
         if own["worlds"] is not None:
             self._world.load(own["worlds"])
+        self._noise = own.get("noise")  # files of before have none
         self._frames, self._median = saved["frames"], saved["median"]
         torch.set_rng_state(own["random"].cpu())
 

@@ -23,6 +23,8 @@ class ShacSettings(TrainingSettings, frozen=True):
             what is played and kept. 0 for the policy itself.
         entropy: Weight of the entropy of actions in the loss, as of PPO. Noise smooths what contacts make of a return,
             and gradients alone take it away early.
+        correlation: Correlation of the noise of actions with that of the frame before; 0 for white noise. Noise that
+            lasts moves joints far enough for a stride, and keeps a policy from shuffling at the rate of the frames.
         action_gradient: Greatest gradient of a world's return by one of its actions, as a multiple of the median over
             the frames and worlds of the window; what is greater is scaled down. None for no limit.
     """
@@ -44,11 +46,13 @@ class ShacSettings(TrainingSettings, frozen=True):
     failure: float = 0.0
     average: float = 0.0
     entropy: float = 0.0
+    correlation: float = 0.0
     action_gradient: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.average < 1, "average", self.average, "at least 0, below 1")
+        for name in ("average", "correlation"):
+            require(0 <= getattr(self, name) < 1, name, getattr(self, name), "at least 0, below 1")
         for name in ("final", "target"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
         require(self.entropy >= 0, "entropy", self.entropy, "at least 0")
