@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import torch
 
 from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
@@ -82,7 +83,8 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
             continue
         next_play = spent + arguments.every
         frames = int(learner.closing(at)["frames"])
-        score = learner.validate(at).score
+        with torch.random.fork_rng(devices=[]):  # plays, which come by CPU time, leave the training as it is
+            score = learner.validate(at).score
         if score > best:
             best, kept = score, learner.network
         if score >= arguments.target:

@@ -9,7 +9,7 @@ import os
 CHECKED = (
     "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
     "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven", "neurodyn.dynamics.hybrid.model",
-    "neurodyn.dynamics.measures",
+    "neurodyn.dynamics.measures", "neurodyn.dynamics.nerd.model",
     "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes",
     "neurodyn.dynamics.tangent", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",

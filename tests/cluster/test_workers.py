@@ -116,7 +116,8 @@ def test_the_memory_of_a_worker_is_bounded():
 HEAD = """
 import os, signal, sys, time
 from pathlib import Path
-from neurodyn.cli import main, machine
+from neurodyn.cli import main
+from neurodyn.cli.terminal import machine
 import neurodyn.cluster.workers as workers
 
 def parent(pid):

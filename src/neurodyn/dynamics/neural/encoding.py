@@ -427,7 +427,7 @@ def fit_encoding(
     config = EncodingConfig(
         invariant=invariant,
         limits=_limits(spec, qd),
-        periodic=_periodic(spec),
+        periodic=periodic_columns(spec),
         kappa=tuple(kappa.tolist()),
         velocity_products=velocity_products,
         base_com=base_com,
@@ -437,7 +437,7 @@ def fit_encoding(
     return Encoding(spec, config, layout, mechanism)
 
 
-def _periodic(spec: StateSpec) -> tuple[int, ...]:
+def periodic_columns(spec: StateSpec) -> tuple[int, ...]:
     """Return the coordinates of joints that turn all the way round between their limits.
 
     What depends on the angle repeats with every turn, which a network would have to learn of each; how far the limits
@@ -488,7 +488,7 @@ def count_inputs(
     config = EncodingConfig(
         invariant=invariant,
         limits=_limits(spec, torch.zeros(1, spec.nv)),
-        periodic=_periodic(spec),
+        periodic=periodic_columns(spec),
         kappa=(0.0,) * spec.nv,
         velocity_products=velocity_products,
         contact=None if layout is None else ContactConfig(margins=default_margins(layout, None)),
