@@ -37,8 +37,7 @@ def reproduce(
     """
     from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.core.errors import InputError
-    from neurodyn.core.verdict import grade_of
+    from neurodyn.core.verdict import require_usable
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
@@ -53,6 +52,5 @@ def reproduce(
     if found.differing and found.greatest is not None:
         print(f"greatest difference of a weight or parameter: {found.greatest:.3g}")
     print(f"run: {out}")
-    if grade_of(found.verdict) == "fails":
-        raise InputError(f"{out}: verdict: {found.verdict}")
+    require_usable(found.verdict, out)
     print(f"verdict: {found.verdict}")

@@ -7,7 +7,10 @@ under `verdict`, where its first word is the grade. A training whose verdict fai
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from neurodyn.core.errors import InputError
 
 Grade = Literal["ok", "warning", "fails"]
 """ok; warning: usable with care, as said; fails: not to be used."""
@@ -52,6 +55,20 @@ class Verdict:
 def grade_of(verdict: str) -> str:
     """Return the grade of a verdict as it is written."""
     return verdict.partition(":")[0]
+
+
+def require_usable(verdict: str, result: Path | None = None) -> None:
+    """Refuse a result whose verdict fails.
+
+    Args:
+        verdict: As it is written.
+        result: Where the result is; None where whoever catches the error says so.
+
+    Raises:
+        InputError: It fails.
+    """
+    if grade_of(verdict) == "fails":
+        raise InputError(f"{'' if result is None else f'{result}: '}verdict: {verdict}")
 
 
 def as_verdict(text: str) -> Verdict:

@@ -4,7 +4,7 @@
 import copy
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -120,6 +120,18 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     path = run / "metrics.jsonl"
     entries = [_entry(line, path) for line in _complete_lines(path)]
     return [entry for entry in entries if entry is not None]
+
+
+def best_metric(run: Path, name: str, best: Callable[[list[float]], float]) -> float | None:
+    """Return the best value of a metric in the course of a training; None where it has none.
+
+    Args:
+        run: Run directory.
+        name: Name of the metric.
+        best: `min`, or `max`.
+    """
+    found = [float(line[name]) for line in read_metrics(run) if isinstance(line.get(name), int | float)]
+    return best(found) if found else None
 
 
 def _complete_lines(path: Path) -> list[str]:

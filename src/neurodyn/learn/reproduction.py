@@ -35,7 +35,7 @@ from neurodyn.learn.manifest import (
     read_manifest,
     verb_of,
 )  # fmt: skip
-from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.train import finetune, train
 
@@ -322,12 +322,8 @@ def _greatest(before: dict[str, torch.Tensor], now: dict[str, torch.Tensor]) -> 
 
 def _score(run: Path) -> float | None:
     """Return the best held-out score in the metrics of a run."""
-    lines = read_metrics(run)
-    for name, best in _SCORES.items():
-        found = [line[name] for line in lines if isinstance(line.get(name), int | float)]
-        if found:
-            return float(best(found))
-    return None
+    found = (best_metric(run, name, best) for name, best in _SCORES.items())
+    return next((score for score in found if score is not None), None)
 
 
 def _shares(again: Again) -> tuple[float, ...] | None:

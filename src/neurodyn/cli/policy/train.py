@@ -67,8 +67,7 @@ def train(
     """
     from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.errors import InputError
-    from neurodyn.core.verdict import grade_of
+    from neurodyn.core.verdict import require_usable
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
@@ -110,7 +109,6 @@ def train(
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
-    if grade_of(end.verdict) == "fails":
-        raise InputError(f"{out}: verdict: {end.verdict}")
+    require_usable(end.verdict, out)
     print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
     print(f"verdict: {end.verdict}")

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neurodyn.core.errors import InputError
-from neurodyn.core.verdict import grade_of
+from neurodyn.core.verdict import require_usable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,8 +64,7 @@ def report_training(out: Path, end: "TrainState") -> None:
         InputError: It cannot.
     """
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
-    if grade_of(end.verdict) == "fails":
-        raise InputError(f"{out}: verdict: {end.verdict}")
+    require_usable(end.verdict, out)
     if _starved(out, end):
         print(
             f"note: others took this machine's cores: {end.cpu_seconds:.0f} of {end.seconds:.0f} s were left for "

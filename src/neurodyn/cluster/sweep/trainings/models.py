@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from neurodyn.cluster.sweep.trainings.training import Paths, Training, best_of, paths_of, require_usable
+from neurodyn.cluster.sweep.trainings.training import Paths, Training, paths_of
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.runs.comparison import Figure
+from neurodyn.learn.metrics import best_metric
 
 
 class TrainArguments(Config, frozen=True):
@@ -29,11 +31,20 @@ class TrainArguments(Config, frozen=True):
     device: str = "cpu"
 
 
-class Train(Training):
+class ModelTraining(Training):
+    """A training of neural dynamics or of a world model, which is chosen by its roll-outs."""
+
+    what = "held-out roll-out error, in standard deviations"
+
+    def figure(self, given: Any, out: Path) -> Figure:
+        """See `Training`."""
+        return Figure(value=best_metric(out, "rollout_score", min))
+
+
+class Train(ModelTraining):
     """`neurodyn train`, of neural dynamics and world models."""
 
     arguments = TrainArguments
-    what = "held-out roll-out error, in standard deviations"
 
     def settings(self, given: TrainArguments) -> Config:
         """See `Training`."""
@@ -62,10 +73,6 @@ class Train(Training):
             )  # fmt: skip
         require_usable(end.verdict)
 
-    def figure(self, given: TrainArguments, out: Path) -> Figure:
-        """See `Training`."""
-        return Figure(value=best_of(out, "rollout_score", least=True))
-
 
 class FinetuneArguments(Config, frozen=True):
     """Arguments of `neurodyn finetune` that a sweep takes."""
@@ -79,11 +86,10 @@ class FinetuneArguments(Config, frozen=True):
     device: str = "cpu"
 
 
-class Finetune(Training):
+class Finetune(ModelTraining):
     """`neurodyn finetune`, of neural dynamics and world models."""
 
     arguments = FinetuneArguments
-    what = "held-out roll-out error, in standard deviations"
 
     def settings(self, given: FinetuneArguments) -> Config:
         """See `Training`."""
@@ -117,10 +123,6 @@ class Finetune(Training):
                 resume=resume,
             )  # fmt: skip
         require_usable(end.verdict)
-
-    def figure(self, given: FinetuneArguments, out: Path) -> Figure:
-        """See `Training`."""
-        return Figure(value=best_of(out, "rollout_score", least=True))
 
 
 def _part(kind: str, part: str) -> Any:

@@ -4,9 +4,11 @@
 from pathlib import Path
 from typing import Any
 
-from neurodyn.cluster.sweep.trainings.training import Training, best_of, require_usable
+from neurodyn.cluster.sweep.trainings.training import Training
 from neurodyn.core.config import Config
+from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.runs.comparison import Figure
+from neurodyn.learn.metrics import best_metric
 
 
 class PolicyArguments(Config, frozen=True):
@@ -78,4 +80,4 @@ class PolicyTrain(Training):
 
     def figure(self, given: PolicyArguments, out: Path) -> Figure:
         """See `Training`."""
-        return Figure(value=best_of(out, "return_training", least=False), greater_is_better=True)
+        return Figure(value=best_metric(out, "return_training", max), greater_is_better=True)

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError
-from neurodyn.core.verdict import grade_of
 from neurodyn.evaluate.runs.comparison import Figure
-from neurodyn.learn.metrics import read_metrics
 
 Paths = str | tuple[str, ...]
 
@@ -56,19 +53,3 @@ class Training(ABC):
 def paths_of(data: Paths) -> tuple[str, ...]:
     """Return the paths of one or several files."""
     return (data,) if isinstance(data, str) else data
-
-
-def best_of(out: Path, name: str, *, least: bool) -> float | None:
-    """Return the least or greatest value of a metric in the course of a training; None where it has none."""
-    found = [line[name] for line in read_metrics(out) if isinstance(line.get(name), int | float)]
-    return None if not found else float(min(found) if least else max(found))
-
-
-def require_usable(verdict: str) -> None:
-    """Refuse the result of a training that failed.
-
-    Raises:
-        InputError: It did.
-    """
-    if grade_of(verdict) == "fails":
-        raise InputError(f"verdict: {verdict}")
