@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn policy online` on the command line: what is refused before any work."""
+"""`neurodyn policy online` on the command line: a loop of seconds, and what is refused before any work."""
 
 import sys
 from pathlib import Path
@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from neurodyn.cli.main import run
+from neurodyn.cli.terminal import progress
+from neurodyn.core.config import to_yaml
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.writer import StoreWriter
 from neurodyn.robots import load
 from tests.cli.policy.test_log import _policy
+from tests.policy.online.test_loop import POLICY, SMALL
 
 pytest.importorskip("rsl_rl")
 
@@ -64,6 +67,27 @@ def test_bad_input_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_loop_says_in_which_step_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("newton")
+    monkeypatch.setattr(progress, "_SOON", 0.0)
+    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    files = {"size": SMALL, "finetune": SMALL, "settings": to_yaml(POLICY)}
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    flags = [part for name in files for part in (f"--{name}", str(tmp_path / f"{name}.yaml"))]
+    flags += ["--rounds", "1", "--frames", "800", "--log-frames", "1200", "--rollout", "16"]
+    out, figures = tmp_path / "out", tmp_path / "figures.json"
+    assert run(["policy", "online", "cartpole-swingup", "--out", str(out), "--json", str(figures), *flags]) == 0
+    shown = capsys.readouterr()
+    for step in ("round 1, policy", "round 1, comparison"):
+        assert step in shown.err
+    assert "round 1: return" in shown.out
+    assert shown.out.splitlines()[-1].startswith("verdict: ")
+    assert figures.read_text() == (out / "online.json").read_text()
 
 
 def test_without_a_simulator(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn policy online`: policy and model in turns."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -125,19 +126,16 @@ class _Stages:
     """A progress bar for each step, one after the other."""
 
     def __init__(self) -> None:
-        self._bar: ProgressBar | None = None
+        self._open = ExitStack()
 
     def __call__(self, title: str) -> "ProgressBar":
         from neurodyn.cli.terminal.progress import ProgressBar
 
-        self.__exit__()
-        self._bar = ProgressBar(title)
-        return self._bar
+        self._open.close()
+        return self._open.enter_context(ProgressBar(title))
 
     def __enter__(self) -> "_Stages":
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
-        self._bar = None
+        self._open.close()
