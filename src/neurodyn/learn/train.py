@@ -3,16 +3,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import Progress
+from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.files.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.loop import Callback, TrainState
+from neurodyn.learn.plan import Plan, with_budget
 from neurodyn.learn.ranks import here
-from neurodyn.learn.run_folder import Data
+from neurodyn.learn.run_folder import Data, place_of
 from neurodyn.learn.tracking.lookup import Logger
 from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
@@ -70,17 +71,16 @@ def train(
         InputError: Something of that is unknown, missing or does not fit; the run exists, or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
-    if "train" not in KINDS[kind].parts:
-        able = choices(name for name, known in KINDS.items() if "train" in known.parts)
-        raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
-    entry = KINDS[kind].parts["train"]
     require_tracker(logger, out)
     declared = robot if isinstance(robot, Robot) else load(robot)
     with here().exclusive(out), tracking(logger, out):
-        return entry(
-            declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-            device=device, resume=resume, progress=progress, callbacks=callbacks,
-            **_given(shares=shares, threads=threads, members=members),
+        settings, mixture = plan_training(
+            declared, data, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed, shares=shares,
+            members=members, threads=threads,
+        )  # fmt: skip
+        return KINDS[kind].parts["train"](
+            declared, locate(robot), place_of(mixture), mixture, Path(out), settings, device=device, resume=resume,
+            progress=progress, callbacks=callbacks,
         )  # fmt: skip
 
 
@@ -109,14 +109,52 @@ def finetune(
         InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
-    entry = KINDS[kind_of(run)].part("finetune", str(run))
     with here().exclusive(out), tracking(logger, out):
-        return entry(
-            str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
-            progress=progress, callbacks=callbacks, **_given(shares=shares, threads=threads),
+        settings, mixture = plan_finetuning(
+            run, data, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, threads=threads
+        )
+        return KINDS[kind_of(run)].parts["finetune"](
+            str(run), place_of(mixture), mixture, Path(out), settings, device=device, resume=resume, progress=progress,
+            callbacks=callbacks,
         )  # fmt: skip
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """Return the options that are not None: kinds of your own need not know of the others."""
-    return {name: value for name, value in options.items() if value is not None}
+def plan_training(
+    robot: Robot,
+    data: Data,
+    *,
+    kind: str = "neural",
+    size: str = "small",
+    net: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    shares: Sequence[float] | None = None,
+    members: int | None = None,
+    threads: int | None = None,
+) -> tuple[Plan, Mixture]:
+    """Return with which settings, and on which data, `train` trains; arguments and errors are its own."""
+    if "train" not in KINDS[kind].parts:
+        able = choices(name for name, known in KINDS.items() if "train" in known.parts)
+        raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
+    settings, mixture = KINDS[kind].parts["plan training"](
+        robot, data, size=size, net=net, shares=shares, members=members
+    )
+    return with_budget(settings, minutes, steps, seed, threads), mixture
+
+
+def plan_finetuning(
+    run: str | Path,
+    data: Data,
+    *,
+    size: str = "finetune",
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    shares: Sequence[float] | None = None,
+    threads: int | None = None,
+) -> tuple[Plan, Mixture]:
+    """Return with which settings, and on which data, `finetune` trains; arguments and errors are its own."""
+    plan = KINDS[kind_of(run)].part("plan finetuning", str(run))
+    settings, mixture = plan(str(run), data, size=size, shares=shares)
+    return with_budget(settings, minutes, steps, seed, threads), mixture

@@ -10,7 +10,6 @@ from typing import Any
 from neurodyn.cluster.sweep.trainings.training import Paths, Training, paths_of
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import Config, to_yaml
-from neurodyn.core.errors import InputError, choices
 from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.runs.comparison import Figure
 from neurodyn.learn.metrics import best_metric
@@ -49,18 +48,18 @@ class Train(ModelTraining):
     def settings(self, given: TrainArguments) -> Config:
         """See `Training`."""
         from neurodyn.learn.devices import require_device
+        from neurodyn.learn.train import plan_training
         from neurodyn.robots import load
 
         require_device(given.device)
-        plan = _part(given.kind, "plan training")
-        return plan(
-            load(given.robot), list(paths_of(given.data)), size=given.size, net=given.net, minutes=given.minutes,
-            steps=given.steps, shares=given.shares, members=given.members,
+        return plan_training(
+            load(given.robot), list(paths_of(given.data)), kind=given.kind, size=given.size, net=given.net,
+            minutes=given.minutes, steps=given.steps, shares=given.shares, members=given.members,
         )[0]  # fmt: skip
 
     def settings_type(self, given: TrainArguments) -> type[Config]:
         """See `Training`."""
-        return _part(given.kind, "settings")
+        return _settings_type(given.kind)
 
     def run(self, given: TrainArguments, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
@@ -93,16 +92,16 @@ class Finetune(ModelTraining):
 
     def settings(self, given: FinetuneArguments) -> Config:
         """See `Training`."""
-        from neurodyn.dynamics.files.artifact import kind_of, require_match
+        from neurodyn.dynamics.files.artifact import load, require_match
         from neurodyn.learn.devices import require_device
+        from neurodyn.learn.train import plan_finetuning
 
         require_device(given.device)
-        kind = kind_of(given.run)
-        settings, mixture = _part(kind, "plan finetuning")(
+        settings, mixture = plan_finetuning(
             given.run, list(paths_of(given.data)), size=given.size, minutes=given.minutes, steps=given.steps,
             shares=given.shares,
         )  # fmt: skip
-        model = _part(kind, "artifact").load(given.run)
+        model = load(given.run)
         for store, name in zip(mixture.stores, mixture.names, strict=True):
             require_match(model, store.header.spec, None, name)
         return settings
@@ -111,7 +110,7 @@ class Finetune(ModelTraining):
         """See `Training`."""
         from neurodyn.dynamics.files.artifact import kind_of
 
-        return _part(kind_of(given.run), "settings")
+        return _settings_type(kind_of(given.run))
 
     def run(self, given: FinetuneArguments, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
@@ -125,19 +124,12 @@ class Finetune(ModelTraining):
         require_usable(end.verdict)
 
 
-def _part(kind: str, part: str) -> Any:
-    """Return what the trainings of a kind of dynamics have of a name.
-
-    Raises:
-        InputError: There is no such kind, or it is not trained.
-    """
+def _settings_type(kind: str) -> type[Config]:
+    """Return the type of the settings with which a kind of dynamics is trained."""
     import neurodyn.learn.kinds  # noqa: F401 - registers it
     from neurodyn.dynamics.kinds import KINDS
 
-    if part not in KINDS[kind].parts:
-        able = choices(name for name, known in KINDS.items() if part in known.parts)
-        raise InputError(f"kind is {kind!r}; valid in a sweep: {able}")
-    return KINDS[kind].parts[part]
+    return KINDS[kind].parts["settings"]
 
 
 @contextmanager

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With which settings, and on which logs, world models are trained: what `learn.train` asks of their kind."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from neurodyn.core.config import replaced
+from neurodyn.core.errors import InputError
+from neurodyn.data.mixture import Mixture
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
+from neurodyn.learn.run_folder import Data, open_mixture
+from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
+from neurodyn.learn.world_model.train import require_log
+from neurodyn.robots import Robot, load
+from neurodyn.robots.data import open_measured_data
+
+
+def plan_training(
+    robot: Robot, data: Data, *, size: str, net: str | None, shares: Sequence[float] | None, members: int | None
+) -> tuple[WorldSettings, Mixture]:
+    """Return settings and data of a training; arguments are those of `learn.train.plan_training`.
+
+    Raises:
+        InputError: As there; or a network is asked for, which is part of a world model's settings.
+    """
+    if net is not None:
+        raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
+    mixture = open_mixture(data, shares, partial(open_measured_data, robot))
+    for store in mixture.stores:
+        require_log(robot, store)
+    settings = load_world_settings(robot, size)
+    if members is not None:
+        settings = replaced(settings, net=replaced(settings.net, members=members))
+    return settings, mixture
+
+
+def plan_finetuning(
+    run: str, data: Data, *, size: str, shares: Sequence[float] | None
+) -> tuple[WorldSettings, Mixture]:
+    """Return settings and data of a fine-tuning; arguments and errors are those of `learn.train.plan_finetuning`."""
+    config, known = WORLD_MODEL.read(run)
+    settings = load_world_finetuning(size, config.net, known.state.context)
+    return settings, open_mixture(data, shares, partial(open_measured_data, load(config.robot)))
