@@ -4,7 +4,9 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from neurodyn.core.artifacts import read_tensors
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.learn.loop import Callback, TrainingLoop
@@ -37,6 +39,19 @@ def test_a_model_is_trained_and_fine_tuned_by_names(plant_file: Path, tmp_path: 
 def test_a_robot_and_a_store_may_be_given_as_they_are(cartpole: Robot, plant_store: Store, tmp_path: Path):
     assert train(cartpole, plant_store, tmp_path / "run", steps=4).step == 4
     assert read_run_config(tmp_path / "run").robot == "cartpole"
+
+
+def test_settings_may_be_given_as_they_are(cartpole: Robot, plant_store: Store, tmp_path: Path):
+    train(cartpole, plant_store, tmp_path / "named", net="mlp", steps=4, seed=3)
+    settings = read_run_config(tmp_path / "named").settings
+    train(cartpole, plant_store, tmp_path / "given", size=settings)
+    assert read_run_config(tmp_path / "given").settings == settings
+    weights = [read_tensors(tmp_path / run / "model" / "model.safetensors") for run in ("named", "given")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    with pytest.raises(InputError, match="size is Settings; valid for 'world-model': a name, a file, or WorldSettings"):
+        train(cartpole, plant_store, tmp_path / "no", kind="world-model", size=settings)
+    finetune(tmp_path / "given", plant_store, tmp_path / "tuned", size=settings, steps=2)
+    assert read_run_config(tmp_path / "tuned").settings.steps == 2
 
 
 def test_a_run_may_be_a_link_to_where_there_is_space(plant_file: Path, tmp_path: Path):

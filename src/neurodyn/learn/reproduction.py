@@ -4,16 +4,13 @@
 What a run names is read and compared, never executed: a task of one's own runs only where the user names its file.
 """
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
-import yaml
 
 from neurodyn.core import artifacts
 from neurodyn.core.checksums import of_file
@@ -25,6 +22,7 @@ from neurodyn.core.progress import Progress
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.files.artifact import ROBOT
+from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.manifest import (
     Manifest,
@@ -36,6 +34,7 @@ from neurodyn.learn.manifest import (
     verb_of,
 )  # fmt: skip
 from neurodyn.learn.metrics import best_metric
+from neurodyn.learn.plan import Plan
 from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.train import finetune, train
 
@@ -162,20 +161,18 @@ def reproduce(
 
 def train_again(again: Again) -> None:
     """Train dynamics once more."""
-    with _settings_file(again) as size:
-        train(
-            again.robot, list(again.data), again.out, kind=again.record.kind, size=size, shares=_shares(again),
-            device=again.device, progress=again.progress,
-        )  # fmt: skip
+    train(
+        again.robot, list(again.data), again.out, kind=again.record.kind, size=_settings(again), shares=_shares(again),
+        device=again.device, progress=again.progress,
+    )  # fmt: skip
 
 
 def finetune_again(again: Again) -> None:
     """Fine-tune dynamics once more."""
-    with _settings_file(again) as size:
-        finetune(
-            str(again.record.base), list(again.data), again.out, size=size, shares=_shares(again),
-            device=again.device, progress=again.progress,
-        )  # fmt: skip
+    finetune(
+        str(again.record.base), list(again.data), again.out, size=_settings(again), shares=_shares(again),
+        device=again.device, progress=again.progress,
+    )  # fmt: skip
 
 
 def _prepare(
@@ -330,10 +327,6 @@ def _shares(again: Again) -> tuple[float, ...] | None:
     return again.record.shares if isinstance(again.record.shares, tuple) else None
 
 
-@contextmanager
-def _settings_file(again: Again) -> Iterator[str]:
-    """Yield the path of a file with the settings of a training."""
-    with tempfile.TemporaryDirectory(prefix="neurodyn-") as folder:
-        path = Path(folder) / "settings.yaml"
-        path.write_text(yaml.safe_dump(again.record.settings), encoding="utf-8")
-        yield str(path)
+def _settings(again: Again) -> Plan:
+    """Return the settings of a training of dynamics."""
+    return again.read(RunRecord[KINDS[again.record.kind].parts["settings"]]).settings

@@ -25,7 +25,7 @@ def train(
     out: str | Path,
     *,
     kind: str = "neural",
-    size: str = "small",
+    size: str | Plan = "small",
     net: str | None = None,
     minutes: float | None = None,
     steps: int | None = None,
@@ -47,7 +47,8 @@ def train(
             ground and with its own splits.
         out: Run directory.
         kind: "neural", "world-model", or another kind of dynamics that can be trained.
-        size: Training settings: "small", "paper", or the path of a settings file.
+        size: Training settings: "small", "paper", the path of a settings file, or the settings themselves (as
+            RUN/config.yaml has them), which are taken as they are but for budget, seed and threads.
         net: Kind of network of neural dynamics; None for the one that suits the robot.
         minutes: Time budget [min]; None for that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
@@ -89,7 +90,7 @@ def finetune(
     data: Data,
     out: str | Path,
     *,
-    size: str = "finetune",
+    size: str | Plan = "finetune",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -103,7 +104,8 @@ def finetune(
 ) -> TrainState:
     """Adapt the model of a run, or of "pretrained:NAME", to other data of the same robot, in a new run directory.
 
-    Arguments are those of `train`; `size` is "finetune", or the path of a settings file.
+    Arguments are those of `train`; `size` is "finetune", the path of a settings file, or the settings themselves, whose
+    network is that of the model.
 
     Raises:
         InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
@@ -124,7 +126,7 @@ def plan_training(
     data: Data,
     *,
     kind: str = "neural",
-    size: str = "small",
+    size: str | Plan = "small",
     net: str | None = None,
     minutes: float | None = None,
     steps: int | None = None,
@@ -137,6 +139,7 @@ def plan_training(
     if "train" not in KINDS[kind].parts:
         able = choices(name for name, known in KINDS.items() if "train" in known.parts)
         raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
+    _require_settings(kind, size)
     settings, mixture = KINDS[kind].parts["plan training"](
         robot, data, size=size, net=net, shares=shares, members=members
     )
@@ -147,7 +150,7 @@ def plan_finetuning(
     run: str | Path,
     data: Data,
     *,
-    size: str = "finetune",
+    size: str | Plan = "finetune",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -155,6 +158,18 @@ def plan_finetuning(
     threads: int | None = None,
 ) -> tuple[Plan, Mixture]:
     """Return with which settings, and on which data, `finetune` trains; arguments and errors are its own."""
-    plan = KINDS[kind_of(run)].part("plan finetuning", str(run))
+    kind = kind_of(run)
+    plan = KINDS[kind].part("plan finetuning", str(run))
+    _require_settings(kind, size)
     settings, mixture = plan(str(run), data, size=size, shares=shares)
     return with_budget(settings, minutes, steps, seed, threads), mixture
+
+
+def _require_settings(kind: str, size: str | Plan) -> None:
+    """Refuse settings of another kind of dynamics.
+
+    Raises:
+        InputError: They are.
+    """
+    if isinstance(size, Plan) and not isinstance(size, wanted := KINDS[kind].parts["settings"]):
+        raise InputError(f"size is {type(size).__name__}; valid for {kind!r}: a name, a file, or {wanted.__name__}")

@@ -16,7 +16,13 @@ from neurodyn.robots.data import open_robot_data
 
 
 def plan_training(
-    robot: Robot, data: Data, *, size: str, net: str | None, shares: Sequence[float] | None, members: int | None
+    robot: Robot,
+    data: Data,
+    *,
+    size: str | Settings,
+    net: str | None,
+    shares: Sequence[float] | None,
+    members: int | None,
 ) -> tuple[Settings, Mixture]:
     """Return settings and data of a training; arguments and errors are those of `learn.train.plan_training`."""
     mixture = open_mixture(data, shares, partial(open_robot_data, robot))
@@ -24,13 +30,18 @@ def plan_training(
         require_data(robot, store)
         require_same_simulator(robot, store)
     log = any(store.header.source == "log" for store in mixture.stores)
-    settings = load_settings(robot, size, net, log=log)
+    settings = size if isinstance(size, Settings) else load_settings(robot, size, net, log=log)
     return settings if members is None else replaced(settings, members=members), mixture
 
 
-def plan_finetuning(run: str, data: Data, *, size: str, shares: Sequence[float] | None) -> tuple[Settings, Mixture]:
+def plan_finetuning(
+    run: str, data: Data, *, size: str | Settings, shares: Sequence[float] | None
+) -> tuple[Settings, Mixture]:
     """Return settings and data of a fine-tuning; arguments and errors are those of `learn.train.plan_finetuning`."""
     config, _ = NEURAL.read(run)
     robot = load(config.robot)
-    settings = load_finetuning(size, config.net, robot, config.members)
+    if isinstance(size, Settings):
+        settings = replaced(size, net=config.net, members=config.members)
+    else:
+        settings = load_finetuning(size, config.net, robot, config.members)
     return settings, open_mixture(data, shares, partial(open_robot_data, robot))

@@ -16,7 +16,13 @@ from neurodyn.robots.data import open_measured_data
 
 
 def plan_training(
-    robot: Robot, data: Data, *, size: str, net: str | None, shares: Sequence[float] | None, members: int | None
+    robot: Robot,
+    data: Data,
+    *,
+    size: str | WorldSettings,
+    net: str | None,
+    shares: Sequence[float] | None,
+    members: int | None,
 ) -> tuple[WorldSettings, Mixture]:
     """Return settings and data of a training; arguments are those of `learn.train.plan_training`.
 
@@ -28,16 +34,19 @@ def plan_training(
     mixture = open_mixture(data, shares, partial(open_measured_data, robot))
     for store in mixture.stores:
         require_log(robot, store)
-    settings = load_world_settings(robot, size)
+    settings = size if isinstance(size, WorldSettings) else load_world_settings(robot, size)
     if members is not None:
         settings = replaced(settings, net=replaced(settings.net, members=members))
     return settings, mixture
 
 
 def plan_finetuning(
-    run: str, data: Data, *, size: str, shares: Sequence[float] | None
+    run: str, data: Data, *, size: str | WorldSettings, shares: Sequence[float] | None
 ) -> tuple[WorldSettings, Mixture]:
     """Return settings and data of a fine-tuning; arguments and errors are those of `learn.train.plan_finetuning`."""
     config, known = WORLD_MODEL.read(run)
-    settings = load_world_finetuning(size, config.net, known.state.context)
+    if isinstance(size, WorldSettings):
+        settings = replaced(size, net=config.net, context=known.state.context)
+    else:
+        settings = load_world_finetuning(size, config.net, known.state.context)
     return settings, open_mixture(data, shares, partial(open_measured_data, load(config.robot)))

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sweeps of `neurodyn train` and `neurodyn finetune`."""
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from neurodyn.cluster.sweep.trainings.training import Paths, Training, paths_of
-from neurodyn.core.artifacts import write_text
-from neurodyn.core.config import Config, to_yaml
+from neurodyn.core.config import Config
 from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.runs.comparison import Figure
 from neurodyn.learn.metrics import best_metric
@@ -65,11 +61,10 @@ class Train(ModelTraining):
         """See `Training`."""
         from neurodyn.learn.train import train
 
-        with _file_of(settings) as size:
-            end = train(
-                given.robot, list(paths_of(given.data)), out, kind=given.kind, size=size, shares=given.shares,
-                device=given.device, resume=resume,
-            )  # fmt: skip
+        end = train(
+            given.robot, list(paths_of(given.data)), out, kind=given.kind, size=settings, shares=given.shares,
+            device=given.device, resume=resume,
+        )  # fmt: skip
         require_usable(end.verdict)
 
 
@@ -116,11 +111,10 @@ class Finetune(ModelTraining):
         """See `Training`."""
         from neurodyn.learn.train import finetune
 
-        with _file_of(settings) as size:
-            end = finetune(
-                given.run, list(paths_of(given.data)), out, size=size, shares=given.shares, device=given.device,
-                resume=resume,
-            )  # fmt: skip
+        end = finetune(
+            given.run, list(paths_of(given.data)), out, size=settings, shares=given.shares, device=given.device,
+            resume=resume,
+        )  # fmt: skip
         require_usable(end.verdict)
 
 
@@ -130,12 +124,3 @@ def _settings_type(kind: str) -> type[Config]:
     from neurodyn.dynamics.kinds import KINDS
 
     return KINDS[kind].parts["settings"]
-
-
-@contextmanager
-def _file_of(settings: Config) -> Iterator[str]:
-    """Yield the path of a file with settings."""
-    with tempfile.TemporaryDirectory(prefix="neurodyn-") as folder:
-        path = Path(folder) / "settings.yaml"
-        write_text(path, to_yaml(settings))
-        yield str(path)
