@@ -2,12 +2,13 @@
 """`neurodyn view`: a recording of what a model does, beside its simulator or beside a log."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from neurodyn.cli.terminal.choice import Logger
 from neurodyn.cli.terminal.machine import Device
+from neurodyn.cli.terminal.recording import Format
 
 
 def view(
@@ -15,7 +16,7 @@ def view(
     /,
     *,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
+    format: Format | None = None,  # noqa: A002
     seed: int = 500,
     seconds: float | None = None,
     driven: bool = False,
@@ -46,38 +47,23 @@ def view(
     Example:
         neurodyn view runs/cartpole --out cartpole.gif
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.progress import stage
-    from neurodyn.learn.tracker_results import require_followed, show_results
-    from neurodyn.report.recording import default_output, record_run
-    from neurodyn.report.recording_files import format_of, write_recording
-    from neurodyn.report.rerun_file import require_rerun
+    from neurodyn.cli.terminal.recording import keep_recording, recording_file
+    from neurodyn.core.artifacts import resolve_run
+    from neurodyn.report.recording import record_run
 
-    kind = format_of(out, format)
-    if kind == "rrd":
-        require_rerun()
     if live:
         from neurodyn.sim.views.live import require_live
 
         require_live()
-    path = out if out is not None else default_output(run, "view", f".{kind}")
     writes = not live or out is not None or format is not None
-    if writes:
-        require_writable(path)
-    require_followed(logger, run)
-    with ProgressBar(f"recording {run}"):
-        with stage(0.0, 0.4 if writes else 1.0):
-            recording = record_run(
-                run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device
-            )
-        if writes:
-            with stage(0.4, 1.0):
-                write_recording(recording, path, kind)
+    file = recording_file(run, "view", out, format, resolve_run) if writes else None
+    recording = keep_recording(
+        run, logger, file,
+        lambda: record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device),
+    )  # fmt: skip
     what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
-    if writes:
-        show_results(run, logger, films=[path])
-        print(f"{what}: {path}")
+    if file is not None:
+        print(f"{what}: {file.path}")
     if live:
         from neurodyn.sim.views.live import play, window
 

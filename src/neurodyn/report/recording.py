@@ -5,13 +5,14 @@ The truth is the analytic simulator, or what was measured. Starts are drawn by s
 the model does.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from neurodyn.core.artifacts import PRETRAINED, resolve_run
+from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
@@ -241,11 +242,24 @@ def record_run(
     return record_log(load_along_log(run, device)[0], robot, store, frames=frames, seed=seed, split=split)
 
 
-def default_output(run: str | Path, stem: str, suffix: str) -> Path:
-    """Return where a page or picture of a run goes: into the run, or here for what ships with the package."""
-    if str(run).startswith(PRETRAINED):
-        return Path(f"{stem}-{str(run).removeprefix(PRETRAINED)}{suffix}")
-    return resolve_run(run) / f"{stem}{suffix}"
+def default_output(
+    run: str | Path, stem: str, suffix: str, resolve: Callable[[str], Path] = artifacts.resolve_run
+) -> Path:
+    """Return where a page or picture goes: into the folder of its run, or here for what ships with the package.
+
+    Args:
+        run: Run or policy, as the user calls it.
+        stem: Name of the file.
+        suffix: What it ends in, with the dot.
+        resolve: Returns the folder of the run, or of the policy.
+
+    Raises:
+        InputError: There is no such run.
+    """
+    text = str(run)
+    if text.startswith((artifacts.PRETRAINED, artifacts.PRETRAINED_POLICY)):
+        return Path(f"{stem}-{text.partition(':')[2]}{suffix}")
+    return resolve(text) / f"{stem}{suffix}"
 
 
 def _frames(robot: Robot, seconds: float) -> int:

@@ -2,12 +2,13 @@
 """`neurodyn policy play`: a recording of what a policy does."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from neurodyn.cli.terminal.choice import Logger
 from neurodyn.cli.terminal.machine import Device
+from neurodyn.cli.terminal.recording import Format
 
 _Policy = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 
@@ -19,7 +20,7 @@ def play(
     dynamics: str = "analytic",
     beside: str | None = None,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
+    format: Format | None = None,  # noqa: A002
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
@@ -49,36 +50,19 @@ def play(
     Example:
         neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.progress import stage
+    from neurodyn.cli.terminal.recording import keep_recording, recording_file
+    from neurodyn.core.artifacts import resolve_policy
     from neurodyn.policy.optional_dependencies import require_learner
-    from neurodyn.report.recording_files import format_of, write_recording
 
     require_learner()
-    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.policy.play import record_policy
 
-    path = _default_output(policy, format or "html") if out is None else out
-    kind = format_of(path, format)
-    require_writable(path)
-    require_followed(logger, policy)
-    with ProgressBar(f"recording {policy}"):
-        with stage(0.0, 0.4):
-            recording = record_policy(
-                policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground,
-                device=device, task=task,
-            )  # fmt: skip
-        with stage(0.4, 1.0):
-            write_recording(recording, path, kind)
-    show_results(policy, logger, films=[path])
-    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
-
-
-def _default_output(policy: str, suffix: str) -> Path:
-    """Return where a recording of a policy goes: into its folder, or here for what ships with the package."""
-    from neurodyn.core.artifacts import PRETRAINED_POLICY
-
-    if policy.startswith(PRETRAINED_POLICY):
-        return Path(f"play-{policy.removeprefix(PRETRAINED_POLICY)}.{suffix}")
-    return Path(policy) / f"play.{suffix}"
+    file = recording_file(policy, "play", out, format, resolve_policy)
+    recording = keep_recording(
+        policy, logger, file,
+        lambda: record_policy(
+            policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
+            task=task,
+        ),
+    )  # fmt: skip
+    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {file.path}")
