@@ -39,7 +39,7 @@ SOUND = {
     "init": "{urdf} --out {out}",
     "import": "{csv} --reader {map} --out {out}.h5",
     "demo": "--out {out}",
-    "control": "cartpole-swingup --model analytic",
+    "control": "cartpole-swingup --model analytic --out {out}",
     "policy train": "cartpole-swingup --dynamics analytic --iterations 1 --out {out}",
     "policy play": "pretrained-policy:cartpole --out {out}.html",
     "policy evaluate": "pretrained-policy:cartpole --dynamics analytic",

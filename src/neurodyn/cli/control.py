@@ -78,7 +78,7 @@ def control(
         neurodyn control a1 --planner mpc --command 0.5 0 0
     """
     from neurodyn.cli.tables.results import print_tables
-    from neurodyn.cli.terminal.console import keep_result
+    from neurodyn.cli.terminal.console import claimed, keep_result
     from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.cli.walking import walk_robot
     from neurodyn.control.measured_state import Noise
@@ -87,7 +87,6 @@ def control(
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.planning.report import control_tables, write_control_report
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError, unknown
     from neurodyn.tasks import load
@@ -118,26 +117,25 @@ def control(
     if model is None:
         raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
-    for path in (json, None if out is None else out / "report.html"):
-        require_writable(path, text=True)
-    with ProgressBar(f"opening {model} and {plant}"):
-        where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
-    critic = None
-    if value is not None:
-        from neurodyn.policy.critic import load_critic
+    with claimed(json, out):
+        with ProgressBar(f"opening {model} and {plant}"):
+            where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
+        critic = None
+        if value is not None:
+            from neurodyn.policy.critic import load_critic
 
-        critic = load_critic(value, wanted)
-    asked = Planner(
-        where.dynamics, wanted, planner, settings, delay=delay, value=critic,
-        horizon=horizon, samples=samples, rounds=rounds, penalty=penalty, seed=seed,
-    )  # fmt: skip
-    _warn_of_horizon(model, asked.settings.horizon)
-    with ProgressBar(f"{planner} in {model}, on {plant}"):
-        result, path = run(
-            asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
+            critic = load_critic(value, wanted)
+        asked = Planner(
+            where.dynamics, wanted, planner, settings, delay=delay, value=critic,
+            horizon=horizon, samples=samples, rounds=rounds, penalty=penalty, seed=seed,
         )  # fmt: skip
-    print_tables(f"{episodes} episodes of {task}, planned by {planner} in {model}", control_tables(result))
-    keep_result(result, json, out, lambda page: write_control_report(page, wanted, result, path))
+        _warn_of_horizon(model, asked.settings.horizon)
+        with ProgressBar(f"{planner} in {model}, on {plant}"):
+            result, path = run(
+                asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
+            )  # fmt: skip
+        print_tables(f"{episodes} episodes of {task}, planned by {planner} in {model}", control_tables(result))
+        keep_result(result, json, out, lambda page: write_control_report(page, wanted, result, path))
     if result.verdict.grade == "fails":
         raise InputError(f"verdict: {result.verdict}")
     print(f"verdict: {result.verdict}")

@@ -22,14 +22,13 @@ def walk_robot(
 ) -> None:
     """Let a quadruped walk; arguments as of `neurodyn control`."""
     from neurodyn.cli.tables.results import print_tables
-    from neurodyn.cli.terminal.console import keep_result
+    from neurodyn.cli.terminal.console import claimed, keep_result
     from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.plant import walking_plant
     from neurodyn.control.mpc.report import walk_headline, walk_tables, write_walk_report
     from neurodyn.control.mpc.walk import walk
     from neurodyn.control.mpc.walker import IMITATION, walker
-    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.robots import load
 
@@ -41,14 +40,14 @@ def walk_robot(
         )
     if not 0 < seconds < float("inf"):
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    require_writable(json, None if out is None else out / "report.html", text=True)
-    where = walking_plant(load(name), plant, ground)
-    controller, law, chosen = walker(where, gait=gait, settings=settings, imitation=model)
-    commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)
-    with ProgressBar(f"{name} walks in {plant}"):
-        result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
-    print_tables(walk_headline(result), walk_tables(result))
-    keep_result(result, json, out, lambda page: write_walk_report(page, where, result, path))
+    with claimed(json, out):
+        where = walking_plant(load(name), plant, ground)
+        controller, law, chosen = walker(where, gait=gait, settings=settings, imitation=model)
+        commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)
+        with ProgressBar(f"{name} walks in {plant}"):
+            result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
+        print_tables(walk_headline(result), walk_tables(result))
+        keep_result(result, json, out, lambda page: write_walk_report(page, where, result, path))
     if result.verdict.grade == "fails":
         raise InputError(f"verdict: {result.verdict}")
     print(f"verdict: {result.verdict}")

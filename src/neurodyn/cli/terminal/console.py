@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all verbs show on the terminal in the same way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from neurodyn.learn.loop import TrainState
 
 
+_PAGE = "report.html"
 _LONG, _STARVED = 20.0, 0.5
 """Length of a training [s] from which on, and share of it below which, its processor time is worth a word."""
 
@@ -37,6 +39,21 @@ def terminal(width: int = 0, **options: Any) -> "Console":
     return console
 
 
+@contextmanager
+def claimed(json: Path | None, out: Path | None) -> Iterator[None]:
+    """Hold the folder that `keep_result` will write into; arguments are its own.
+
+    Raises:
+        InputError: One of its files cannot be written, or another process is writing into the folder.
+    """
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.locks import exclusive
+
+    require_writable(json, None if out is None else out / _PAGE, text=True)
+    with nullcontext() if out is None else exclusive(out):
+        yield
+
+
 def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
     """Write what was measured: figures to a file, and figures and a page to a folder.
 
@@ -53,8 +70,8 @@ def keep_result(result: "Record", json: Path | None, out: Path | None, write_pag
         print(f"figures: {json}")
     if out is not None:
         write_json(out / "result.json", result.plain())
-        write_page(out / "report.html")
-        print(f"report: {out / 'report.html'}")
+        write_page(out / _PAGE)
+        print(f"report: {out / _PAGE}")
 
 
 def report_training(out: Path, end: "TrainState") -> None:
