@@ -75,15 +75,42 @@ def test_what_is_used_up_first_ends_it():
     assert end.seconds == pytest.approx(0.3, abs=0.25)
 
 
-def test_minutes_can_be_those_of_the_processor():
-    class Waiting(One):
-        def draw(self) -> None:
-            super().draw()
-            time.sleep(0.01)
+class Waiting(One):
+    """Most of its time belongs to others."""
 
+    def draw(self) -> None:
+        super().draw()
+        time.sleep(0.01)
+
+
+def test_minutes_can_be_those_of_the_processor():
     end = TrainingLoop(Waiting(), Budget(minutes=0.2 / 60, clock="cpu")).run()
     assert end.cpu_seconds == pytest.approx(0.2, abs=0.1)
     assert end.seconds > 2 * end.cpu_seconds
+
+
+@pytest.mark.parametrize(
+    ("budget", "share", "starved"),
+    [
+        (Budget(minutes=0.2 / 60), 0.9, True),
+        (Budget(minutes=0.2 / 60), 0.0, False),  # it had more than that
+        (Budget(minutes=0.02 / 60, clock="cpu"), 0.9, False),
+        (Budget(steps=20), 0.9, False),
+    ],
+)
+def test_a_budget_of_wall_time_that_others_used_is_known(
+    budget: Budget, share: float, starved: bool, monkeypatch: pytest.MonkeyPatch
+):
+    assert not TrainingLoop(Waiting(), budget).run().starved  # too short to be worth a word
+    monkeypatch.setattr("neurodyn.learn.loop.STARVED_SECONDS", 0.1)
+    monkeypatch.setattr("neurodyn.learn.loop.STARVED_SHARE", share)
+    assert TrainingLoop(Waiting(), budget).run().starved == starved
+
+
+def test_a_training_on_a_gpu_is_not_starved(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("neurodyn.learn.loop.STARVED_SECONDS", 0.1)
+    monkeypatch.setattr(Waiting, "device", torch.device("cuda"))
+    assert not TrainingLoop(Waiting(), Budget(minutes=0.2 / 60)).run().starved
 
 
 def test_steps_with_gradients_that_are_not_finite_are_left_out_and_counted():

@@ -33,6 +33,9 @@ KEPT_CHECKPOINTS = 2
 MOST_REFUSED = 20
 """Steps in a row without a finite gradient after which a training is given up."""
 
+STARVED_SECONDS, STARVED_SHARE = 20.0, 0.5
+"""Wall time of a training [s] from which on, and share of it below which, its processor time is worth a word."""
+
 _SCORES = ("best", "first", "last")
 """Numbers that JSON holds as texts, because they may not be finite."""
 
@@ -60,6 +63,7 @@ class TrainState:
         stale: Validations in a row that brought nothing better.
         carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
         verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
+        starved: Whether, at the end, a budget of wall time was over though others had most of the processor.
     """
 
     phase: int = 0
@@ -78,6 +82,7 @@ class TrainState:
     stale: int = 0
     carried: float = 0.0
     verdict: str = ""
+    starved: bool = False
 
     def saved(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
@@ -237,7 +242,7 @@ class TrainingLoop:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
                 raise Interrupted(self._interrupted(), stop.code) from None
-            self.state.verdict = self._agreed_verdict()
+            self.state.verdict, self.state.starved = self._agreed_verdict(), self._is_starved()
             if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
                 self.log.write(
@@ -353,6 +358,13 @@ class TrainingLoop:
         found.append(verdicts.of_skipped(at.skipped, at.step, f" ({fault})" if fault else ""))
         found.append(verdicts.of_left_out(at.left_out, fault or "their gradient was not finite"))
         return verdicts.together(found)
+
+    def _is_starved(self) -> bool:
+        """Return whether a training whose budget is wall time hardly ran, though it computes on the processor."""
+        if self.budget.minutes is None or self.budget.clock != "wall" or self.learner.device.type != "cpu":
+            return False
+        at = self.state
+        return at.seconds >= STARVED_SECONDS and at.cpu_seconds <= STARVED_SHARE * at.seconds
 
     def _has_diverged(self, first: float, last: float) -> bool:
         """Return whether a score is worse than the first by more than that itself, or is not finite."""

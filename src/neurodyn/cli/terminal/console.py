@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 _PAGE = "report.html"
-_LONG, _STARVED = 20.0, 0.5
-"""Length of a training [s] from which on, and share of it below which, its processor time is worth a word."""
 
 
 def terminal(width: int = 0, **options: Any) -> "Console":
@@ -82,25 +80,10 @@ def report_training(out: Path, end: "TrainState") -> None:
     """
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
     require_usable(end.verdict, out)
-    if _starved(out, end):
+    if end.starved:
         print(
             f"note: others took this machine's cores: {end.cpu_seconds:.0f} of {end.seconds:.0f} s were left for "
             "the training; more --minutes with --resume make up for it, and so does `clock: cpu` in the settings"
         )
     print(f"next: neurodyn evaluate {out}")
     print(f"verdict: {end.verdict}")
-
-
-def _starved(out: Path, end: "TrainState") -> bool:
-    """Return whether a training whose budget is wall time hardly ran, though it computes on the processor."""
-    from neurodyn.core.artifacts import read_json
-    from neurodyn.core.config import read_plain
-    from neurodyn.learn.manifest import MANIFEST
-
-    path, manifest = out / "config.yaml", out / MANIFEST
-    short = end.seconds < _LONG or end.cpu_seconds > _STARVED * end.seconds
-    if short or not (path.is_file() and manifest.is_file()):
-        return False
-    plain, device = read_plain(path), read_json(manifest).get("device")
-    settings = plain.get("settings", {}) if isinstance(plain, dict) else {}
-    return settings.get("minutes") is not None and settings.get("clock") == "wall" and device == "cpu"
