@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
 from neurodyn.cluster.sweep import sweep as sweep_module
@@ -150,6 +151,11 @@ def test_trials_are_run_folders_and_the_best_is_that_of_the_validation(cluster: 
     assert found["best"]["mean"] == pytest.approx(min(means.values()))
     page = (place / "out/comparison.html").read_text()
     assert "net.width" in page
+    weights = {trial["values"]["net.width"]: trial["weights"] for trial in found["trials"].values()}
+    for width, run_folder in ((trial["values"]["net.width"], name) for name, trial in found["trials"].items()):
+        assert weights[width] == sum(p.numel() for p in neurodyn.load(run_folder).parameters())
+    assert weights[16] > weights[8] > 0
+    assert f"{weights[16]:,}" in page
     assert run(["reproduce", str(best), "--out", "again"]) == 0
     assert "reproduced: the same bits" in capfd.readouterr().out
     assert run(["sweep", str(spec), "--out", "out"]) == 2

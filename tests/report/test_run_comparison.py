@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables and page of runs beside each other."""
 
+import msgspec
+
 from neurodyn.evaluate.runs.comparison import Broken, Cost, Figure, RunFigures, Series, compare_figures
 from neurodyn.report.numbers import plus_minus
 from neurodyn.report.run_comparison import broken_lines, comparison_tables, render_comparison
@@ -48,6 +50,14 @@ def test_without_differences_there_is_no_table_of_them():
     assert [table.title for table in comparison_tables(compare_figures([run("a", 1.0, 0, 32)]))] == [
         "cartpole", "Training and size",
     ]  # fmt: skip
+
+
+def test_what_no_run_says_has_no_column():
+    bare = msgspec.structs.replace(run("a", 1.0, 0, 32), cost=Cost(seconds=61.5, steps=300))
+    (costs,) = comparison_tables(compare_figures([bare]))[1:]
+    assert list(costs.head) == ["Run", "Training", "Steps"]
+    nothing = msgspec.structs.replace(bare, cost=Cost())
+    assert [table.title for table in comparison_tables(compare_figures([nothing]))] == ["cartpole"]
 
 
 def test_what_cannot_be_compared_is_said():

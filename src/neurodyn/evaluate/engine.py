@@ -15,6 +15,7 @@ from torch import Tensor
 from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Trajectory, Window, present_state
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.evaluate.records import About
+from neurodyn.nets.size import weights_in
 
 SEED = 500
 """Seed of starts and torques, unless another is asked for."""
@@ -144,8 +145,7 @@ def _controlled(dynamics: Dynamics, carry: Carry, state: State, drive: Drive) ->
 
 def about(model: Dynamics, horizon: int, rollouts: int, seed: int) -> About:
     """Return what is evaluated."""
-    weights = sum(p.numel() for p in model.parameters())
     return About(
-        robot=model.spec.robot, kind=model.kind, network=model.network, parameters=weights, horizon=horizon,
-        rollouts=rollouts, seed=seed, dt=model.spec.dt,
+        robot=model.spec.robot, kind=model.kind, network=model.network, parameters=weights_in(model.parameters()),
+        horizon=horizon, rollouts=rollouts, seed=seed, dt=model.spec.dt,
     )  # fmt: skip

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit on the size of networks: a number with a nought too many is refused before memory or patience runs out."""
+"""The size of networks, and its limit: a number with a nought too many is refused before memory or patience is out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from neurodyn.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_WEIGHTS = 200_000_000
 """Weights of a network, unless the environment variable NEURODYN_MOST_WEIGHTS says otherwise."""
@@ -35,3 +39,8 @@ def require_size(widths: Sequence[int], *, depth: int = 1, copies: int = 1, what
             f"{what} has about {count:,} weights; valid: at most {int(text):,} (the environment variable "
             "NEURODYN_MOST_WEIGHTS sets another limit)"
         )
+
+
+def weights_in(parameters: "Iterable[Tensor]") -> int:
+    """Return the number of weights in the parameters of a model, or of a policy."""
+    return sum(parameter.numel() for parameter in parameters)

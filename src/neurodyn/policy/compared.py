@@ -17,6 +17,7 @@ from neurodyn.evaluate.runs.facts import kept, run_settings, training_of
 from neurodyn.evaluate.runs.figures import Say, said
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_record import DEFAULT_ALGORITHM
+from neurodyn.nets.size import weights_in
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluate import EPISODES, SEED
 from neurodyn.policy.evaluation import evaluate_policy
@@ -73,13 +74,14 @@ def _measured(
         figures[f"Failed in {row.dynamics} [%]"] = Figure(value=100 * row.failed)
     settings, made_with = run_settings(folder)
     cost, _, trained = training_of(folder)
-    weights = sum(parameter.numel() for parameter in network.parameters())
     ground = f", ground {asked['ground']}" if asked.get("ground") else ""
     return RunFigures(
         run=policy, of=f"policies for {config.task} in {', '.join(where)}{ground}: {episodes} episodes, seed {seed}",
         kind=str(settings.get("algorithm", DEFAULT_ALGORITHM)), figures=figures, series=_series(folder),
         settings=settings, seed=made_with,
-        cost=replace(cost, parameters=weights, bytes=(folder / "policy.safetensors").stat().st_size),
+        cost=replace(
+            cost, parameters=weights_in(network.parameters()), bytes=(folder / "policy.safetensors").stat().st_size
+        ),
         verdict=str(together([as_verdict(result.verdict), trained])),
     )  # fmt: skip
 

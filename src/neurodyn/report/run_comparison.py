@@ -90,13 +90,17 @@ def settings(family: Family) -> Table:
 
 
 def costs(family: Family) -> Table:
-    """Return what the trainings took, and how large their results are."""
-    rows = [
-        [group.name, _time(group, "seconds"), _time(group, "cpu_seconds"), _number(group, "steps"),
-         _number(group, "parameters"), _kilobytes(group)]
-        for group in family.groups
-    ]  # fmt: skip
-    return Table("Training and size", ["Run", "Training", "CPU time", "Steps", "Weights", "Model"], rows)
+    """Return what the trainings took, and how large their results are; without what no run says."""
+    columns = {
+        "Training": [_time(group, "seconds") for group in family.groups],
+        "CPU time": [_time(group, "cpu_seconds") for group in family.groups],
+        "Steps": [_number(group, "steps") for group in family.groups],
+        "Weights": [_number(group, "parameters") for group in family.groups],
+        "Model": [_kilobytes(group) for group in family.groups],
+    }
+    known = {name: cells for name, cells in columns.items() if any(cell != MISSING for cell in cells)}
+    rows = [list(row) for row in zip((group.name for group in family.groups), *known.values(), strict=True)]
+    return Table("Training and size", ["Run", *known], rows if known else [])
 
 
 def single_runs(family: Family) -> Table:

@@ -158,6 +158,7 @@ def _figures(plan: Plan, run: Path, name: str, outcome: Outcome) -> RunFigures:
     """Return what a trial is compared by."""
     settings, seed = run_settings(run)
     cost, series, verdict = training_of(run)
+    cost = msgspec.structs.replace(cost, parameters=outcome.weights)
     model = run / "model"
     cost = msgspec.structs.replace(cost, bytes=float(size_of(model))) if model.is_dir() else cost
     figure = outcome.figure

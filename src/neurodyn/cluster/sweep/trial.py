@@ -25,6 +25,7 @@ class Outcome(Record, frozen=True):
         values: What is its own.
         seconds: Wall time of the trial [s].
         figure: What trials are chosen by; None where it failed.
+        weights: Number of weights of the result, or of identified parameters; None where it failed, or is older.
         failed: Why it failed; empty where it did not.
     """
 
@@ -33,6 +34,7 @@ class Outcome(Record, frozen=True):
     values: dict[str, Any]
     seconds: float
     figure: Figure | None = None
+    weights: int | None = None
     failed: str = ""
 
 
@@ -59,7 +61,7 @@ def run_trial(trial: Trial, folder: Path) -> Outcome:
     else:
         outcome = Outcome(
             number=trial.number, seed=trial.seed, values=trial.values, seconds=time.perf_counter() - begin,
-            figure=figure,
+            figure=figure, weights=training.weights(given, folder),
         )  # fmt: skip
     artifacts.write_json(folder / OUTCOME, outcome.plain())
     return outcome

@@ -78,6 +78,13 @@ class PolicyTrain(Training):
         )  # fmt: skip
         require_usable(end.verdict)
 
+    def weights(self, given: PolicyArguments, out: Path) -> int:
+        """See `Training`."""
+        from neurodyn.nets.size import weights_in
+        from neurodyn.policy.artifact import load_policy
+
+        return weights_in(load_policy(out)[1].parameters())
+
     def figure(self, given: PolicyArguments, out: Path) -> Figure:
         """See `Training`."""
         return Figure(value=best_metric(out, "return_training", max), greater_is_better=True)

@@ -49,6 +49,13 @@ class Training(ABC):
     def figure(self, given: Any, out: Path) -> Figure:
         """Return the figure of a finished run by which it is chosen."""
 
+    def weights(self, given: Any, out: Path) -> int:
+        """Return the number of weights of a finished run's model."""
+        from neurodyn.dynamics.files.artifact import load
+        from neurodyn.nets.size import weights_in
+
+        return weights_in(load(out).parameters())
+
 
 def paths_of(data: Paths) -> tuple[str, ...]:
     """Return the paths of one or several files."""
