@@ -78,6 +78,23 @@ def test_a_training_that_goes_on_is_the_same_run(case: Case):
     assert read_tracker_file(case.run)["logger"] == "wandb"
     assert [one.resumed for one in (case.first, case.second, case.third)] == [True] * 3  # by W&B, where there is one
     assert case.first.name == "run"
+    folders = list(case.run.glob("wandb/offline-run-*"))  # one for each time that it is opened
+    assert len(folders) == 3
+    assert all(folder.name.endswith(f"-{case.first.id}") for folder in folders)
+    steps = [[line["_step"] for line in one.history] for one in (case.first, case.second)]
+    assert steps == [[0, 1, 2, 3], [4, 5, 6]]  # so that one can be sent behind the other
+
+
+def test_a_training_goes_on_where_its_logger_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = tmp_path / "run"
+    with tracking("wandb", run), pytest.raises(Stopped):
+        loop(run, 2, stop=1).run()
+    going_on = loop(run, 2)
+    going_on.resume()
+    with tracking("wandb", run):
+        going_on.run()
+    assert len({one.id for one in written(run)}) == 1
 
 
 def test_its_numbers_are_those_of_the_metrics(case: Case):
