@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn init`: what it prints, writes and refuses."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from neurodyn import robots
@@ -11,6 +14,15 @@ ARM = """<robot name="arm"><link name="base"/>
 <inertia ixx="0.02" iyy="0.02" izz="0.002" ixy="0" ixz="0" iyz="0"/></inertial></link>
 <joint name="elbow" type="revolute"><parent link="base"/><child link="fore"/><axis xyz="0 1 0"/>
 <limit lower="-1" upper="2" effort="5" velocity="4"/></joint></robot>"""
+
+
+PAIR = """<mujoco><worldbody>
+<body name="a"><joint name="one" axis="0 1 0" range="-90 90"/>
+<geom type="capsule" fromto="0 0 0 0 0 .3" size=".02"/></body>
+<body name="b" pos="0 1 0"><joint name="two" axis="0 1 0" range="-90 90"/>
+<geom type="capsule" fromto="0 0 0 0 0 .3" size=".02"/></body></worldbody>
+<equality><joint joint1="one" joint2="two"/></equality>
+<actuator><motor joint="one" ctrlrange="-1 1"/></actuator></mujoco>"""
 
 
 @pytest.fixture
@@ -25,6 +37,7 @@ def test_a_declaration_is_written_and_explained(arm, capsys):
     said = capsys.readouterr().out
     for words in ("one chain of joints stands on its base", "MuJoCo, ", "next: neurodyn check my-arm"):
         assert words in said
+    assert said.splitlines()[-1] == "then: neurodyn train my-arm --data my-arm.h5 --out runs/my-arm --base contact"
     robot = robots.load("my-arm")
     (elbow,) = robot.joints
     assert (robot.name, robot.dt, robot.actuated) == ("my-arm", 0.02, {"elbow": 5.0})
@@ -37,6 +50,32 @@ def test_a_declaration_is_written_and_explained(arm, capsys):
     assert (arm.parent / "my-arm" / "robot.yaml").read_text() == before
     assert run(["init", str(arm), "--no-check", "--force", "--name", "other", "--out", "my-arm"]) == 0
     assert robots.load("my-arm").name == "other"
+
+
+def test_the_commands_that_are_printed_make_a_good_first_model(arm, capsys):
+    assert run(["init", str(arm), "--no-check"]) == 0
+    *_, generate, train = (line.partition("neurodyn ")[2].split() for line in capsys.readouterr().out.splitlines())
+    assert run(["3000" if word == "100000" else word for word in generate]) == 0
+    assert run([*train, "--steps", "2"]) == 0
+    assert run(["evaluate", "runs/my-arm", "--horizon", "20", "--rollouts", "8", "--json", "found.json"]) == 0
+    found = json.loads(Path("found.json").read_text())
+    assert found["joint_rad"] < 0.01  # where nothing moved it would be 0.1
+
+
+def test_a_folder_with_the_name_of_a_robot_that_ships_is_named_by_its_path(arm, capsys):
+    assert run(["init", str(arm), "--no-check", "--name", "a1"]) == 0
+    said = capsys.readouterr().out
+    assert "neurodyn generate ./a1 " in said
+    assert robots.load("./a1").actuated == {"elbow": 5.0}
+
+
+def test_parts_that_the_engine_does_not_know_are_no_base(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pair.xml").write_text(PAIR)
+    assert run(["init", "pair.xml", "--no-check"]) == 0
+    said = capsys.readouterr().out
+    assert "does not know it" in said
+    assert said.splitlines()[-1] == "then: neurodyn train pair --data pair.h5 --out runs/pair"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,10 @@ def test_kinds_are_trained_by_their_records(cartpole: Robot, plant_store: Store,
     assert train(cartpole, plant_store, tmp_path / "world", kind="world-model", steps=4).step == 4
     with pytest.raises(InputError, match="--net is for --kind neural"):
         train(cartpole, plant_store, tmp_path / "no", kind="world-model", net="gru", steps=2)
+    with pytest.raises(InputError, match="--base is for --kind neural"):
+        train(cartpole, plant_store, tmp_path / "no", kind="world-model", base="contact", steps=2)
+    with pytest.raises(InputError, match="unknown base 'wings'"):
+        train(cartpole, plant_store, tmp_path / "no", base="wings", steps=2)
     with pytest.raises(InputError, match="unknown kind of dynamics 'magic'"):
         train(cartpole, plant_store, tmp_path / "no", kind="magic")
     with pytest.raises(InputError, match="kind is 'analytic'"):

@@ -45,6 +45,7 @@ def init(
     from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate.checks.accept import why_refused
+    from neurodyn.robots import ROBOTS
     from neurodyn.sim.declaration.contact import BUDGET
     from neurodyn.sim.declaration.declare import declare
 
@@ -57,5 +58,9 @@ def init(
             accept=why_refused if check else None,
         )  # fmt: skip
     print_decisions(declaration.decisions)
-    print(f"{declaration.path} written; next: neurodyn check {declaration.path.parent}")
-    print(f"then: neurodyn generate {declaration.path.parent} --transitions 100000 --out {declaration.robot.name}.h5")
+    robot, path = declaration.robot.name, declaration.path.parent
+    folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would be the robot that ships
+    print(f"{declaration.path} written; next: neurodyn check {folder}")
+    base = "" if declaration.base is None else f" --base {declaration.base}"
+    print(f"then: neurodyn generate {folder} --transitions 100000 --out {robot}.h5")
+    print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot}{base}")

@@ -6,9 +6,16 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger, one_of
+from neurodyn.cli.terminal.choice import Logger, one_of, read_by
 from neurodyn.cli.terminal.machine import Device, GpuIds, Threads, own_device
 from neurodyn.nets.networks import NETWORKS
+
+
+def _base(given: str) -> str:
+    from neurodyn.dynamics.neural.base_prediction import BASES
+
+    BASES.require(given)
+    return given
 
 
 def train(
@@ -20,6 +27,7 @@ def train(
     kind: str = "neural",
     size: str = "small",
     net: Annotated[str, one_of(NETWORKS)] | None = None,
+    base: Annotated[str, read_by(_base, "free|contact", str)] | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -42,6 +50,8 @@ def train(
             what the data measure, and how uncertain that is.
         size: Training settings: small, paper, for world models also short and long (memory), or the path of a file.
         net: Kind of network (neural); by default the one that suits the robot.
+        base: Known motion that the network corrects (neural, data that were simulated): contact for the mechanism as
+            built with contacts, limits and friction, free for it without; by default that of the settings, or none.
         minutes: Time budget; by default that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches.
@@ -65,7 +75,7 @@ def train(
 
     with ProgressBar(f"training {robot} ({kind})") as bar:
         end = train_model(
-            robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+            robot, data, out, kind=kind, size=size, net=net, base=base, minutes=minutes, steps=steps, seed=seed,
             shares=shares, members=members, device=own_device(device, gpu_ids), threads=threads, resume=resume,
             progress=bar, logger=logger,
         )  # fmt: skip

@@ -27,6 +27,7 @@ def train(
     kind: str = "neural",
     size: str | Plan = "small",
     net: str | None = None,
+    base: str | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -50,6 +51,7 @@ def train(
         size: Training settings: "small", "paper", the path of a settings file, or the settings themselves (as
             RUN/config.yaml has them), which are taken as they are but for budget, seed and threads.
         net: Kind of network of neural dynamics; None for the one that suits the robot.
+        base: Known motion that neural dynamics correct, "free" or "contact"; None for that of the settings.
         minutes: Time budget [min]; None for that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches; None for that of the settings.
@@ -76,8 +78,8 @@ def train(
     declared = robot if isinstance(robot, Robot) else load(robot)
     with here().exclusive(out), tracking(logger, out):
         settings, mixture = plan_training(
-            declared, data, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed, shares=shares,
-            members=members, threads=threads,
+            declared, data, kind=kind, size=size, net=net, base=base, minutes=minutes, steps=steps, seed=seed,
+            shares=shares, members=members, threads=threads,
         )  # fmt: skip
         return KINDS[kind].parts["train"](
             declared, locate(robot), place_of(mixture), mixture, Path(out), settings, device=device, resume=resume,
@@ -128,6 +130,7 @@ def plan_training(
     kind: str = "neural",
     size: str | Plan = "small",
     net: str | None = None,
+    base: str | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -141,7 +144,7 @@ def plan_training(
         raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
     _require_settings(kind, size)
     settings, mixture = KINDS[kind].parts["plan training"](
-        robot, data, size=size, net=net, shares=shares, members=members
+        robot, data, size=size, net=net, base=base, shares=shares, members=members
     )
     return with_budget(settings, minutes, steps, seed, threads), mixture
 

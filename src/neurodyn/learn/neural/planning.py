@@ -21,6 +21,7 @@ def plan_training(
     *,
     size: str | Settings,
     net: str | None,
+    base: str | None,
     shares: Sequence[float] | None,
     members: int | None,
 ) -> tuple[Settings, Mixture]:
@@ -31,7 +32,8 @@ def plan_training(
         require_same_simulator(robot, store)
     log = any(store.header.source == "log" for store in mixture.stores)
     settings = size if isinstance(size, Settings) else load_settings(robot, size, net, log=log)
-    return settings if members is None else replaced(settings, members=members), mixture
+    changes = {name: value for name, value in (("base", base), ("members", members)) if value is not None}
+    return replaced(settings, **changes), mixture
 
 
 def plan_finetuning(

@@ -21,14 +21,17 @@ def plan_training(
     *,
     size: str | WorldSettings,
     net: str | None,
+    base: str | None,
     shares: Sequence[float] | None,
     members: int | None,
 ) -> tuple[WorldSettings, Mixture]:
     """Return settings and data of a training; arguments are those of `learn.train.plan_training`.
 
     Raises:
-        InputError: As there; or a network is asked for, which is part of a world model's settings.
+        InputError: As there; or a network is asked for, which is part of a world model's settings, or a base.
     """
+    if base is not None:
+        raise InputError("--base is for --kind neural; a world model learns from logs alone")
     if net is not None:
         raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
     mixture = open_mixture(data, shares, partial(open_measured_data, robot))

@@ -65,12 +65,14 @@ class Declaration:
         robot: The robot.
         decisions: What was decided, and why.
         trial: The last trial of its simulator.
+        base: What first models best start from (`learn.train`); None where the engine does not know all of the robot.
     """
 
     path: Path
     robot: Robot
     trial: Trial
     decisions: list[Decision] = field(default_factory=list)
+    base: str | None = None
 
 
 Judge = Callable[[Robot], str | None]
@@ -126,7 +128,7 @@ def declare(
             artifacts.write_text(place / "robot.yaml", declaration_text(tree, comments))
             build(load(place))  # the copy builds as the asset did
         robot = load(folder)
-    return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions)
+    return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions, draft.base)
 
 
 class _Draft:
@@ -178,7 +180,18 @@ class _Draft:
             self.tree["passive_fraction"] = 0.25
         with stage(0.5, 1.0):
             self._simulator()
+        if self.base is None:
+            self._decide("first model", "without a base", "the hybrid engine does not know all of the asset")
+        else:
+            self._decide(
+                "first model", f"--base {self.base}", "the engine computes what was declared; a network corrects"
+            )
         return self.tree
+
+    @property
+    def base(self) -> str | None:
+        """What first models best start from."""
+        return None if self.facts.unmodelled else "contact"
 
     def robot(self, **change: Any) -> Robot:
         """Return the robot as drafted so far."""

@@ -64,6 +64,7 @@ class AssetFacts:
         has_floor: Whether the asset brings a floor along.
         meshes: Whether masses are unknown without meshes.
         notes: What else is worth knowing, a line each.
+        unmodelled: What is simulated, but unknown to the hybrid engine: names of elements.
     """
 
     path: Path
@@ -74,6 +75,7 @@ class AssetFacts:
     has_floor: bool
     meshes: bool
     notes: tuple[str, ...]
+    unmodelled: tuple[str, ...] = ()
 
 
 def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...] = ()) -> AssetFacts:
@@ -96,12 +98,14 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
     if floating is not None:
         raise InputError(f"{path}: an MJCF or USD says itself whether its base floats; add or remove its free joint")
     notes: list[str] = []
+    unmodelled: tuple[str, ...] = ()
     if path.suffix.lower() == ".xml":
         root = parse_xml(path, "mujoco", "MJCF")
         efforts = _mjcf_efforts(path, notes)
-        for tag in ("equality", "tendon"):
-            if root.find(f"{tag}/*") is not None:
-                notes.append(f"the asset has <{tag}>: it is simulated, but the hybrid engine does not know it")
+        unmodelled = tuple(tag for tag in ("equality", "tendon") if root.find(f"{tag}/*") is not None)
+        notes += [
+            f"the asset has <{tag}>: it is simulated, but the hybrid engine does not know it" for tag in unmodelled
+        ]
         floor = any(geom.get("type") in ("plane", "hfield") for geom in root.findall("worldbody/geom"))
         joints, meshes = _built_joints(path, lock, floating=False)
         joints = tuple(_with_effort(joint, efforts.get(joint.name)) for joint in joints)
@@ -112,7 +116,7 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         joints, meshes = _built_joints(path, (), floating=False)
     free = bool(joints) and joints[0].kind == "free"
     why = "the asset's first joint is free" if free else "the asset has no free joint at its base"
-    return AssetFacts(path, joints, free, why, lock, floor, meshes, tuple(notes))
+    return AssetFacts(path, joints, free, why, lock, floor, meshes, tuple(notes), unmodelled)
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:
