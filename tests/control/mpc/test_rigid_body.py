@@ -6,7 +6,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from neurodyn.control.mpc.forces import ConvexMpc, feasible
+from neurodyn.control.mpc.forces import ConvexMpc, FrictionPyramids
 from neurodyn.control.mpc.gait import GAITS
 from neurodyn.control.mpc.quadratic_program import SOLVERS, pyramids
 from neurodyn.control.mpc.rigid_body import RigidBodyPrediction
@@ -122,5 +122,5 @@ def test_what_cannot_be_decided_is_not_a_number(a1):
 
 def test_forces_are_brought_into_the_pyramids():
     forces = np.array([[50.0, -50.0, 20.0], [0.0, 1.0, -3.0], [1.0, 1.0, 500.0], [1.0, 1.0, 9.0]])
-    found = feasible(forces, np.array([True, True, True, False]), 0.5, 100.0)
+    found = FrictionPyramids(0.5, 100.0).nearest(forces, np.array([True, True, True, False]))
     assert found == pytest.approx(np.array([[10.0, -10.0, 20.0], [0, 0, 0], [1.0, 1.0, 100.0], [0, 0, 0]]))

@@ -13,7 +13,7 @@ from neurodyn.control.mpc.kinematics import LegKinematics, Reading, heading_turn
 from neurodyn.control.mpc.quadruped import LEGS, Quadruped
 from neurodyn.control.mpc.settings import MpcSettings
 from neurodyn.control.mpc.situation import Situation, footholds, situation
-from neurodyn.control.mpc.swing import swing_motion
+from neurodyn.control.mpc.swing import affordable_swing, swing_motion
 from neurodyn.dynamics.interface import Control, State
 
 _SETTLED = 0.3
@@ -30,6 +30,7 @@ class QuadrupedController:
         law: What decides on forces.
         gait: The gait.
         settings: Its settings.
+        swing: How feet swing.
         decisions: Decisions so far, over all worlds.
         fallbacks: Those of them in which no forces were found, and the last ones went on.
         seconds: CPU time that the decisions took [s].
@@ -52,6 +53,7 @@ class QuadrupedController:
         """
         self.quadruped, self.law, self.gait, self.dt = quadruped, law, gait, dt
         self.settings = settings or MpcSettings()
+        self.swing = affordable_swing(quadruped, gait, self.settings)
         self.decisions = self.fallbacks = 0
         self.seconds, self.just_decided = 0.0, False
         self.decided: tuple[Situation, np.ndarray] | None = None
@@ -74,8 +76,10 @@ class QuadrupedController:
 
         Args:
             state: Measured states of all worlds.
-            command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3].
+            command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3]; scaled down
+                where feet would have to be faster than the drives afford (`swing.speed`).
         """
+        command = self.swing.limited(command, self.quadruped.stance)
         reading = self.reading = self._kinematics(state.q, state.qd)
         self._begin(reading)
         assert self._frame is not None
@@ -175,10 +179,10 @@ class QuadrupedController:
             landing,
             np.where(late, 1.0, gait.progress(phase)),
             gait.swing,
-            settings.clearance * quadruped.height,
+            self.swing.clearance,
         )
-        stiffness = settings.swing_frequency**2
-        damping = 2.0 * settings.swing_damping * settings.swing_frequency
+        stiffness = self.swing.frequency**2
+        damping = 2.0 * settings.swing_damping * self.swing.frequency
         wanted = acceleration + stiffness * (place - reading.feet) + damping * (rate - reading.foot_velocity)
         own = np.einsum("wji,wlj->wli", turn, wanted)  # the inertia of feet is known in the heading frame
         return np.einsum("wij,wlj->wli", turn, np.einsum("lij,wlj->wli", quadruped.foot_inertia, own))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network in place of the quadratic program: from a situation to the forces of the feet, in numpy or ONNX Runtime."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurodyn.control.mpc.forces import feasible
+from neurodyn.control.mpc.forces import FrictionPyramids
 from neurodyn.control.mpc.gait import GAITS
 from neurodyn.control.mpc.quadruped import LEGS, Quadruped
 from neurodyn.control.mpc.settings import MpcSettings
-from neurodyn.control.mpc.situation import FEATURES, Situation
+from neurodyn.control.mpc.situation import CONTACT, FEATURES, Situation
 from neurodyn.core.artifacts import atomic_folder, read_json, read_weights, write_sealed, write_tensors
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
@@ -89,28 +89,42 @@ class ImitatedForces:
     network: "Matrices | OnnxSession"
     config: ImitationConfig
     greatest: float
+    _pyramids: FrictionPyramids = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._pyramids = FrictionPyramids(self.config.settings.friction, self.greatest)
 
     def __call__(self, at: Situation) -> np.ndarray:
         """Return the forces of every world, inside the friction pyramids."""
-        forces = self.network(at.features()).reshape(at.worlds, LEGS, 3)
-        return feasible(forces, at.contact, self.config.settings.friction, self.greatest)
+        features = at.features()
+        return self._pyramids.nearest(self.network(features).reshape(-1, LEGS, 3), features[:, CONTACT])
 
 
 class Matrices:
-    """A network as products of matrices."""
+    """A network as products of matrices.
+
+    Each hidden layer has one more unit that is always 1, which ELU leaves as it is: the offset of the next layer is a
+    row of that layer's matrix, and only the first is added.
+    """
 
     def __init__(self, network: ForceNetwork) -> None:
         """Take the layers of a network as they are now."""
-        self._layers = network.matrices()
+        (first, offset), *others = network.matrices()
+        self._first, self._offset = np.pad(first, ((0, 0), (0, 1))), np.append(offset, np.float32(1.0))
+        self._others = [np.vstack(layer) for layer in others]
+        for number, matrix in enumerate(self._others[:-1]):
+            one = np.eye(len(matrix), dtype=np.float32)[:, -1:]
+            self._others[number] = np.hstack([matrix, one])
+        self._zero = np.zeros((), np.float32)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """Return forces [N], shape [worlds, 12]."""
-        x, last = features, len(self._layers) - 1
-        for number, (matrix, offset) in enumerate(self._layers):
-            x = x @ matrix
-            x += offset
-            if number < last:
-                x = np.maximum(x, np.expm1(np.minimum(x, 0.0)))  # ELU
+        x = np.dot(features, self._first)
+        x += self._offset
+        for matrix in self._others:
+            below = np.minimum(x, self._zero)
+            np.maximum(x, np.expm1(below, out=below), out=x)  # ELU
+            x = np.dot(x, matrix)
         return x
 
 

@@ -54,6 +54,7 @@ class Quadruped:
         inertia: Inertia about the centre of mass, axes of the base [kg m^2], shape [3, 3].
         height: Height of the centre of mass above the soles [m].
         stance: Where feet stand, from the centre of mass, heading frame, z zero [m], shape [4, 3].
+        jacobian: Velocities of feet per unit of joint rates, heading frame, shape [4, 3, 3].
         foot_inertia: Inertia that a foot opposes to forces while the base is held [kg], shape [4, 3, 3].
         effort: Greatest torques [N m], shape [4, 3].
     """
@@ -64,6 +65,7 @@ class Quadruped:
     inertia: np.ndarray
     height: float
     stance: np.ndarray
+    jacobian: np.ndarray
     foot_inertia: np.ndarray
     effort: np.ndarray
 
@@ -138,9 +140,11 @@ def find_quadruped(
     radii = np.array([leg.radius for leg in legs])
     height = float((radii - stance[:, 2]).mean())
     stance[:, 2] = 0.0
+    jacobian = np.array([foot_jacobian(tree, poses, leg) for leg in legs], float)
+    foot_inertia = np.stack([_foot_inertia(tree, poses, leg, of) for leg, of in zip(legs, jacobian, strict=True)])
     return Quadruped(
-        mechanism, tuple(legs), float(mass), _inertia(tree, poses, centre), height, stance,
-        np.stack([_foot_inertia(tree, poses, leg) for leg in legs]), efforts,
+        mechanism, tuple(legs), float(mass), _inertia(tree, poses, centre), height, stance, jacobian, foot_inertia,
+        efforts,
     )  # fmt: skip
 
 
@@ -246,7 +250,7 @@ def _inertia(tree: Tree, poses: Sequence[LinkPose], centre: Vector) -> np.ndarra
     return total
 
 
-def _foot_inertia(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> np.ndarray:
+def _foot_inertia(tree: Tree, poses: Sequence[LinkPose], leg: Leg, jacobian: np.ndarray) -> np.ndarray:
     r"""Return $(J M^{-1} J^T)^{-1}$ of a leg whose base is held."""
     size = len(leg.links)
     matrix = np.diag([tree.links[link].armature for link in leg.links])
@@ -261,5 +265,4 @@ def _foot_inertia(tree: Tree, poses: Sequence[LinkPose], leg: Leg) -> np.ndarray
         moves = np.stack([np.cross(axes[k], centre - origins[k]) for k in range(carried + 1)])
         part = spins @ inertia @ spins.T + tree.links[link].mass * moves @ moves.T
         matrix[: carried + 1, : carried + 1] += part
-    jacobian = np.asarray(foot_jacobian(tree, poses, leg), float)
     return np.linalg.inv(jacobian @ np.linalg.solve(matrix, jacobian.T))

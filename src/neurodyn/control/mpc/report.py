@@ -22,7 +22,8 @@ LONGEST = 8.0
 def walk_headline(result: WalkResult) -> str:
     """Return how well it walks, in a sentence."""
     fell = "no falls" if not result.falls else f"falls in {result.falls} of {result.episodes} episodes"
-    return f"follows velocities to {_shown(result.velocity_error)} m/s; {fell}"
+    limited = "" if result.foot_speed is UNSET else f"; commands scaled down to feet of {result.foot_speed:.2g} m/s"
+    return f"follows velocities to {_shown(result.velocity_error)} m/s; {fell}{limited}"
 
 
 def walk_tables(result: WalkResult) -> list[Table]:

@@ -19,9 +19,11 @@ class MpcSettings(Config, frozen=True):
         greatest_force: Greatest vertical force of a foot, in weights of the robot.
         solver: Name of a solver of quadratic programs (`control.mpc.quadratic_program.SOLVERS`).
         interval: Time between two decisions on forces [s].
-        clearance: Height to which feet are lifted, in heights of the centre of mass.
+        clearance: Height to which feet are lifted, in heights of the centre of mass; None for 0.3, or less
+            where the drives do not afford that (`control.mpc.swing`).
         foot_gain: Placement of feet by the error of velocity [s].
-        swing_frequency: Natural frequency of the control of swinging feet [rad/s].
+        swing_frequency: Natural frequency of the control of swinging feet [rad/s]; None for 40, or less likewise. Where
+            both are given, commands are not limited either.
         swing_damping: Its damping ratio.
         yaw_reach: Greatest error of heading that is corrected at once [rad].
     """
@@ -34,14 +36,15 @@ class MpcSettings(Config, frozen=True):
     greatest_force: float = 1.0
     solver: str = "daqp"
     interval: float = 0.01
-    clearance: float = 0.3
+    clearance: float | None = None
     foot_gain: float = 0.1
-    swing_frequency: float = 40.0
+    swing_frequency: float | None = None
     swing_damping: float = 0.7
     yaw_reach: float = 0.5
 
     def __post_init__(self) -> None:
         require(self.horizon >= 1, "horizon", self.horizon, "at least 1")
         for name in ("step", "effort", "friction", "greatest_force", "interval", "swing_frequency"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+            value = getattr(self, name)
+            require(value is None or value > 0, name, value, "above 0")
         require_numbers(self)

@@ -43,6 +43,8 @@ class WalkResult(Record, frozen=True):
         momentary_error: The same without the mean over a cycle [m/s].
         yaw_rate_error: Mean difference of yaw rates over a gait cycle [rad/s].
         worst_velocity_error: Greatest `velocity_error` of an episode [m/s].
+        foot_speed: Speed of feet over the ground to which the controller scales commands down, as the drives afford no
+            more [m/s]; errors are from the commands as they were given. UNSET where it does not.
     """
 
     robot: str
@@ -61,6 +63,7 @@ class WalkResult(Record, frozen=True):
     momentary_error: float | UnsetType = UNSET
     yaw_rate_error: float | UnsetType = UNSET
     worst_velocity_error: float | UnsetType = UNSET
+    foot_speed: float | UnsetType = UNSET
 
     @property
     def verdict(self) -> Verdict:
@@ -174,6 +177,7 @@ def walk(
         episodes=worlds, seconds=seconds, falls=int((~standing).sum()), **errors,
         decision_ms=1e3 * (controller.seconds - spent) / max(1, decided), decisions=decided,
         fallbacks=controller.fallbacks - fallbacks,
+        foot_speed=controller.swing.speed if np.isfinite(controller.swing.speed) else UNSET,
     )  # fmt: skip
     return result, path
 
