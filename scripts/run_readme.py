@@ -40,6 +40,8 @@ SHORTER = {
     "python examples/own_logs/make_logs.py": ("--runs 4 --seconds 4", "minutes of log"),
     "neurodyn policy train cartpole-swingup": ("--iterations 1 --worlds 16 --reference none", "trains for minutes"),
     "neurodyn policy evaluate": ("--episodes 8", "256 episodes in each dynamics"),
+    "neurodyn control cartpole-swingup": ("--episodes 1 --frames 10", "4 episodes of 4 s"),
+    "neurodyn control a1": ("--episodes 1 --seconds 1", "4 episodes of 20 s"),
     "neurodyn policy train anymal-velocity": ("parsed", "imitates the log first, which takes a minute"),
 }
 """Further flags of commands, by how they begin, for short runs (the last of a flag counts), and what takes long.

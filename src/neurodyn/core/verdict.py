@@ -5,6 +5,7 @@ A verdict is written as "ok", or as "GRADE: WHAT; ADVICE": in the last line of a
 under `verdict`, where its first word is the grade. A training whose verdict fails ends with exit code 2.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,11 +120,16 @@ def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
 
 
 def of_divergence(first: float, last: float, best_step: int) -> Verdict:
-    """Say that a training diverged, from the scores of its first and its last validation."""
+    """Judge a training that diverged, from the scores of its first and its last validation.
+
+    What was kept before it did can be used where it is better than what the training began from.
+    """
+    usable = best_step > 0 and math.isfinite(last)
     return Verdict(
-        "fails", f"the training diverged: its held-out score went from {first:.3g} to {last:.3g}",
+        "warning" if usable else "fails",
+        f"the training diverged: its held-out score went from {first:.3g} to {last:.3g}",
         f"what is kept is the model of step {best_step}; give a lower rate, or look at the data (neurodyn inspect)",
-    )  # fmt: skip
+    )
 
 
 def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
