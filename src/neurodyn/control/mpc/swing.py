@@ -57,7 +57,7 @@ def affordable_swing(quadruped: Quadruped, gait: Gait, settings: MpcSettings) ->
     height, given = quadruped.height, (settings.clearance, settings.swing_frequency)
     share = 1.0
     if gait.duty < 1.0 and None in given:
-        share = min(1.0, 1.0 / swing_load(quadruped, gait, CLEARANCE * height, SPEED))
+        share = 1.0 / max(1.0, swing_load(quadruped, gait, CLEARANCE * height, SPEED))  # drives without limits: load 0
     clearance = height * (CLEARANCE * share if given[0] is None else given[0])
     frequency = FREQUENCY * share**0.5 if given[1] is None else given[1]
     if share == 1.0:
