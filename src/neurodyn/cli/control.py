@@ -89,6 +89,7 @@ def control(
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError, unknown
+    from neurodyn.core.verdict import require_usable
     from neurodyn.tasks import load
 
     if planner not in WALKERS and planner not in PLANNERS:
@@ -136,8 +137,7 @@ def control(
             )  # fmt: skip
         print_tables(f"{episodes} episodes of {task}, planned by {planner} in {model}", control_tables(result))
         keep_result(result, json, out, lambda page: write_control_report(page, wanted, result, path))
-    if result.verdict.grade == "fails":
-        raise InputError(f"verdict: {result.verdict}")
+    require_usable(str(result.verdict))
     print(f"verdict: {result.verdict}")
 
 

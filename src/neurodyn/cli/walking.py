@@ -30,6 +30,7 @@ def walk_robot(
     from neurodyn.control.mpc.walk import walk
     from neurodyn.control.mpc.walker import IMITATION, walker
     from neurodyn.core.errors import InputError
+    from neurodyn.core.verdict import require_usable
     from neurodyn.robots import load
 
     if (planner == IMITATION) != (model is not None):
@@ -48,6 +49,5 @@ def walk_robot(
             result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
         print_tables(walk_headline(result), walk_tables(result))
         keep_result(result, json, out, lambda page: write_walk_report(page, where, result, path))
-    if result.verdict.grade == "fails":
-        raise InputError(f"verdict: {result.verdict}")
+    require_usable(str(result.verdict))
     print(f"verdict: {result.verdict}")
