@@ -72,8 +72,24 @@ class Behaviour:
     quiet: bool = False
 
 
-RANDOM = "random"
-"""What a user calls the behaviour whose actions are drawn uniformly."""
+RANDOM, STILL = "random", "still"
+"""What a user calls the behaviours that are no policy: actions that are drawn uniformly, and actions of zero."""
+BEHAVIOURS = (RANDOM, STILL)
+
+
+def behaviour(name: str, task: Task) -> Behaviour:
+    """Return a behaviour that is no policy.
+
+    `still` with the log's noise is what a policy does before it has learned anything: a legged robot stands, trembles
+    and totters for whole episodes, where uniformly random actions throw it over at once.
+
+    Args:
+        name: One of `BEHAVIOURS`.
+        task: The task in which it acts.
+    """
+    if name == RANDOM:
+        return Behaviour(RANDOM)
+    return Behaviour(STILL, lambda seen: seen.new_zeros(len(seen), len(task.actions)))
 
 
 @dataclass(frozen=True)

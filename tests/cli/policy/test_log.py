@@ -57,6 +57,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", str(tmp_path / "none"), *out], "no such folder; expected a folder written by"),
         (["policy", "log", velocity, cartpole, *out], "valid: one or more policies for one task"),
         (["policy", "log", "random", *out], "--task is missing; 'random' alone does not say which task it acts in"),
+        (["policy", "log", "still", *out], "--task is missing; 'still' alone does not say which task it acts in"),
         (["policy", "log", cartpole, "--task", "ant-run", *out], "its task is cartpole-swingup; valid here: ant-run"),
         (["policy", "log", velocity, *out, "--csv", "rows.csv", "--coordinates"], "valid: --csv or --coordinates"),
         (["policy", "log", cartpole, *out, "--velocity-noise", "-1"], "noise of the velocity is -1"),
@@ -78,11 +79,15 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_robot_without_rows_logs_coordinates_and_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("newton")
     out = tmp_path / "log.h5"
-    given = ["policy", "log", "random", str(_policy(tmp_path / "still", "cartpole-swingup")), "--out", str(out)]
-    assert run([*given, "--transitions", "50", "--worlds", "2"]) == 0
+    given = ["policy", "log", "random", "still", str(_policy(tmp_path / "own", "cartpole-swingup")), "--out", str(out)]
+    assert run([*given, "--transitions", "50", "--worlds", "3", "--noise", "0"]) == 0
     assert "return of random, noise included" in capsys.readouterr().out
     store = Store.open(out)
-    assert store.header.groups[0] == "random"
+    assert store.header.groups[:2] == ("random", "still")
+    (episode,) = np.flatnonzero(store.group == 1)
+    torques = [store.episode(int(number))[2] for number in (0, episode)]
+    assert np.abs(torques[0]).min() > 0
+    assert not torques[1].any()
     assert store.header.fingerprint is not None
     assert run(["inspect", str(out), "--plot", str(tmp_path / "plot.png")]) == 0
     shown = capsys.readouterr().out

@@ -221,6 +221,10 @@ def test_other_data_are_not_gone_on_with(whole, tmp_path, monkeypatch):
 def test_a_world_model(tmp_path):
     result = online(TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD))
     assert result.kind == "world-model"
+    first = Store.open(tmp_path / "out" / "random.h5")
+    assert first.header.groups == ("random", "still")
+    of = [np.concatenate([first.episode(e)[2] for e in np.flatnonzero(first.group == number)]) for number in (0, 1)]
+    assert 0 < np.abs(of[1]).mean() < np.abs(of[0]).mean()  # noise about actions of zero is the smaller
     second = (tmp_path / "out" / "rounds" / "02" / "model-run" / "config.yaml").read_text()
     assert f"base: {tmp_path / 'out' / 'rounds' / '01' / 'model-run'}" in second  # it goes on from the first
     assert result.rounds[0].measured is not None

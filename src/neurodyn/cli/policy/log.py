@@ -31,8 +31,8 @@ def log(
     torques, as `generate` does.
 
     Args:
-        policies: Folders of policies, pretrained-policy:NAME, or "random" for uniformly random actions; each makes as
-            many episodes as the others.
+        policies: Folders of policies, pretrained-policy:NAME, "random" for uniformly random actions, or "still" for
+            actions of zero; each makes as many episodes as the others.
         out: File to write (.h5).
         transitions: Least number of transitions.
         worlds: Episodes that are made at once.
@@ -46,8 +46,8 @@ def log(
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
         measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
             joints, and of a floating base height, orientation and velocities.
-        task: Name of the task, where "random" is the only policy; FILE.py:CLASS for policies of a task of your own,
-            whose code runs only if you name it.
+        task: Name of the task, where no policy says it ("random" and "still" do not); FILE.py:CLASS for policies of a
+            task of your own, whose code runs only if you name it.
         overwrite: Replace a finished file.
 
     Example:
@@ -65,7 +65,7 @@ def log(
     from neurodyn.control.measured_state import Noise
     from neurodyn.control.resolve import TASK, is_declared, open_dynamics
     from neurodyn.policy.artifact import load_policy, task_of
-    from neurodyn.policy.logs import RANDOM, Behaviour, record_log, row_layout
+    from neurodyn.policy.logs import BEHAVIOURS, Behaviour, behaviour, record_log, row_layout
     from neurodyn.tasks import load
 
     if not policies:
@@ -78,17 +78,21 @@ def log(
     if out.exists() and not overwrite:
         raise InputError(f"{out}: is there already; valid: another --out, or --overwrite")
     sway = from_dict({"position": position_noise, "velocity": velocity_noise}, Noise, "log")
-    networks = {name: load_policy(name) for name in policies if name != RANDOM}
+    networks = {name: load_policy(name) for name in policies if name not in BEHAVIOURS}
     configs = {name: config for name, (config, _) in networks.items()}
     tasks = {config.task for config in configs.values()}
     if not tasks and task is None:
-        raise InputError(f"--task is missing; {RANDOM!r} alone does not say which task it acts in; give --task TASK")
+        raise InputError(
+            f"--task is missing; {policies[0]!r} alone does not say which task it acts in; give --task TASK"
+        )
     if len(tasks) > 1:
         raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
     named = [task_of(config, task, name) for name, config in configs.items()]
     wanted = named[0] if named else load(str(task))
     layout = None if csv is None else row_layout(wanted)
-    behaviours = [Behaviour(name, networks[name][1] if name in networks else None) for name in policies]
+    behaviours = [
+        Behaviour(name, networks[name][1]) if name in networks else behaviour(name, wanted) for name in policies
+    ]
     written = coordinates if coordinates or measured else None
     declared = is_declared(dynamics)
     with ProgressBar(f"opening {dynamics}"):

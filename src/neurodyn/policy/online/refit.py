@@ -17,7 +17,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.policy.logs import RANDOM, Behaviour, logs_rows, record_log
+from neurodyn.policy.logs import BEHAVIOURS, behaviour, logs_rows, record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 _SIZE, _FINETUNE = "small", "finetune"
 _WORLDS = 64
+_UNTRAINED = 0.4
+"""Greatest standard deviation of the first data's noise, as a share of the greatest action.
+
+An ANYmal C whose actions of zero stand then falls in three of ten episodes.
+"""
 _HORIZON, _WINDOWS, _ITERATIONS, _HELD_OUT = 0.1, 256, 30, 500
 _EDGE = 1e-6
 """Share of a parameter's range that is kept from its bounds, where its start would have no gradient."""
@@ -105,11 +110,15 @@ class Refit(ABC):
         return open_robot_data(robot, data)
 
     def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
-        """Write random data, and return the frames that were simulated."""
+        """Write data of no policy, half of the episodes with random actions and half with noise about those of zero.
+
+        Returns:
+            The frames that were simulated.
+        """
         found = record_log(
-            task, reference.dynamics, [Behaviour(RANDOM)], out, transitions=frames,
-            worlds=max(4, min(_WORLDS, frames // task.frames)), noise=0.0, seed=seed, coordinates=not self.measured,
-            test=0.0,
+            task, reference.dynamics, [behaviour(name, task) for name in BEHAVIOURS], out, transitions=frames,
+            worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit, seed=seed,
+            coordinates=not self.measured, test=0.0,
         )  # fmt: skip
         return found.transitions + found.episodes
 
