@@ -247,6 +247,20 @@ class TestFranka:
         wanted = -d + sum(1 / (math.exp(k * d) + math.exp(-k * d) + 1e-4) for k in (50.0, 300.0))
         assert sum(float(term) for term in terms.values()) == pytest.approx(wanted, abs=1e-4)
 
+    @pytest.mark.parametrize("d", [0.01, 0.3, 1.5])
+    def test_the_reward_has_a_gradient_near_and_far(self, d):
+        task = tasks.load("franka-torque")
+
+        def reward(end):
+            now = {**self.state(), "end_effector_position": end}
+            return sum(task.reward(now, self.memory(task, now, [0.5, 0.0, 0.2]), torch.zeros(1, 7)).values())
+
+        exact = torch.tensor([[0.5, d, 0.2]], dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(reward, (exact,))
+        single = exact.detach().float().requires_grad_(True)  # in which exp(300 d) overflows
+        (wanted,), (found,) = (torch.autograd.grad(reward(end), (end,)) for end in (exact, single))
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4)
+
     def test_targets_lie_where_they_should(self):
         targets = tasks.load("franka-torque").commands(1000, torch.Generator().manual_seed(0))
         for column, (lower, upper) in zip(targets.unbind(-1), ((0.3, 0.7), (-0.35, 0.35), (0.05, 0.45)), strict=True):

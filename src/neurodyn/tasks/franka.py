@@ -24,6 +24,7 @@ SPREAD = 0.1
 """Greatest offset of a joint from the usual pose at a start [rad]."""
 NEAR = 0.02
 """Distance at which a target counts as reached [m]."""
+_EXPONENT = 80.0
 _JOINTS = tuple(f"panda_joint{number}" for number in range(1, 8))
 
 
@@ -106,5 +107,6 @@ def distance(quantities: Quantities, memory: Memory) -> Tensor:
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:
-    # Far away the exponential overflows to infinity, and the bump is zero, as it is in the limit.
-    return 1.0 / (torch.exp(rate * d) + torch.exp(-rate * d) + 1e-4)
+    # Far away the exponential would overflow to infinity, and its gradient be 0 times that.
+    exponent = (rate * d).clamp(max=_EXPONENT)
+    return 1.0 / (torch.exp(exponent) + torch.exp(-exponent) + 1e-4)
