@@ -50,7 +50,7 @@ class ResolvedDynamics:
         simple = spec.context <= 1 and spec.nq == task.declaration().spec.nq and not spec.nx
         return not self.dynamics.measured or simple
 
-    def mixed_starts(self, task: Task, seed: int, share: float) -> MixedStarts:
+    def mixed_starts(self, task: Task, seed: int, share: float) -> Starts:
         """Return starts of which the task draws a share, and the log gives the others.
 
         Raises:

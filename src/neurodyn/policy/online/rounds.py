@@ -22,6 +22,7 @@ from neurodyn.core.progress import Progress, showing
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.episodes import beginnings
 from neurodyn.data.mixture import Mixture
+from neurodyn.data.store import Store
 from neurodyn.dynamics.files.artifact import load
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
@@ -225,9 +226,7 @@ class RoundInProgress:
         if where.log is None or (settings.rollout is None and not where.dynamics.measured):
             return None
         seed = derive_seed(settings.seed, "online starts", self.number)
-        if where.drawn_by(problem.task):
-            return where.mixed_starts(problem.task, seed, settings.task_share)
-        return where.starts_in(where.log, problem.task, seed)
+        return where.mixed_starts(problem.task, seed, settings.task_share)
 
 
 @dataclass(frozen=True)
@@ -242,9 +241,28 @@ class ModelOfRound(ResolvedDynamics):
         """
         if self.log is None or self.drawn_by(task):
             return ResolvedDynamics(self.name, self.dynamics).starts(task, seed)
-        frames, stores = max(1, self.dynamics.spec.context), Mixture.of(self.log).stores
+        return self.starts_in(self._beginnings(self.log), task, seed)
+
+    def mixed_starts(self, task: Task, seed: int, share: float) -> Starts:
+        """Return starts of which a share are such as those of whole episodes, and the others anywhere in the data.
+
+        Without that share a world model whose policy falls would be left with starts in the middle of falls.
+
+        Raises:
+            InputError: No logged episode holds the model's warm-up.
+        """
+        assert self.log is not None
+        if self.drawn_by(task):
+            return super().mixed_starts(task, seed, share)
+        whole, first = Mixture.of(self.log), self._beginnings(self.log)
+        shares = [(1.0 - share) * part for part in whole.shares] + [share * part for part in first.shares]
+        return self.starts_in(Mixture.of((*whole.stores, *first.stores), shares), task, seed)
+
+    def _beginnings(self, log: Store | Mixture) -> Mixture:
+        """Return the first windows of logged episodes, each of which has the same share."""
+        frames, stores = max(1, self.dynamics.spec.context), Mixture.of(log).stores
         long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
-        return self.starts_in(Mixture.of([beginnings(one, frames) for one in long]), task, seed)
+        return Mixture.of([beginnings(one, frames) for one in long])
 
 
 def _begun(run: Path) -> bool:

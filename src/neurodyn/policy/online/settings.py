@@ -24,7 +24,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         noise: Greatest standard deviation of the noise on actions in half of the logged episodes; the others have none.
         rollout: Frames of a roll-out in the model, which starts at a logged state and ends with the critic's value;
             None for whole episodes.
-        task_share: Share of short roll-outs that start where the task says instead.
+        task_share: Share of short roll-outs that start where the task says instead, or where logged episodes begin.
         random_share: Share of random data, and of data that are given, in what the model learns from, once there are
             logs of policies.
         further: Updates of the policy in each round after the first, as a share of those in the first.
