@@ -23,7 +23,7 @@ from neurodyn.dynamics.interface import State
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque
-from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
+from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout, usual_worlds
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task
 from neurodyn.tasks.anymal_velocity import KD, KP, AnymalVelocity
@@ -202,6 +202,13 @@ def test_coordinates_are_what_the_simulator_computes_from_the_torques(coordinate
     assert returns is not None
     for number, name in enumerate(store.header.groups):
         assert summary.returns[name] == pytest.approx(returns[store.group == number].mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("transitions", "worlds"), [(1, 4), (500, 4), (30_000, 60), (64_000, 256), (10**6, 256)])
+def test_short_logs_take_few_episodes(transitions: int, worlds: int) -> None:
+    assert AnymalVelocity.frames == 500
+    assert usual_worlds(AnymalVelocity(), transitions) == worlds
+    assert usual_worlds(AnymalVelocity(), transitions, 5) == max(5, worlds)
 
 
 def test_random_actions_differ_between_worlds_and_repeat_by_seed(coordinates: tuple[LogSummary, Store]) -> None:

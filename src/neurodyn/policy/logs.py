@@ -47,6 +47,7 @@ from neurodyn.tasks import Task
 
 TEST_FRACTION = 0.1
 """Share of the episodes of a log that are set apart for tests unless asked otherwise."""
+_WORLDS, _LEAST_WORLDS = 256, 4
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
     ("base_height", ("",), "m", ""),
     ("base_orientation", ("x", "y", "z", "w"), "1", "world"),
@@ -90,6 +91,16 @@ def behaviour(name: str, task: Task) -> Behaviour:
     if name == RANDOM:
         return Behaviour(RANDOM)
     return Behaviour(STILL, lambda seen: seen.new_zeros(len(seen), len(task.actions)))
+
+
+def usual_worlds(task: Task, transitions: int, behaviours: int = 1) -> int:
+    """Return how many episodes are made at once unless asked otherwise.
+
+    As many as fill a processor, or, where the frames of those would be more than twice as many as asked for, as many as
+    that takes; some for each behaviour.
+    """
+    wasteful = _WORLDS * task.frames > 2 * transitions
+    return max(_LEAST_WORLDS, behaviours, math.ceil(transitions / task.frames)) if wasteful else _WORLDS
 
 
 @dataclass(frozen=True)
@@ -164,7 +175,7 @@ def record_log(
     out: str | Path,
     *,
     transitions: int,
-    worlds: int = 256,
+    worlds: int = _WORLDS,
     noise: float = 0.5,
     seed: int = 0,
     coordinates: bool | None = None,

@@ -60,6 +60,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", "still", *out], "--task is missing; 'still' alone does not say which task it acts in"),
         (["policy", "log", cartpole, "--task", "ant-run", *out], "its task is cartpole-swingup; valid here: ant-run"),
         (["policy", "log", velocity, *out, "--csv", "rows.csv", "--coordinates"], "valid: --csv or --coordinates"),
+        (["policy", "log", cartpole, *out, "--worlds", "0"], "worlds is 0; valid: at least 1"),
         (["policy", "log", cartpole, *out, "--velocity-noise", "-1"], "noise of the velocity is -1"),
         (["policy", "log", cartpole, *out, "--dynamics", "none"], "no such dynamics; valid: analytic, hybrid, a run"),
         (["policy", "log", "pretrained-policy:none", *out], "no pretrained policy 'none'; valid: "),

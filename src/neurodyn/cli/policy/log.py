@@ -13,7 +13,7 @@ def log(
     *,
     out: Path,
     transitions: int = 200_000,
-    worlds: int = 256,
+    worlds: int | None = None,
     noise: float = 0.5,
     seed: int = 0,
     position_noise: float = 0.0,
@@ -35,7 +35,8 @@ def log(
             actions of zero; each makes as many episodes as the others.
         out: File to write (.h5).
         transitions: Least number of transitions.
-        worlds: Episodes that are made at once.
+        worlds: Episodes that are made at once; by default 256, or fewer where their frames would be more than twice as
+            many as are asked for.
         noise: Greatest standard deviation of the noise on actions; each episode has its own.
         seed: Seed of starts, commands, pushes and noise.
         position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
@@ -65,7 +66,7 @@ def log(
     from neurodyn.control.measured_state import Noise
     from neurodyn.control.resolve import TASK, is_declared, open_dynamics
     from neurodyn.policy.artifact import load_policy, task_of
-    from neurodyn.policy.logs import BEHAVIOURS, Behaviour, behaviour, record_log, row_layout
+    from neurodyn.policy.logs import BEHAVIOURS, Behaviour, behaviour, record_log, row_layout, usual_worlds
     from neurodyn.tasks import load
 
     if not policies:
@@ -100,8 +101,9 @@ def log(
     with ProgressBar("recording"):
         found = record_log(
             wanted, robot, behaviours, out,
-            transitions=transitions, worlds=worlds, noise=noise, seed=seed, coordinates=written,
-            measurement=sway, declared=declared,
+            transitions=transitions,
+            worlds=usual_worlds(wanted, transitions, len(behaviours)) if worlds is None else worlds,
+            noise=noise, seed=seed, coordinates=written, measurement=sway, declared=declared,
         )  # fmt: skip
     print(
         f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "
