@@ -57,10 +57,14 @@ def evaluate_policy(
     folders = [str(one) for one in ([folder] if isinstance(folder, (str, Path)) else folder)]
     wanted, networks = _opened(folders, task)
     environment = None if ground is None else task_ground(wanted, ground, episodes, seed)
+    names = dict.fromkeys(dynamics or default_dynamics(folders))
+    # All are opened, and so checked, before the first episode is played.
+    opened = {
+        name: open_dynamics(wanted, name, device=device, starts=None if name == ANALYTIC else starts) for name in names
+    }
     outcomes: dict[str, list[Outcome]] = {}
-    for name in tracked(tuple(dict.fromkeys(dynamics or default_dynamics(folders)))):
-        log = None if name == ANALYTIC else starts
-        where = open_dynamics(wanted, name, device=device, starts=log)
+    for name in tracked(tuple(opened)):
+        where = opened[name]
         outcomes[name] = [
             play(
                 network.to(where.dynamics.device), wanted, where.dynamics, where.starts(wanted, seed), episodes,
