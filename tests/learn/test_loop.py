@@ -292,6 +292,27 @@ def test_windows_that_break_down_do_not_spoil_the_gradient_of_the_others(bad: tu
     assert end.verdict.startswith(f"warning: {len(bad)} windows were left out of their batches")
 
 
+def test_a_batch_that_is_bad_all_over_is_not_tried_window_by_window():
+    class Counting(Several):
+        tried = 0
+
+        def loss(self) -> Tensor:
+            self.tried += 1
+            return super().loss()
+
+    half = Counting(tuple(math.nan if i % 2 else 1.0 for i in range(4096)))
+    with pytest.raises(InputError, match="not finite in any of 1 step"):
+        TrainingLoop(half, Budget(1)).run()
+    assert half.tried <= 130
+    few = Counting(tuple(math.nan if i % 512 == 7 else 1.0 for i in range(4096)))
+    end = TrainingLoop(few, Budget(1)).run()
+    assert few.tried <= 131
+    assert few.weight.item() == pytest.approx(1.0)  # of sound windows alone
+    assert 8 <= end.left_out < 512
+    assert few.named
+    assert math.isnan(few.numbers[few.named[0]]) or end.left_out > 8
+
+
 def test_a_batch_without_a_sound_window_is_a_step_left_out():
     end = TrainingLoop(One(bad=(2,)), Budget(6)).run()
     assert end.verdict.startswith("fails: 1 of 6 steps were left out because their gradient was not finite")

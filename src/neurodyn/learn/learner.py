@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each kind of model adds to the training loop: its optimiser steps, its validation, its state."""
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ from neurodyn.learn.schedule import Schedule
 
 if TYPE_CHECKING:
     from neurodyn.learn.loop import TrainingLoop, TrainState
+
+_MOST_TRIALS = 128
+"""Parts of a batch that are tried for those whose gradients are finite: enough for ten bad windows in 512."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,9 @@ class GradientLearner(Learner):
     def _isolated(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
         """Leave out the windows whose gradients are not finite, so that they do not spoil those of the others.
 
-        They are found by halving: a batch is halved only where it is bad. Each rank does so with its own windows.
+        They are found by halving, the largest parts first: a batch is halved only where it is bad. After `_MOST_TRIALS`
+        what is not known to be finite is left out, as in a batch that is bad all over each window would be tried alone.
+        Each rank does so with its own windows.
 
         Returns:
             Whether there is a finite gradient now, and how many windows were left out of it, on all ranks.
@@ -236,24 +242,25 @@ class GradientLearner(Learner):
             self.take(rows)
             return self._clipped(closure())
 
-        bad: list[int] = []
-        parts = list(torch.arange(count).chunk(2))
-        while parts:
-            rows = parts.pop()
-            if not finite(rows):
-                if len(rows) == 1:
-                    bad.append(int(rows))
-                else:
-                    parts += list(rows.chunk(2))
-        keep = torch.ones(count, dtype=torch.bool)
-        keep[bad] = False
-        kept = count - len(bad)
-        left_out, left = here().total([len(bad), kept])
+        keep, alone = torch.zeros(count, dtype=torch.bool), []
+        parts = deque(torch.arange(count).chunk(2))
+        for _ in range(_MOST_TRIALS):
+            if not parts:
+                break
+            rows = parts.popleft()
+            if finite(rows):
+                keep[rows] = True
+            elif len(rows) > 1:
+                parts.extend(rows.chunk(2))
+            else:
+                alone.append(int(rows))
+        kept = int(keep.sum())
+        left_out, left = here().total([count - kept, kept])
         if not left:
             return False, 0
         self._batch = whole
-        for row in sorted(bad)[:1]:
-            self.broken(row)
+        if kept < count:
+            self.broken(min(alone) if alone else int((~keep).int().argmax()))
         self._batch = whole
         if kept:
             self.take(keep.nonzero()[:, 0])
