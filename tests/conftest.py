@@ -20,6 +20,8 @@ from tests import plant
 THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
 """Threads of torch: tests neither depend on the number of cores nor take them all."""
 
+os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))  # of what tests start
+
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
 
