@@ -57,11 +57,10 @@ def main() -> None:
     def returns(offset: Tensor, frames: int) -> Tensor:
         world.load(saved)
         world.cut()
-        total, alive = torch.zeros(len(offset)), torch.ones(len(offset))
-        for action in actions[:frames]:
-            frame = world.step_tracked(action + offset)
-            total, alive = total + alive * frame.reward, alive * (~frame.done)
-        return total
+        rolled = [world.step_tracked(action + offset) for action in actions[:frames]]
+        ended = torch.stack([frame.done for frame in rolled]).cumsum(0)
+        alive = torch.cat([torch.zeros_like(ended[:1]), ended[:-1]]) == 0
+        return (alive * world.settle(rolled)).sum(0)
 
     figures: dict[str, float] = {}
     for frames in arguments.horizons:

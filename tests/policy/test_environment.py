@@ -206,6 +206,17 @@ class TestMembers:
             torch.testing.assert_close(paid, wanted, rtol=1e-3, atol=1e-4)
             assert (paid > 0).all()
 
+    def test_frames_that_are_settled_together_pay_what_single_ones_do(self):
+        model = self.model()
+        single, together = (self.environment(model, penalty=3.0) for _ in range(2))
+        actions = torch.rand(5, 40, 1) * 2 - 1
+        wanted = torch.stack([single.step(action)[1] for action in actions])
+        with torch.no_grad():
+            found = together.settle([together.step_tracked(action) for action in actions])
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+        assert together.uncertainty == pytest.approx(single.uncertainty, rel=1e-4)
+        assert together.uncertainty > 0
+
     def test_one_network_knows_no_uncertainty(self):
         with pytest.raises(InputError, match=r"penalty is 1, but these neural dynamics of 'cartpole'.*--members 5"):
             self.environment(self.model(1), penalty=1.0)
@@ -355,6 +366,48 @@ def test_terms_of_the_reward_add_up_to_the_returns_of_the_episodes_that_ended(ta
             assert ended.terms["implausible"] == -7.0
     assert ends >= 6
     assert env.collect().terms == dict.fromkeys(names, 0.0)
+
+
+@pytest.mark.parametrize("task", [Hold(), Strict()])
+def test_frames_that_are_settled_together_earn_what_single_ones_do(task):
+    single, together = Mass(), Mass()
+    envs = [PolicyEnvironment(task, mass, Fixed([0.0, 0.4, 1.95]), 3, reward_scale=0.5) for mass in (single, together)]
+    generator = torch.Generator().manual_seed(3)
+    ended = 0
+    for window in range(3):
+        rewards, rolled = [], []
+        envs[1].cut()
+        for frame in range(4):
+            spoil = torch.tensor([False, (window, frame) == (1, 2), False])
+            single.spoil = together.spoil = spoil
+            action = torch.rand(3, 1, generator=generator) * 2 - 1
+            seen, reward, done, extras = envs[0].step(action)
+            rolled.append(envs[1].step_tracked(action))
+            rewards.append(reward)
+            assert torch.equal(rolled[-1].observation, seen["policy"])
+            assert torch.equal(rolled[-1].done, done)
+            assert torch.equal(rolled[-1].end.failed, done & ~extras["time_outs"])
+        torch.testing.assert_close(envs[1].settle(rolled), torch.stack(rewards))
+        found, wanted = envs[1].collect(), envs[0].collect()
+        ended += len(wanted.returns)
+        for name in ("returns", "penalised", "lengths"):
+            assert getattr(found, name) == pytest.approx(getattr(wanted, name), abs=1e-5)
+        assert (found.failed, found.implausible) == (wanted.failed, wanted.implausible)
+        assert found.terms == pytest.approx(wanted.terms, abs=1e-5)
+    assert ended >= 6
+
+
+def test_a_reward_that_is_not_finite_costs_what_an_implausible_state_does():
+    class Spiked(Strict):
+        def reward(self, quantities, memory, action):
+            terms = super().reward(quantities, memory, action)
+            return {**terms, "place": torch.where(action[:, 0] > 0.5, torch.nan, terms["place"])}
+
+    env = PolicyEnvironment(Spiked(), Mass(), Fixed([0.0, 0.4]), 2)
+    env.cut()
+    reward = env.settle([env.step_tracked(torch.tensor([[0.0], [1.0]]))])
+    assert reward[0, 1] == Strict.implausible_reward
+    assert reward.isfinite().all()
 
 
 def test_worlds_that_were_saved_without_terms_go_on():

@@ -6,7 +6,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from neurodyn.control.frame_end import FrameEnd
+from neurodyn.control.frame_end import Ending
 from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.dynamics.guard import KEPT, MOST, Before, report, state_fault
 from neurodyn.dynamics.interface import State, Step, Window
@@ -25,14 +25,14 @@ class FaultWatch:
         self._recent: deque[tuple[State, Tensor | None]] = deque(maxlen=KEPT + frames.dynamics.spec.context)
         self._left = MOST
 
-    def see(self, before: Moment, after: Moment, step: Step, end: FrameEnd, lengths: Tensor) -> None:
+    def see(self, before: Moment, after: Moment, step: Step, end: Ending, lengths: Tensor) -> None:
         """Take note of a frame.
 
         Args:
             before: Worlds as the frame began.
             after: Worlds as it ended.
             step: What the dynamics predicted.
-            end: How it was judged.
+            end: How it ended.
             lengths: Frames of the present episodes, this one included, shape [worlds].
         """
         if not self._left:

@@ -25,22 +25,31 @@ def episode_bounds(task: Task, dynamics: Dynamics) -> PlausibleBounds:
 
 
 @dataclass(frozen=True)
-class FrameEnd:
+class Ending:
+    """Where episodes failed in a frame.
+
+    Attributes:
+        failed: Whether the episode failed, shape [worlds], bool.
+        implausible: Whether it did because its state is implausible or not finite, shape [worlds], bool.
+    """
+
+    failed: Tensor
+    implausible: Tensor
+
+
+@dataclass(frozen=True)
+class FrameEnd(Ending):
     """How a frame ended in each world.
 
     Attributes:
         reward: What it earned, shape [worlds].
         names: Names of the parts of the reward.
         parts: The parts, shape [parts, worlds].
-        failed: Whether the episode failed, shape [worlds], bool.
-        implausible: Whether it did because its state is implausible or not finite, shape [worlds], bool.
     """
 
     reward: Tensor
     names: tuple[str, ...]
     parts: Tensor
-    failed: Tensor
-    implausible: Tensor
 
 
 def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
@@ -54,12 +63,57 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Memory of the task as the frame began.
         action: Actions during the frame, shape [worlds, actions].
     """
-    state, terms = step.state, task.reward(now, memory, action)
+    terms = task.reward(now, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
-    implausible = bounds.outside(state.q, state.qd, state.channels, reward[:, None])
+    end = ending(task, bounds, step, now, memory, reward[:, None])
+    return _paid(task, end, reward, tuple(terms), parts)
+
+
+def ending(
+    task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, others: Tensor | None = None
+) -> Ending:
+    """Return where the episode failed in the frame that ended in `step`; arguments are those of `judge`.
+
+    Args:
+        task: See `judge`.
+        bounds: See `judge`.
+        step: See `judge`.
+        now: See `judge`.
+        memory: See `judge`.
+        others: Other numbers that must be finite, shape [worlds, n]; None for none.
+    """
+    state = step.state
+    implausible = bounds.outside(state.q, state.qd, state.channels, others)
     failed = task.terminated(now, memory) | implausible
     if step.termination is not None:
         failed = failed | (step.termination > LIKELY)
-    parts = parts.masked_fill(implausible, 0.0)
-    return FrameEnd(reward.masked_fill(implausible, task.implausible_reward), tuple(terms), parts, failed, implausible)
+    return Ending(failed, implausible)
+
+
+def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
+    """Return what frames earned whose ends are known, those of many frames at once; rewards see no gradient of ends.
+
+    A reward that is not finite counts as that of an implausible state, though the episode went on.
+
+    Args:
+        task: The task.
+        end: How they ended, shape [n] each.
+        now: Quantities of the states in which they ended.
+        memory: Memory of the task as they began.
+        action: Actions during them, shape [n, actions].
+    """
+    terms = task.reward(now, memory, action)
+    parts = torch.stack(list(terms.values()))
+    reward = parts.sum(0)
+    whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
+    return _paid(task, whole, reward, tuple(terms), parts)
+
+
+def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
+    """Return the end of a frame, which earned nothing of its own where the state is implausible."""
+    implausible = end.implausible
+    return FrameEnd(
+        end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), names,
+        parts.masked_fill(implausible, 0.0),
+    )  # fmt: skip

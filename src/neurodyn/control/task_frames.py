@@ -119,6 +119,20 @@ class TaskFrames:
             tracked: Whether gradients are wanted.
         """
         action = action.clamp(-self.task.limit, self.task.limit)
+        then, step = self.advance(at, action, generator, tracked=tracked)
+        return then, step, judge(self.task, self.bounds, step, then.now, at.memory, action)
+
+    def advance(
+        self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
+    ) -> tuple[Moment, Step]:
+        """Act for one frame that is judged elsewhere.
+
+        Args:
+            at: See `frame`.
+            action: Actions within the task's limit, shape [worlds, actions].
+            generator: See `frame`.
+            tracked: See `frame`.
+        """
         control, torque = self.task.control(action, at.now, at.memory), at.torque
         if self._torques:
             torque = frame_torque(self.dynamics.spec, at.state, control)
@@ -126,9 +140,8 @@ class TaskFrames:
         advance = self.dynamics.step if tracked else self.dynamics.step_
         carry, step = advance(at.carry, at.state, control)
         now = self.quantities(step.state, step, torque)
-        end = judge(self.task, self.bounds, step, now, at.memory, action)
         memory = self.task.advance(at.memory, now, action, generator)
-        return Moment(carry, step.state, torque, memory, now), step, end
+        return Moment(carry, step.state, torque, memory, now), step
 
     def disagreement(self, step: Step) -> Tensor | None:
         """Return the epistemic deviation in units of its spread in the data, summed over the state, shape [worlds].

@@ -20,7 +20,8 @@ nobody asks for is not computed; what is not there is refused by name.
 A free joint's linear velocity is that of the centre of mass c of the base, so the origin's is v - w x (R c).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import torch
@@ -84,6 +85,12 @@ class Quantities(Mapping[str, Tensor]):
         """Return the same quantities but for some, which are made in another way."""
         return Quantities(self.owner, {**self._makers, **makers}, self.contact_names)
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Quantities]") -> "Quantities":
+        """Return the worlds of several batches one after another, as `State.joined`."""
+        first = parts[0]
+        return cls(first.owner, {name: partial(_joined, name, parts) for name in first}, first.contact_names)
+
     def require(self, names: Iterable[str]) -> None:
         """Refuse names of which one is not offered.
 
@@ -108,6 +115,10 @@ class Quantities(Mapping[str, Tensor]):
                 )
             which.append(self.contact_names.index(name))
         return columns(self["contact"], tuple(which))
+
+
+def _joined(name: str, parts: Sequence[Quantities], _: Quantities) -> Tensor:
+    return torch.cat([part[name] for part in parts])
 
 
 def state_quantities(

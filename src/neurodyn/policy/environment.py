@@ -18,6 +18,7 @@ from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.fault_watch import FaultWatch
+from neurodyn.control.frame_end import Ending, FrameEnd, ending, judge_later
 from neurodyn.control.starts import Starts
 from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.errors import InputError
@@ -119,8 +120,6 @@ class Frame:
         done: Whether episodes ended, shape [worlds].
         extras: What rsl_rl asks for, and more.
         ended: What ended; None where nothing did.
-        last: Observations of the states in which the frame ended, before anything started anew, shape
-            [worlds, observations]; None where nobody asked for gradients.
     """
 
     observation: Tensor
@@ -128,7 +127,37 @@ class Frame:
     done: Tensor
     extras: dict[str, Any]
     ended: _Ended | None
-    last: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What a frame is to be judged by, later: arguments of `judge_later`, and the uncertainty, shape [worlds]."""
+
+    now: Quantities
+    memory: Memory
+    action: Tensor
+    uncertain: Tensor | None
+
+
+@dataclass(frozen=True)
+class TrackedFrame:
+    """A frame with gradients, whose reward nobody knows yet (`PolicyEnvironment.settle`).
+
+    Attributes:
+        observation: Observations of the present states, shape [worlds, observations].
+        last: Observations of the states in which the frame ended, before anything started anew, likewise.
+        end: Where episodes failed.
+        done: Whether episodes ended, shape [worlds].
+        over: Whether any did.
+        due: What it is judged by.
+    """
+
+    observation: Tensor
+    last: Tensor
+    end: Ending
+    done: Tensor
+    over: bool
+    due: _Due
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
@@ -207,7 +236,6 @@ class PolicyEnvironment(VecEnv):
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         noise = task.noise if noisy else ()
         self._noise = torch.tensor(noise, device=self.device) if noise else None
-        self._one = torch.ones(worlds, device=self.device)
         at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._now = at.now
         still = torch.zeros(worlds, self.num_actions, device=self.device)
@@ -329,19 +357,50 @@ class PolicyEnvironment(VecEnv):
         observation = TensorDict({"policy": frame.observation}, batch_size=[self.num_envs])
         return observation, frame.reward, frame.done, frame.extras
 
-    def step_tracked(self, actions: Tensor) -> Frame:
+    def step_tracked(self, actions: Tensor) -> TrackedFrame:
         """Act for one frame with gradients, which end where an episode does.
 
         Args:
-            actions: As of `step`.
+            actions: Actions within the task's limit, shape [worlds, actions].
         """
         self._renewal.prepare()
-        frame = self._frame(actions, tracked=True)
-        if frame.ended is not None:
-            self._ended.append(detached(frame.ended))
+        before = self._moment()
+        then, step = self._frames.advance(before, actions, self._generator, tracked=True)
+        end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
+        _, done, over = self._ends(before, then, step, end)
+        due = _Due(then.now, before.memory, actions, self._uncertain(step, end))
+        last = self.task.observe(then.now, then.memory)
+        if over:
+            self._renew(done)
+        changed = self._push() or over or self._noise is not None
+        return TrackedFrame(self._observed() if changed else last, last, end, done, over, due)
+
+    def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
+        """Return what frames earned, less the penalty, scaled, shape [frames, worlds], with gradients.
+
+        Together, because a reward takes as long for the worlds of a window as for those of a frame. Every frame has to
+        be settled once, in order.
+        """
+        due, ends = [frame.due for frame in frames], [frame.end for frame in frames]
+        end = judge_later(
+            self.task,
+            Ending(torch.cat([end.failed for end in ends]), torch.cat([end.implausible for end in ends])),
+            Quantities.joined([frame.now for frame in due]),
+            Memory.joined([frame.memory for frame in due]),
+            torch.cat([frame.action for frame in due]),
+        )
+        uncertain = [frame.uncertain for frame in due if frame.uncertain is not None]
+        penalised = self._less_penalty(end.reward, torch.cat(uncertain) if uncertain else None)
+        sums = self._sums(end, penalised).unflatten(1, (len(frames), -1))
+        begin = 0
+        for frame, at in enumerate(frames, 1):
+            if at.over or frame == len(frames):
+                ended = self._count(sums[:, begin:frame].sum(1), at.end, at.done, over=at.over)
+                self._ended += [ended] if ended is not None else []
+                begin = frame
         if len(self._ended) >= _MOST_UNREAD:
             self._read_ends()
-        return frame
+        return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, (len(frames), -1))
 
     def cut(self) -> None:
         """Forget the gradients of all frames so far."""
@@ -374,23 +433,11 @@ class PolicyEnvironment(VecEnv):
         self._at, self._renewal.turn = at, turn
         self._now = self._frames.quantities(at.state, None, at.torque)
 
-    def _frame(self, actions: Tensor, *, tracked: bool = False) -> "Frame":
-        at = self._at
-        before = Moment(at.carry, at.state, at.torque, at.memory, self._now)
-        then, step, end = self._frames.frame(before, actions, self._generator, tracked=tracked)
-        self._now, memory = then.now, then.memory
-        length = at.length + 1
-        if not self._always_renews:  # reading would stall a GPU
-            self._watch.see(before, then, step, end, length)
-        late = (length >= self.max_episode_length) > end.failed
-        done = end.failed | late
-        penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)
-        returns = at.returns + torch.stack([end.reward, penalised, self._one]).detach()
-        parts = end.parts.detach()
-        if len(self._terms) > len(parts):
-            parts = torch.cat([parts, (end.reward.detach() - parts.sum(0))[None]])
-        terms, earned = at.terms + parts, at.earned
-        last = self.task.observe(then.now, memory) if tracked else None
+    def _frame(self, actions: Tensor) -> "Frame":
+        before = self._moment()
+        then, step, end = self._frames.frame(before, actions, self._generator)
+        late, done, over = self._ends(before, then, step, end)
+        penalised = self._less_penalty(end.reward, self._uncertain(step, end))
         extras: dict[str, Any] = {
             "time_outs": late,
             "reward": end.reward,
@@ -399,23 +446,57 @@ class PolicyEnvironment(VecEnv):
             "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        ended = None
-        ends = self._always_renews or bool(done.any())
-        if ends:
-            earned = earned + terms.masked_fill(~done, 0.0).sum(1)
-        self._at = Worlds(then.carry, then.state, then.torque, memory, length, returns, uncertain, terms, earned)
-        if ends:
-            extras["succeeded"] = self.task.succeeded(self._now, memory)
-            ended = _Ended(done, returns, end.failed, end.implausible)
+        ended = self._count(self._sums(end, penalised), end, done, over=over)
+        if over:
+            extras["succeeded"] = self.task.succeeded(self._now, self._at.memory)
             self._renew(done)
-        change = self.task.push(self._at.memory, self._generator)
-        if change is not None:
-            self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
-            self._now = self._frames.quantities(self._at.state, None, self._at.torque)
+        self._push()
         reward = penalised if self._scale == 1.0 else self._scale * penalised
-        if last is not None and self._now is then.now and self._at.memory is memory and self._noise is None:
-            return Frame(last, reward, done, extras, ended, last)  # nothing has changed since
-        return Frame(self._observed(), reward, done, extras, ended, last)
+        return Frame(self._observed(), reward, done, extras, ended)
+
+    def _moment(self) -> Moment:
+        at = self._at
+        return Moment(at.carry, at.state, at.torque, at.memory, self._now)
+
+    def _ends(self, before: Moment, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
+        """Go on from where a frame ended; return where time is over, where episodes ended, and whether any may have."""
+        at, length = self._at, self._at.length + 1
+        if not self._always_renews:  # reading would stall a GPU
+            self._watch.see(before, then, step, end, length)
+        late = (length >= self.max_episode_length) > end.failed
+        done = end.failed | late
+        self._now = then.now
+        self._at = Worlds(
+            then.carry, then.state, then.torque, then.memory, length, at.returns, at.uncertain, at.terms, at.earned
+        )
+        return late, done, self._always_renews or bool(done.any())
+
+    def _push(self) -> bool:
+        """Let the task push the worlds, and return whether it did."""
+        change = self.task.push(self._at.memory, self._generator)
+        if change is None:
+            return False
+        self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
+        self._now = self._frames.quantities(self._at.state, None, self._at.torque)
+        return True
+
+    def _sums(self, end: FrameEnd, penalised: Tensor) -> Tensor:
+        """Return what a frame adds to the sums of its episode, shape [3 + terms, worlds]."""
+        whole = torch.cat([torch.stack([end.reward, penalised, torch.ones_like(penalised)]), end.parts]).detach()
+        if len(self._terms) > len(end.parts):
+            whole = torch.cat([whole, whole[:1] - whole[3:].sum(0, keepdim=True)])
+        return whole
+
+    def _count(self, sums: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
+        """Add to the sums of the present episodes, shape [3 + terms, worlds], and end those that are done."""
+        at = self._at
+        returns, terms, earned, ended = at.returns + sums[:3], at.terms + sums[3:], at.earned, None
+        if over:
+            earned = earned + terms.masked_fill(~done, 0.0).sum(1)
+            ended = _Ended(done, returns, end.failed, end.implausible)
+            returns, terms = returns.masked_fill(done, 0.0), terms.masked_fill(done, 0.0)
+        self._at = replace(at, returns=returns, terms=terms, earned=earned)
+        return ended
 
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
@@ -426,14 +507,17 @@ class PolicyEnvironment(VecEnv):
         found.terms = dict(zip(self._terms, new, strict=True))
         return found
 
-    def _less_penalty(self, reward: Tensor, step: Step, implausible: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rewards less the penalty, shape [worlds], and the uncertainty of all frames so far."""
-        so_far = self._at.uncertain
+    def _uncertain(self, step: Step, end: Ending) -> Tensor | None:
+        """Return how uncertain a frame is where that is charged, shape [worlds]; 0 of what is not plausible."""
         uncertain = self._frames.disagreement(step) if self._penalised else None
+        return None if uncertain is None else uncertain.masked_fill(end.implausible, 0.0)
+
+    def _less_penalty(self, reward: Tensor, uncertain: Tensor | None) -> Tensor:
+        """Return rewards less the penalty, of one frame or several, shape [n], and add to the uncertainty so far."""
         if uncertain is None:
-            return reward, so_far
-        uncertain = uncertain.masked_fill(implausible, 0.0)
-        return reward - self._share * uncertain, so_far + uncertain.mean().detach()
+            return reward
+        self._at = replace(self._at, uncertain=self._at.uncertain + uncertain.detach().sum() / self.num_envs)
+        return reward - self._share * uncertain
 
     def _read_ends(self) -> None:
         """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""
@@ -459,8 +543,8 @@ class PolicyEnvironment(VecEnv):
             torque=torque,
             memory=at.memory.renewed(done, self.task.begin(self._now, self._generator)),
             length=at.length.masked_fill(done, 0),
-            returns=at.returns.masked_fill(done, 0.0),
+            returns=at.returns,
             uncertain=at.uncertain,
-            terms=at.terms.masked_fill(done, 0.0),
+            terms=at.terms,
             earned=at.earned,
         )

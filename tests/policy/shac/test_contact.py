@@ -32,7 +32,7 @@ def test_gradients_through_contact():
     def returns(actions: torch.Tensor) -> torch.Tensor:
         world.load(saved)
         world.cut()
-        return torch.stack([world.step_tracked(action).reward for action in actions]).sum(0)
+        return world.settle([world.step_tracked(action) for action in actions]).sum(0)
 
     actions = 0.3 * torch.randn(shape, generator=generator, dtype=double)
     along = torch.randn(shape, generator=generator, dtype=double)

@@ -34,7 +34,7 @@ def test_gradients_are_those_of_finite_differences(name, model):
         world.load(saved)
         world.cut()
         torch.manual_seed(0)
-        return torch.stack([world.step_tracked(action).reward for action in actions]).sum(0)
+        return world.settle([world.step_tracked(action) for action in actions]).sum(0)
 
     actions = 0.3 * torch.randn(3, 4, len(task.actions), generator=generator)
     tracked = actions.clone().requires_grad_()

@@ -28,11 +28,14 @@ def lambda_returns(
         failure: Value of a failure.
     """
     value = value.masked_fill(failed, failure)
-    targets, ahead = torch.empty_like(reward), value[-1]
-    for t in range(len(reward) - 1, -1, -1):
-        mixed = torch.where(done[t], value[t], (1.0 - lam) * value[t] + lam * ahead)
-        targets[t] = ahead = reward[t] + gamma * mixed
-    return targets
+    follows = (~done).to(value).mul_(lam)  # what lies ahead has a weight of
+    follows[-1] = 0.0
+    known = torch.addcmul(reward, value, 1.0 - follows, value=gamma)
+    target, targets = torch.zeros_like(reward[0]), []
+    for now, weight in zip(reversed(known.unbind()), reversed((gamma * follows).unbind()), strict=True):
+        target = torch.addcmul(now, weight, target)
+        targets.append(target)
+    return torch.stack(targets[::-1])
 
 
 class CriticRegression:

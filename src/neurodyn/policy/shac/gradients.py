@@ -5,6 +5,8 @@ What reaches the policy are the gradients of each world's return by its actions.
 model broke down, are set to zero, and those far beyond the others may be scaled down.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -43,11 +45,12 @@ class GradientWatch:
         return seen
 
     def _see(self, frame: int, gradient: Tensor) -> Tensor:
-        finite = gradient.isfinite().all(-1)
-        if not bool(finite.all()):
+        norm = self._scale * gradient.norm(dim=-1)
+        if not math.isfinite(float(norm.sum())):
+            finite = gradient.isfinite().all(-1)
             self.lost += int((~finite).sum())
             gradient = torch.where(finite[:, None], gradient, 0.0)
-        norm = self._scale * gradient.norm(dim=-1)
+            norm = self._scale * gradient.norm(dim=-1)
         self.norms[frame] = norm
         if self._most is None:
             return gradient

@@ -2,6 +2,7 @@
 """A policy that SHAC or AHAC trains: windows of frames with gradients through the dynamics."""
 
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,11 @@ class ShacLearner(PolicyLearner):
         most = None if limit is None or not self._median else limit * self._median
         self._watch = GradientWatch(frames, settings.worlds, most)
         with torch.enable_grad():
-            window = roll(self._world, self.act, self.value, frames, settings.gamma, self._watch)
+            std = self._std
+            act = partial(self.act, std=std)
+            window = roll(self._world, act, self.value, frames, settings.gamma, self._watch)
             # Of a Gaussian, the entropy is the sum of the logarithms of its deviations, and a constant.
-            loss = window.loss - settings.entropy * self._std.log().sum()
+            loss = window.loss - settings.entropy * std.log().sum()
             self._optimiser.zero_grad()
             loss.backward()
         loss = loss.detach()
@@ -131,10 +134,15 @@ class ShacLearner(PolicyLearner):
         self.keep_now_and_then(at)
         return Step(float(loss), share * settings.rate, taken)
 
-    def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions]."""
+    def act(self, observation: Tensor, std: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions].
+
+        Args:
+            observation: What the policy sees, shape [worlds, observations].
+            std: Standard deviation of each action, shape [actions]; None to ask the network.
+        """
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
-        return mean + self._std * self._drawn(mean), mean
+        return torch.addcmul(mean, self._std if std is None else std, self._drawn(mean)), mean
 
     def _drawn(self, like: Tensor) -> Tensor:
         """Return the noise of a frame, in standard deviations: of worlds side by side, each its own AR(1) process."""

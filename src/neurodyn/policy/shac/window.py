@@ -52,9 +52,9 @@ class _Held(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (action, mean), (gradient,), limit = ctx.saved_tensors, gradients, ctx.limit
-        # A loss is descended: along a positive gradient an action falls.
-        back = ((mean > limit) & (gradient > 0)) | ((mean < -limit) & (gradient < 0))
-        return gradient.masked_fill((action.abs() > limit) & ~back, 0.0), None, None
+        # A loss is descended: along a positive gradient an action falls, back from where it is positive, too.
+        beyond = torch.where(mean.abs() > limit, mean, 0.0)
+        return gradient.masked_fill((action.abs() > limit) & (gradient * beyond <= 0.0), 0.0), None, None
 
 
 def held(action: Tensor, mean: Tensor, limit: float) -> Tensor:
@@ -94,20 +94,20 @@ def roll(
     """
     world.cut()
     observation = world.get_observations()["policy"]
-    seen, last, reward, failed, done = [], [], [], [], []
+    seen, rolled = [], []
     for _ in range(frames):
         seen.append(observation)
         action = held(*act(observation), world.task.limit)
         frame = world.step_tracked(watch(action))
-        assert frame.last is not None
         observation = frame.observation
-        last.append(frame.last)
-        reward.append(frame.reward)
-        failed.append(frame.done & ~frame.extras["time_outs"])
-        done.append(frame.done)
-    before, after, gain, over, ends = (torch.stack(part) for part in (seen, last, reward, failed, done))
-    loss = window_loss(after, gain, over, ends, value, gamma)
-    return Window(loss, before.detach(), after.detach(), gain.detach(), over, ends)
+        rolled.append(frame)
+    reward = world.settle(rolled)
+    before, last, failed, done = (
+        torch.stack(part)
+        for part in (seen, *zip(*((frame.last, frame.end.failed, frame.done) for frame in rolled), strict=True))
+    )
+    loss = window_loss(last, reward, failed, done, value, gamma)
+    return Window(loss, before.detach(), last.detach(), reward.detach(), failed, done)
 
 
 def window_loss(
@@ -116,9 +116,10 @@ def window_loss(
     """Return the loss of a window, shape []; arguments are attributes of `Window`, with gradients, and as of `roll`."""
     frames, worlds = reward.shape
     weight, weights = torch.ones_like(reward[0]), []
-    for ended in done:
+    anew = done.to(reward)
+    for begins, goes_on in zip(anew, gamma * (1.0 - anew), strict=True):
         weights.append(weight)
-        weight = torch.where(ended, 1.0, gamma * weight)
+        weight = torch.addcmul(begins, goes_on, weight)
     ends = done.clone()
     ends[-1] = True
     rows = (ends & ~failed).flatten().nonzero()[:, 0]
