@@ -73,15 +73,9 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
 def ending(
     task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, others: Tensor | None = None
 ) -> Ending:
-    """Return where the episode failed in the frame that ended in `step`; arguments are those of `judge`.
+    """Return where the episode failed in the frame that ended in `step`.
 
-    Args:
-        task: See `judge`.
-        bounds: See `judge`.
-        step: See `judge`.
-        now: See `judge`.
-        memory: See `judge`.
-        others: Other numbers that must be finite, shape [worlds, n]; None for none.
+    Arguments are those of `judge`; `others` are other numbers that must be finite, shape [worlds, n].
     """
     state = step.state
     implausible = bounds.outside(state.q, state.qd, state.channels, others)

@@ -125,14 +125,7 @@ class TaskFrames:
     def advance(
         self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
     ) -> tuple[Moment, Step]:
-        """Act for one frame that is judged elsewhere.
-
-        Args:
-            at: See `frame`.
-            action: Actions within the task's limit, shape [worlds, actions].
-            generator: See `frame`.
-            tracked: See `frame`.
-        """
+        """Act for one frame that is judged elsewhere; arguments are those of `frame`, actions within the limit."""
         control, torque = self.task.control(action, at.now, at.memory), at.torque
         if self._torques:
             torque = frame_torque(self.dynamics.spec, at.state, control)

@@ -236,6 +236,7 @@ class PolicyEnvironment(VecEnv):
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         noise = task.noise if noisy else ()
         self._noise = torch.tensor(noise, device=self.device) if noise else None
+        self._one = torch.ones(worlds, device=self.device)
         at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._now = at.now
         still = torch.zeros(worlds, self.num_actions, device=self.device)
@@ -391,16 +392,18 @@ class PolicyEnvironment(VecEnv):
         )
         uncertain = [frame.uncertain for frame in due if frame.uncertain is not None]
         penalised = self._less_penalty(end.reward, torch.cat(uncertain) if uncertain else None)
-        sums = self._sums(end, penalised).unflatten(1, (len(frames), -1))
+        shape = (len(frames), -1)
+        sums = [part.unflatten(1, shape) for part in self._sums(end, penalised, torch.ones_like(penalised))]
         begin = 0
         for frame, at in enumerate(frames, 1):
             if at.over or frame == len(frames):
-                ended = self._count(sums[:, begin:frame].sum(1), at.end, at.done, over=at.over)
+                returns, terms = (part[:, begin:frame].sum(1) for part in sums)
+                ended = self._count(returns, terms, at.end, at.done, over=at.over)
                 self._ended += [ended] if ended is not None else []
                 begin = frame
         if len(self._ended) >= _MOST_UNREAD:
             self._read_ends()
-        return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, (len(frames), -1))
+        return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
     def cut(self) -> None:
         """Forget the gradients of all frames so far."""
@@ -446,7 +449,7 @@ class PolicyEnvironment(VecEnv):
             "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        ended = self._count(self._sums(end, penalised), end, done, over=over)
+        ended = self._count(*self._sums(end, penalised, self._one), end, done, over=over)
         if over:
             extras["succeeded"] = self.task.succeeded(self._now, self._at.memory)
             self._renew(done)
@@ -480,17 +483,17 @@ class PolicyEnvironment(VecEnv):
         self._now = self._frames.quantities(self._at.state, None, self._at.torque)
         return True
 
-    def _sums(self, end: FrameEnd, penalised: Tensor) -> Tensor:
-        """Return what a frame adds to the sums of its episode, shape [3 + terms, worlds]."""
-        whole = torch.cat([torch.stack([end.reward, penalised, torch.ones_like(penalised)]), end.parts]).detach()
-        if len(self._terms) > len(end.parts):
-            whole = torch.cat([whole, whole[:1] - whole[3:].sum(0, keepdim=True)])
-        return whole
+    def _sums(self, end: FrameEnd, penalised: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what frames add to `Worlds.returns` and `Worlds.terms`, shapes [3, n] and [terms, n]; `one` is 1."""
+        parts = end.parts.detach()
+        if len(self._terms) > len(parts):
+            parts = torch.cat([parts, (end.reward.detach() - parts.sum(0))[None]])
+        return torch.stack([end.reward, penalised, one]).detach(), parts
 
-    def _count(self, sums: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
-        """Add to the sums of the present episodes, shape [3 + terms, worlds], and end those that are done."""
+    def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
+        """Add to the sums of the present episodes what `_sums` says, and end those that are done."""
         at = self._at
-        returns, terms, earned, ended = at.returns + sums[:3], at.terms + sums[3:], at.earned, None
+        returns, terms, earned, ended = at.returns + returns, at.terms + terms, at.earned, None
         if over:
             earned = earned + terms.masked_fill(~done, 0.0).sum(1)
             ended = _Ended(done, returns, end.failed, end.implausible)
@@ -516,7 +519,8 @@ class PolicyEnvironment(VecEnv):
         """Return rewards less the penalty, of one frame or several, shape [n], and add to the uncertainty so far."""
         if uncertain is None:
             return reward
-        self._at = replace(self._at, uncertain=self._at.uncertain + uncertain.detach().sum() / self.num_envs)
+        mean, frames = uncertain.detach().mean(), len(uncertain) // self.num_envs
+        self._at = replace(self._at, uncertain=self._at.uncertain + (mean if frames == 1 else frames * mean))
         return reward - self._share * uncertain
 
     def _read_ends(self) -> None:
