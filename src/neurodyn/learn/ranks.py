@@ -195,6 +195,15 @@ class _Group(Ranks):
         """Leave the others."""
         dist.destroy_process_group()
 
+    def close_failed(self) -> None:
+        """Leave the others after a failure, where that does not wait for them as NCCL may.
+
+        A thread of gloo that still runs while the process exits can end it by `std::terminate`, with a line of C++.
+        """
+        if not torch.cuda.is_available():
+            with suppress(RuntimeError):
+                self.close()
+
     def device(self, name: str, gpu_ids: Sequence[int] = ()) -> str:
         """Return the device of this rank; "cuda" is the GPU of its number on this machine."""
         if name.startswith("cuda:"):
@@ -363,6 +372,7 @@ def joined() -> Iterator[Ranks]:
         group.close()
     except (Exception, KeyboardInterrupt) as error:
         end = group.told(error)
+        group.close_failed()
         if end is error:
             raise
         raise end from None
