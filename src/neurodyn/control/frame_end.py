@@ -63,11 +63,10 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Memory of the task as the frame began.
         action: Actions during the frame, shape [worlds, actions].
     """
-    terms = task.reward(now, memory, action)
-    parts = torch.stack(list(terms.values()))
+    names, parts = _terms(task, now, memory, action)
     reward = parts.sum(0)
     end = ending(task, bounds, step, now, memory, reward[:, None])
-    return _paid(task, end, reward, tuple(terms), parts)
+    return _paid(task, end, reward, names, parts)
 
 
 def ending(
@@ -97,11 +96,16 @@ def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action
         memory: Memory of the task as they began.
         action: Actions during them, shape [n, actions].
     """
-    terms = task.reward(now, memory, action)
-    parts = torch.stack(list(terms.values()))
+    names, parts = _terms(task, now, memory, action)
     reward = parts.sum(0)
     whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
-    return _paid(task, whole, reward, tuple(terms), parts)
+    return _paid(task, whole, reward, names, parts)
+
+
+def _terms(task: Task, now: Quantities, memory: Memory, action: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """Return names and values of the terms of the reward, shape [terms, n]."""
+    terms = task.reward(now, memory, action)
+    return tuple(terms), torch.stack(list(terms.values()))
 
 
 def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:

@@ -351,10 +351,7 @@ class PolicyEnvironment(VecEnv):
         """
         self._renewal.prepare()
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
-        if frame.ended is not None:
-            self._ended.append(frame.ended)
-        if len(self._ended) >= _MOST_UNREAD:
-            self._read_ends()
+        self._note(frame.ended)
         observation = TensorDict({"policy": frame.observation}, batch_size=[self.num_envs])
         return observation, frame.reward, frame.done, frame.extras
 
@@ -398,12 +395,9 @@ class PolicyEnvironment(VecEnv):
         for frame, at in enumerate(frames, 1):
             if at.over or frame == len(frames):
                 returns, terms = (part[:, begin:frame].sum(1) for part in sums)
-                ended = self._count(returns, terms, at.end, at.done, over=at.over)
-                self._ended += [ended] if ended is not None else []
+                self._note(self._count(returns, terms, at.end, at.done, over=at.over))
                 begin = frame
-        if len(self._ended) >= _MOST_UNREAD:
-            self._read_ends()
-        return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
+        return self._scaled(penalised).unflatten(0, shape)
 
     def cut(self) -> None:
         """Forget the gradients of all frames so far."""
@@ -454,8 +448,7 @@ class PolicyEnvironment(VecEnv):
             extras["succeeded"] = self.task.succeeded(self._now, self._at.memory)
             self._renew(done)
         self._push()
-        reward = penalised if self._scale == 1.0 else self._scale * penalised
-        return Frame(self._observed(), reward, done, extras, ended)
+        return Frame(self._observed(), self._scaled(penalised), done, extras, ended)
 
     def _moment(self) -> Moment:
         at = self._at
@@ -522,6 +515,16 @@ class PolicyEnvironment(VecEnv):
         mean, frames = uncertain.detach().mean(), len(uncertain) // self.num_envs
         self._at = replace(self._at, uncertain=self._at.uncertain + (mean if frames == 1 else frames * mean))
         return reward - self._share * uncertain
+
+    def _scaled(self, reward: Tensor) -> Tensor:
+        return reward if self._scale == 1.0 else self._scale * reward
+
+    def _note(self, ended: _Ended | None) -> None:
+        """Keep what ended until somebody asks for it, or until it is much."""
+        if ended is not None:
+            self._ended.append(ended)
+        if len(self._ended) >= _MOST_UNREAD:
+            self._read_ends()
 
     def _read_ends(self) -> None:
         """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""

@@ -54,7 +54,8 @@ class _Held(torch.autograd.Function):
         (action, mean), (gradient,), limit = ctx.saved_tensors, gradients, ctx.limit
         # A loss is descended: along a positive gradient an action falls, back from where it is positive, too.
         beyond = torch.where(mean.abs() > limit, mean, 0.0)
-        return gradient.masked_fill((action.abs() > limit) & (gradient * beyond <= 0.0), 0.0), None, None
+        # Of two truths, a > b is "a and not b"; what is not a number leads nowhere.
+        return gradient.masked_fill((action.abs() > limit) > (gradient * beyond > 0.0), 0.0), None, None
 
 
 def held(action: Tensor, mean: Tensor, limit: float) -> Tensor:
