@@ -28,6 +28,17 @@ import os, sys
 from neurodyn.cli.main import main
 main([*sys.argv[1:], "--seed", os.environ["RANK"]])
 """
+THREADS_AT_THE_END = """
+import atexit, os, sys
+from pathlib import Path
+
+def threads():
+    sys.__stderr__.write("".join(f"at the end: {path.read_text()}" for path in Path("/proc/self/task").glob("*/comm")))
+
+atexit.register(threads)
+from neurodyn.cli.main import main
+main([*sys.argv[1:], *(["--seed", os.environ["RANK"]] if "fails" in os.environ else [])])
+"""
 
 
 @pytest.fixture
@@ -70,6 +81,19 @@ def test_ranks_that_disagree_end_with_one_line_and_write_nothing(
         "arguments"
     ]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+@pytest.mark.parametrize("ends", ["well", "fails"])
+def test_no_thread_of_gloo_is_left_when_python_ends(
+    ends: str, train: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One that frees a tensor then would end the process by `std::terminate`, after all is done."""
+    monkeypatch.setenv(ends, "yes")
+    assert launch(2, [sys.executable, "-c", THREADS_AT_THE_END, *train]) == (2 if ends == "fails" else 0)
+    left = [line for line in capfd.readouterr().err.splitlines() if line.startswith("at the end: ")]
+    assert len(left) >= 2
+    assert not [name for name in left if "gloo" in name]
 
 
 def test_verbs_that_do_not_train_run_in_one_process(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -26,6 +26,7 @@ from contextlib import (
     suppress,
 )
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -180,6 +181,9 @@ class _Group(Ranks):
 
     def __init__(self) -> None:
         """Find the other processes, by torch's environment variables."""
+        # Imported later, its functions would keep this group as the default of an argument, and so gloo's threads: the
+        # group could not end before Python does, and a thread that then frees a tensor ends all by `std::terminate`.
+        import_module("torch.distributed.nn.functional")
         try:
             self._store, self.rank, self.count = next(rendezvous("env://", timeout=_TIMEOUT))
             with _silent_descriptors():  # gloo prints how many are connected
@@ -198,7 +202,7 @@ class _Group(Ranks):
     def close_failed(self) -> None:
         """Leave the others after a failure, where that does not wait for them as NCCL may.
 
-        A thread of gloo that still runs while the process exits can end it by `std::terminate`, with a line of C++.
+        The frames of the error hold the group, too, which is not gone before they are (see `__init__`).
         """
         if not torch.cuda.is_available():
             with suppress(RuntimeError):
