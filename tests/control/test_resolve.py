@@ -59,7 +59,7 @@ def test_starts_are_for_models():
 
 @pytest.mark.parametrize(("context", "channel", "message"), [(0, False, None), (1, False, None),
     (8, False, "reads 8 frames of history"), (0, True, "which a task cannot draw")])  # fmt: skip
-def test_a_task_draws_starts_for_models_without_a_memory(context, channel, message, monkeypatch):
+def test_a_task_draws_starts_for_models_without_a_memory(context, channel, message, tmp_path, monkeypatch):
     spec = TASK.declaration().spec.with_context(context)
     if channel:
         spec = msgspec.structs.replace(spec, channels=(Channel(name="light", unit="1"),))
@@ -67,11 +67,17 @@ def test_a_task_draws_starts_for_models_without_a_memory(context, channel, messa
     model.fitted.fill_(True)
     monkeypatch.setattr(resolve, "load", lambda *_, **__: model)
     if message is None:
-        found = open_dynamics(TASK, "pretrained:cartpole", starts="task")
-        assert isinstance(found.starts(TASK, 0), SampledStarts)
+        for found in (
+            open_dynamics(TASK, "pretrained:cartpole", starts="task"),
+            open_dynamics(TASK, "pretrained:cartpole", drawn=True),
+        ):
+            assert isinstance(found.starts(TASK, 0), SampledStarts)
         return
     with pytest.raises(InputError, match=message):
         open_dynamics(TASK, "pretrained:cartpole", starts="task")
+    monkeypatch.setattr(resolve, "training_log", lambda *_: str(tmp_path / "the log"))
+    with pytest.raises(InputError, match="the log"):  # there the episodes start then
+        open_dynamics(TASK, "pretrained:cartpole", drawn=True)
 
 
 def test_starts_of_the_task_and_of_the_log_in_shares(tmp_path):

@@ -37,6 +37,14 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_it_says_where_two_dynamics_do_not_begin_in_the_same_states(folder):
+    (apart,) = RESULT.reward_error
+    for paired in (True, False):
+        pair = msgspec.structs.replace(apart, paired=paired)
+        page = render_policy_report(folder, msgspec.structs.replace(RESULT, reward_error=[pair]))
+        assert ("analytic to runs/&lt;x&gt; (other starts)" in page) is not paired
+
+
 def test_returns_and_reward_errors_are_shown_and_escaped(folder):
     page = render_policy_report(folder, RESULT)
     for text in ("1200.5", "25%", "-300.5", "25.00%", "300 frames in 4 CPU-s", "runs/&lt;x&gt;"):

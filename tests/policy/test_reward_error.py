@@ -40,6 +40,19 @@ def test_policies_that_differ_widen_the_interval():
     assert found.interval[0] < -0.1 < 0.1 < found.interval[1]
 
 
+def test_episodes_with_other_starts_are_not_paired():
+    generator = torch.Generator().manual_seed(0)
+    real = 100.0 + 10.0 * torch.randn(400, generator=generator)
+    model = real + 2.0  # would be known exactly from the same starts
+    same, other, logs = reward_errors({"analytic": [real], "model": [model], "log": [model]}, logged=["log"])
+    assert (same.paired, other.paired, logs.paired) == (True, False, False)
+    assert same.interval[1] - same.interval[0] < 2e-3
+    assert other.interval[1] - other.interval[0] == pytest.approx(2 * 1.96 * 10.0 * 2**0.5 / 400**0.5 / 100.0, rel=0.15)
+    assert other.difference == same.difference
+    assert same.by_episode == pytest.approx(2.0, rel=1e-5)
+    assert other.by_episode is None
+
+
 def test_one_episode_has_no_interval():
     (found,) = reward_errors({"analytic": [torch.ones(1)], "model": [torch.ones(1)]})
     assert found.interval is None

@@ -94,7 +94,9 @@ class ResolvedDynamics:
         return ended
 
 
-def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> ResolvedDynamics:
+def open_dynamics(
+    task: Task, name: str, *, device: str = "cpu", starts: str | None = None, drawn: bool = False
+) -> ResolvedDynamics:
     """Open the dynamics for a task.
 
     Args:
@@ -103,6 +105,8 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         device: Torch device; of analytic dynamics, Warp's.
         starts: HDF5 store after whose windows episodes start, or "task" for starts that the task draws; None for a
             world model's own log, and for starts of the task in simulators.
+        drawn: Whether episodes in models of logs start where the task says, too, where it can draw their states and
+            `starts` is None.
 
     Raises:
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
@@ -121,7 +125,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         )
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
-    if starts is None and dynamics.measured:
+    if starts is None and dynamics.measured and not (drawn and ResolvedDynamics(name, dynamics).drawn_by(task)):
         starts = training_log(name, "--starts")
     if starts == TASK and dynamics.measured:
         _require_samples(task, name, dynamics.spec)

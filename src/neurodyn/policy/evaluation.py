@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from neurodyn.control.grounds import task_ground
-from neurodyn.control.resolve import ANALYTIC, open_dynamics
+from neurodyn.control.resolve import ANALYTIC, is_declared, open_dynamics
 from neurodyn.control.returns import Outcome, Returns, returns_in
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_plain
@@ -39,7 +39,8 @@ def evaluate_policy(
         dynamics: As the user calls them; none for the simulator, and what the policies were trained in.
         episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands.
-        starts: Log after whose windows episodes start in models of logs; None for each model's own.
+        starts: Log after whose windows episodes start in models of logs, or "task" for starts that the task draws; None
+            for the task's where it can draw them, and each model's own log where the model reads a history.
         ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
         device: Torch device.
         task: FILE.py:CLASS, for policies of a task of your own; None for the task that the policies name.
@@ -60,8 +61,10 @@ def evaluate_policy(
     names = dict.fromkeys(dynamics or default_dynamics(folders))
     # All are opened, and so checked, before the first episode is played.
     opened = {
-        name: open_dynamics(wanted, name, device=device, starts=None if name == ANALYTIC else starts) for name in names
+        name: open_dynamics(wanted, name, device=device, starts=None if is_declared(name) else starts, drawn=True)
+        for name in names
     }
+    logged = [name for name, where in opened.items() if where.log is not None]
     outcomes: dict[str, list[Outcome]] = {}
     for name in tracked(tuple(opened)):
         where = opened[name]
@@ -82,7 +85,7 @@ def evaluate_policy(
             seed=seed,
             results=[returns_in(name, found) for name, found in some.items()],
             verdict=str(_judged([returns_in(name, found) for name, found in some.items()])),
-            reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}),
+            reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
             ground=UNSET if ground is None else ground,
             policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
         )

@@ -116,7 +116,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     across = ["Range of policies"] if several else []
     head = ["Dynamics", "Return", *across, "Standard deviation", "Length [frames]", "Failed", "Implausible", "Success"]
     pairs = [
-        [f"{e.a} to {e.b}", f"{e.difference:+.4g}", f"{e.relative:.2%}",
+        [f"{e.a} to {e.b}{'' if e.paired else ' (other starts)'}", f"{e.difference:+.4g}", f"{e.relative:.2%}",
          MISSING if e.interval is None else f"{e.interval[0]:+.2%} to {e.interval[1]:+.2%}"]
         for e in result.reward_error
     ]  # fmt: skip

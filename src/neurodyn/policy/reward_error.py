@@ -6,7 +6,7 @@ interval is of the signed ratio, from policies and episodes drawn with replaceme
 look at the jackknife", The Annals of Statistics 7, 1979).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -29,52 +29,63 @@ class RewardError(Record, frozen=True):
         b: The other dynamics.
         difference: Mean return in b less that in a.
         relative: Its size, as a share of that in a.
-        by_episode: Mean size of the difference between episodes with the same policy and start.
+        by_episode: Mean size of the difference between episodes of the same policy and start; None unless `paired`.
         interval: Lower and upper bound of `difference` as a share of the return in a, at the level of 95 %; None where
             there is nothing to draw from, a single episode.
+        paired: Whether episodes start in the same states, those of the task. After windows of a log they do not, and
+            the difference is also one between starts.
     """
 
     a: str
     b: str
     difference: float
     relative: float
-    by_episode: float
+    by_episode: float | None
     interval: tuple[float, float] | None = None
+    paired: bool = True
 
 
-def reward_errors(returns: dict[str, Sequence[Tensor]], seed: int = 0) -> list[RewardError]:
+def reward_errors(
+    returns: dict[str, Sequence[Tensor]], logged: Collection[str] = (), seed: int = 0
+) -> list[RewardError]:
     """Return the differences of returns between pairs of dynamics.
 
     Args:
         returns: By dynamics, the returns of the episodes of each policy, shape [episodes]; policies and starts are in
             the same order everywhere.
+        logged: Dynamics in which episodes start after windows of a log.
         seed: Seed of the intervals' draws.
     """
     values = {name: np.stack([one.double().numpy() for one in policies]) for name, policies in returns.items()}
     names = sorted(values, key=lambda name: name != ANALYTIC)
-    return [_between(a, b, values[a], values[b], seed) for a, b in combinations(names, 2)]
+    return [
+        _between(a, b, values[a], values[b], seed, paired=a not in logged and b not in logged)
+        for a, b in combinations(names, 2)
+    ]
 
 
-def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int) -> RewardError:
+def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int, *, paired: bool) -> RewardError:
     difference = float(other.mean() - one.mean())
     return RewardError(
         a=a,
         b=b,
         difference=difference,
         relative=abs(difference) / max(abs(float(one.mean())), _TINY),
-        by_episode=float(np.abs(other - one).mean()),
-        interval=_interval(one, other, np.random.default_rng(seed)) if one.size > 1 else None,
+        by_episode=float(np.abs(other - one).mean()) if paired else None,
+        interval=_interval(one, other, np.random.default_rng(seed), paired=paired) if one.size > 1 else None,
+        paired=paired,
     )
 
 
-def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
-    """Draw policies, and of each its episodes, in both dynamics the same; shapes [policies, episodes]."""
+def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator, *, paired: bool) -> tuple[float, float]:
+    """Draw policies, and of each its episodes, in both dynamics the same if paired; shapes [policies, episodes]."""
     policies, episodes = one.shape
     found = np.empty(_DRAWS)
     for draw in range(_DRAWS):
         rows = rng.integers(policies, size=(policies, 1))
         columns = rng.integers(episodes, size=(policies, episodes))
         first = one[rows, columns].mean()
-        found[draw] = (other[rows, columns].mean() - first) / max(abs(first), _TINY)
+        others = columns if paired else rng.integers(episodes, size=(policies, episodes))
+        found[draw] = (other[rows, others].mean() - first) / max(abs(first), _TINY)
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)

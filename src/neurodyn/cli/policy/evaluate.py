@@ -34,7 +34,8 @@ def evaluate(
             default the simulator, and what they were trained in.
         episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands; the same starts in all dynamics that start where the task says.
-        starts: HDF5 store after whose windows episodes start in models of logs; by default the model's own log.
+        starts: HDF5 store after whose windows episodes start in models of logs; by default they start where the task
+            says, and in the model's own log where it reads a history.
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
