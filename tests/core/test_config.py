@@ -2,6 +2,7 @@
 """Configurations come back as they were written, and what is wrong with one is said in one line."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -140,3 +141,55 @@ def test_a_file_that_cannot_be_read_is_bad_input(make, tmp_path: Path):
 def test_configurations_are_frozen():
     with pytest.raises(AttributeError):
         SAMPLE.rate = 2.0  # type: ignore[misc]
+
+
+class Preset(Config, frozen=True):
+    presets: ClassVar[Path | None] = None
+    rate: float
+    steps: int | None = None
+    inner: Inner = Inner()
+    table: dict[str, tuple[float, float]] = {}
+
+
+@pytest.fixture
+def presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of presets, and an empty folder of one's own beside it."""
+    monkeypatch.setattr(Preset, "presets", tmp_path / "presets")
+    for folder in ("presets", "own"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "presets" / "small.yaml").write_text("rate: 1\nsteps: 3\ninner: {gains: [5], name: b}\n")
+    return tmp_path / "own"
+
+
+def test_a_file_extends_a_preset_table_by_table(presets: Path):
+    (presets / "mine.yaml").write_text("extends: small\nsteps: null\ninner: {name: c}\ntable: {x: [0, 1]}\n")
+    assert read_config(presets / "mine.yaml", Preset) == Preset(
+        rate=1.0, steps=None, inner=Inner(gains=(5.0,), name="c"), table={"x": (0.0, 1.0)}
+    )
+
+
+def test_a_file_extends_the_preset_of_its_own_name(presets: Path):
+    (presets / "small.yaml").write_text("extends: small\nrate: 2\n")
+    assert read_config(presets / "small.yaml", Preset) == Preset(rate=2.0, steps=3, inner=Inner(gains=(5.0,), name="b"))
+
+
+def test_the_file_beside_comes_before_the_preset_and_extends_in_turn(presets: Path):
+    (presets / "small.yaml").write_text("extends: small\nrate: 2\n")
+    (presets / "mine.yaml").write_text("extends: small\nsteps: 7\n")
+    assert read_config(presets / "mine.yaml", Preset) == Preset(rate=2.0, steps=7, inner=Inner(gains=(5.0,), name="b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: smal\n", "mine.yaml: extends 'smal', which is not there; valid: a file beside it, small"),
+        ("extends: [small]\n", r"extends \['small'\], which is not there"),
+        ("extends: other\n", "other.yaml: extends 'mine', which extends it in turn"),
+        ("extends: small\nstep: 1\n", "mine.yaml: .*unknown field `step`.*keys of Preset: rate, steps"),
+    ],
+)
+def test_a_base_that_is_not_there_or_circular_is_named(text: str, message: str, presets: Path):
+    (presets / "other.yaml").write_text("extends: mine\n")
+    (presets / "mine.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_config(presets / "mine.yaml", Preset)

@@ -10,6 +10,7 @@ import yaml
 
 from neurodyn.core.description.scene import Mesh, Scene
 from neurodyn.core.errors import InputError
+from neurodyn.learn.neural.settings import load_settings
 from neurodyn.robots import bundle, load, ships
 from neurodyn.robots.bundle import bundled_name, has_files, moved_scene, source_digest, write_bundle
 from tests.robots.own_robots import write_arm
@@ -60,6 +61,17 @@ def test_only_what_is_needed_is_copied(tmp_path):
     urdf = load(write_arm(tmp_path, "urdf"))
     write_bundle(msgspec.structs.replace(urdf, meshes=False), tmp_path / "urdf")
     assert not [name for name in files(tmp_path / "urdf") if name.endswith("fore.obj")]
+
+
+def test_settings_carry_the_files_beside_them_that_they_extend(tmp_path):
+    home = write_arm(tmp_path, "mjcf")
+    (home.parent / "shared.yaml").write_text("extends: train-small-mlp\nminutes: 3\nvalidations: 7\n")
+    (home / "train-small.yaml").write_text("extends: ../shared\nminutes: 4\n")
+    wanted = load_settings(load(home), "small")
+    write_bundle(load(home), tmp_path / "bundle")
+    (home.parent / "shared.yaml").unlink()
+    assert load_settings(load(tmp_path / "bundle"), "small") == wanted
+    assert (wanted.minutes, wanted.validations, wanted.net.width) == (4, 7, 128)
 
 
 def test_a_mesh_that_a_primitive_is_fitted_to_is_needed_without_meshes(tmp_path):

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from neurodyn.cli.terminal.machine import Device
+from neurodyn.control.planning.settings import DEFAULT_PLANNER
 
 WALKERS = ("mpc", "imitation")
 """Planners by which quadrupeds walk."""
@@ -17,7 +18,7 @@ def control(
     /,
     *,
     model: str | None = None,
-    planner: str = "cem",
+    planner: str = DEFAULT_PLANNER,
     plant: str = "analytic",
     episodes: int = 4,
     frames: int | None = None,

@@ -18,15 +18,20 @@ from neurodyn.core.plain_data import parse_text, read_text
 
 T = TypeVar("T")
 
+EXTENDS = "extends"
+"""Key of a settings file that names the file or preset whose values hold where it gives none."""
+
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of every declaration and configuration: frozen, keyword-only, no unknown keys.
 
     Attributes:
         aliases: Older names of keys that files may still use at the top level, by the name that they have now.
+        presets: Folder of the presets that ship for these settings, which a file can extend by name; None for none.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {}
+    presets: ClassVar[Path | None] = None
 
 
 _MOST = 3.4028234663852886e38  # of single precision, in which settings are computed with
@@ -141,12 +146,57 @@ def _resolve(kind: Any, steps: list[tuple[str, str]]) -> Any:
 
 
 def read_config(path: Path, kind: type[T]) -> T:
-    """Read a `kind` from a YAML, TOML or JSON file.
+    """Read a `kind` from a YAML, TOML or JSON file, which may extend another one.
+
+    `extends: NAME` at the top level names the file NAME.yaml beside this one (or a path from here), else the preset
+    NAME of `kind`. Its values hold where this file gives none; tables are merged, lists are replaced.
 
     Raises:
-        InputError: The file is missing, malformed, or does not describe a `kind`.
+        InputError: The file, or one that it extends, is missing, malformed, or does not describe a `kind`.
     """
-    return from_dict(read_plain(path), kind, str(path))
+    return from_dict(_read_extended(path, getattr(kind, "presets", None), ()), kind, str(path))
+
+
+def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:
+    """Read a file together with what it extends."""
+    data = read_plain(path)
+    if not isinstance(data, dict) or EXTENDS not in data:
+        return data
+    chain, name = (*extending, path.resolve()), data[EXTENDS]
+    base = _extended(path, name, (path.parent, presets))
+    if base is None:
+        valid = ["a file beside it", *(sorted(one.stem for one in presets.glob("*.yaml")) if presets else ())]
+        raise InputError(f"{path}: extends {name!r}, which is not there; valid: {', '.join(valid)}")
+    if base.resolve() in chain:
+        raise InputError(f"{path}: extends {name!r}, which extends it in turn; valid: another file")
+    return _merged(_read_extended(base, presets, chain), data)
+
+
+def read_flattened(path: Path) -> Any:
+    """Read plain data together with the files beside it that it extends; a preset that it extends stays a name.
+
+    Raises:
+        InputError: A file is missing or malformed.
+    """
+    data = read_plain(path)
+    base = _extended(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
+    return data if base is None else _merged(read_flattened(base), data)
+
+
+def _extended(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
+    """Return the file that `path` extends; None where there is none of that name."""
+    if not isinstance(name, str):
+        return None
+    files = [folder / f"{name.removesuffix('.yaml')}.yaml" for folder in folders if folder is not None]
+    return next((file for file in files if file.is_file() and file.resolve() != path.resolve()), None)
+
+
+def _merged(base: Any, own: Any) -> Any:
+    """Return plain data with values of its own in place of those of a base, table by table."""
+    if not isinstance(base, dict) or not isinstance(own, dict):
+        return own
+    own = {key: _merged(base.get(key), value) for key, value in own.items() if key != EXTENDS}
+    return {**base, **own}
 
 
 def read_plain(path: Path) -> Any:

@@ -9,7 +9,7 @@ from neurodyn.core.errors import InputError, require
 from neurodyn.learn.presets import load_preset
 from neurodyn.nets.size import require_size
 
-_PRESETS = Path(__file__).resolve().parent / "presets"
+PRESETS = Path(__file__).resolve().parent / "presets"
 
 
 class NetworkSettings(Config, frozen=True):
@@ -175,6 +175,7 @@ class PolicySettings(TrainingSettings, frozen=True):
     """
 
     algorithm: ClassVar[str] = "ppo"
+    presets: ClassVar[Path | None] = PRESETS / "ppo"
     counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "epochs", "minibatches")
     positive: ClassVar[tuple[str, ...]] = ("desired_kl", "clip")
 
@@ -243,7 +244,7 @@ def load_settings(
     """
     name = task.partition("@")[0]
     names = (f"{name}-from-logs", name) if logs else (name,)
-    presets = () if ".py:" in task else tuple(_PRESETS / kind.algorithm / f"{name}.yaml" for name in names)
+    presets = () if ".py:" in task or kind.presets is None else tuple(kind.presets / f"{name}.yaml" for name in names)
     return load_preset(kind, path, presets) or kind()
 
 

@@ -18,7 +18,7 @@ import msgspec
 import yaml
 
 from neurodyn.core.artifacts import atomic, atomic_folder
-from neurodyn.core.config import to_dict
+from neurodyn.core.config import EXTENDS, read_flattened, to_dict, to_yaml
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.core.versions import package_versions
@@ -173,7 +173,7 @@ def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
         return files.copy(home / file)
 
     for source in _presets(home):
-        files.copy(source)
+        _carry_preset(source, files)
     grounds = {name: _renamed(scene, renamed) for name, scene in robot.grounds.items()}
     robot = msgspec.structs.replace(
         robot,
@@ -263,6 +263,15 @@ def _buffers(path: Path) -> list[Path]:
     except (OSError, ValueError, AttributeError):
         return []
     return [path.parent / uri for uri in uris if uri and not uri.startswith("data:")]
+
+
+def _carry_preset(source: Path, files: _Files) -> None:
+    """Take a settings file, together with the files beside it that it extends."""
+    if EXTENDS.encode() not in source.read_bytes():
+        files.copy(source)
+        return
+    flat = to_yaml(read_flattened(source))
+    files.texts[bundled_name(files.home, source.with_suffix(".yaml"))] = flat.encode()
 
 
 def _presets(home: Path) -> Iterable[Path]:

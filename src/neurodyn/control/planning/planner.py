@@ -12,7 +12,7 @@ from neurodyn.control.compatibility import require_fit
 from neurodyn.control.planning.history import History
 from neurodyn.control.planning.imagination import Imagination, Spent, Value
 from neurodyn.control.planning.optimiser import PLANNERS
-from neurodyn.control.planning.settings import PlannerSettings, load_settings
+from neurodyn.control.planning.settings import DEFAULT_PLANNER, PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
@@ -46,7 +46,7 @@ class Planner:
         self,
         model: Dynamics,
         task: Task | str,
-        planner: str = "mppi",
+        planner: str = DEFAULT_PLANNER,
         settings: PlannerSettings | Path | None = None,
         *,
         environment: Environment | None = None,

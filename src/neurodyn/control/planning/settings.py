@@ -9,6 +9,9 @@ from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
 from neurodyn.learn.presets import load_preset
 
+DEFAULT_PLANNER = "cem"
+"""Planner where none is named."""
+
 _PRESETS = Path(__file__).resolve().parent / "presets"
 
 

@@ -7,7 +7,7 @@ then among the general ones that ship with this room. What is trained with is wr
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -79,6 +79,8 @@ class Settings(Plan, frozen=True, kw_only=True):
         members: Number of networks, whose disagreement says how uncertain a prediction is.
         bootstrap: Whether each of several members learns from its own draw, with replacement, of the episodes.
     """
+
+    presets: ClassVar[Path | None] = _GENERAL
 
     net: NetConfig
     phases: tuple[Phase, ...]

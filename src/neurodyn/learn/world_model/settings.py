@@ -2,7 +2,7 @@
 """Settings of the training of world models: files, as those of neural dynamics."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -61,6 +61,8 @@ class WorldSettings(Plan, frozen=True, kw_only=True):
         constant: What becomes of a column that does not vary in the training data: "refuse" it, or "hold" it.
         patience: A phase ends after so many validations in a row without improvement; None for never.
     """
+
+    presets: ClassVar[Path | None] = _GENERAL
 
     net: EnsembleConfig
     phases: tuple[WorldPhase, ...]

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of SHAC and of AHAC."""
 
+from pathlib import Path
 from typing import ClassVar
 
 from neurodyn.core.errors import require
-from neurodyn.policy.settings import TrainingSettings
+from neurodyn.policy.settings import PRESETS, TrainingSettings
 
 
 class ShacSettings(TrainingSettings, frozen=True):
@@ -30,6 +31,7 @@ class ShacSettings(TrainingSettings, frozen=True):
     """
 
     algorithm: ClassVar[str] = "shac"
+    presets: ClassVar[Path | None] = PRESETS / "shac"
     counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "critic_epochs", "critic_minibatches")
     positive: ClassVar[tuple[str, ...]] = ("critic_rate", "action_gradient")
     signed: ClassVar[tuple[str, ...]] = ("failure",)
@@ -74,6 +76,7 @@ class AhacSettings(ShacSettings, frozen=True):
     """
 
     algorithm: ClassVar[str] = "ahac"
+    presets: ClassVar[Path | None] = PRESETS / "ahac"
     counts: ClassVar[tuple[str, ...]] = (*ShacSettings.counts, "least", "most")
 
     least: int = 8
