@@ -193,7 +193,7 @@ def test_commands_can_be_given():
         ({"penalty": -1.0}, "penalty is -1.0; valid: a finite number of at least 0"),
         ({"penalty": 1.0}, "do not know how uncertain they are"),
         ({"delay": 40}, "delay is 40 frames; valid: 0 to 39, less than the horizon"),
-        ({"settings": PlannerSettings()}, "settings are PlannerSettings; valid for 'mppi': MppiSettings"),
+        ({"settings": PlannerSettings()}, "settings are PlannerSettings; valid for 'cem': CemSettings"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message):
