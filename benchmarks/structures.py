@@ -31,7 +31,7 @@ GRAVITY, LENGTH = 9.81, 0.5
 
 
 def pendulum(
-    blueprint: Blueprint = Blueprint(), values: dict[str, float] | None = None, seed: int = 0, substeps: int = 4
+    blueprint: Blueprint = Blueprint(), values: dict[str, float] | None = None, seed: int = 0
 ) -> HybridDynamics:
     """Return a double pendulum with the networks of a blueprint, or with other values of its quantities."""
     links = tuple(
@@ -49,7 +49,7 @@ def pendulum(
     spec = StateSpec(robot="pendulum", joints=joints, controls=JOINTS, dt=DT)
     asked = [f"{name}={value}" for name, value in (values or {}).items()]
     free = select_parameters(nominal(mechanism, None), asked) if asked else ()
-    return HybridDynamics(spec, mechanism, EngineConfig(substeps=substeps, blueprint=blueprint), free, seed=seed)
+    return HybridDynamics(spec, mechanism, EngineConfig(substeps=4, blueprint=blueprint), free, seed=seed)
 
 
 def network(prefix: str, structure: str, *, moving: bool, size: tuple[float, ...]) -> Augmentation:

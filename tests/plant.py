@@ -31,7 +31,6 @@ NETS = {
     "mlp": NetConfig(kind="mlp", width=12, depth=2),
     "gru": NetConfig(kind="gru", width=8, depth=2, head=6, warmup=4),
     "transformer": NetConfig(kind="transformer", width=8, depth=2, heads=2, window=3, head=6),
-    "lagrangian": NetConfig(kind="lagrangian", width=8, depth=2, skip=False),
 }
 
 
@@ -135,7 +134,7 @@ def make_model(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0, mem
     """A model with random weights everywhere, so that every path through it carries a gradient."""
     torch.manual_seed(seed)
     encoding = make_encoding()
-    predictor = build_predictor(NETS[kind], encoding.inputs, encoding.outputs, members, encoding.columns)
+    predictor = build_predictor(NETS[kind], encoding.inputs, encoding.outputs, members)
     model = NeuralDynamics(encoding, predictor).to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():

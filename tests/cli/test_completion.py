@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("policy ev", {"evaluate"}),
         ("train cart", {"cartpole"}),
         ("train cartpole --da", {"--data"}),
-        ("train cartpole --net ", {"conservative", "gru", "lagrangian", "mlp", "transformer"}),
+        ("train cartpole --net ", {"gru", "mlp", "transformer"}),
         ("train cartpole --kind w", {"world-model"}),
         ("train cartpole --resume --res", set()),
         ("policy train cart", {"cartpole-swingup"}),

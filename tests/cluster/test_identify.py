@@ -8,7 +8,6 @@ from neurodyn.cluster import Cluster
 from neurodyn.core.errors import InputError
 from neurodyn.identify.optimisers.basin_hopping import basin_hopping
 from neurodyn.identify.optimisers.cma_es import cma_es
-from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.run import identify
 from tests.identify import pendulum
@@ -38,15 +37,6 @@ def test_a_population_of_cma_es_over_workers_ends_in_the_bits_of_one_machine(clu
     one = cma_es(residuals, start, 6, seed=1)
     many = cma_es(residuals, start, 6, seed=1, executor=cluster)
     assert torch.equal(one.point.x, many.point.x)
-    assert torch.equal(one.cost, many.cost)
-
-
-def test_islands_on_workers_end_in_the_bits_of_one_machine(cluster: Cluster, residuals: Residuals):
-    pytest.importorskip("pygmo")
-    islands = SEARCHES["islands"].run
-    one = islands(residuals, 16, 2, 3, seed=1)
-    many = islands(residuals, 16, 2, 3, seed=1, executor=cluster)
-    assert torch.equal(one.x, many.x)
     assert torch.equal(one.cost, many.cost)
 
 

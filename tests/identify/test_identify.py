@@ -261,9 +261,8 @@ def test_bad_parameters_are_refused_in_one_line(
         (["--prior", "elbow.mass=0"], "its width is not a finite number above 0"),
         (["--prior", "elbow.mass"], "is malformed; valid: NAME=STANDARD_DEVIATION"),
         (["--prior", "wrist.mass=1"], "'wrist.mass' is not a free quantity"),
-        (["--search", "annealing"], "unknown search 'annealing'; valid: basin-hopping, islands"),
+        (["--search", "annealing"], "unknown search 'annealing'; valid: basin-hopping"),
         (["--optimiser", "simplex"], "levenberg-marquardt"),
-        (["--search", "islands", "--starts", 8], "islands draws between bounds"),
     ],
 )
 def test_bad_counts_priors_and_optimisers_are_refused_in_one_line(

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches from several starts, islands of pygmo, horizons that grow, and profiles of what they find."""
-
-import sys
-from pathlib import Path
+"""Searches from several starts, horizons that grow, and profiles of what they find."""
 
 import pytest
 import torch
 
-from neurodyn.core.errors import InputError
 from neurodyn.identify.intervals.identifiability import identifiability
-from neurodyn.identify.optimisers.islands import islands
 from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import search
 from neurodyn.identify.profile import profiles
@@ -32,10 +27,6 @@ def residuals() -> Residuals:
 
 def quiet(*_: object) -> bool:
     return False
-
-
-def near(residuals: Residuals, values: torch.Tensor) -> bool:
-    return bool(torch.allclose(values, pendulum.values(residuals.dynamics, TRUTH), rtol=0.03, atol=0.02))
 
 
 def test_growing_horizons_find_what_the_whole_horizon_does_not():
@@ -77,33 +68,6 @@ def test_the_ends_of_several_starts_are_kept(residuals: Residuals):
 
 def vars_of(settings: IdentificationSettings) -> dict[str, object]:
     return {name: getattr(settings, name) for name in settings.__struct_fields__}
-
-
-def test_islands_find_the_truth_and_depend_on_their_seed_alone(residuals: Residuals, tmp_path: Path):
-    pytest.importorskip("pygmo")
-    one = islands(residuals, 16, 3, 12, seed=1)
-    assert near(residuals, residuals.values(one.x[0]))
-    assert one.cost.tolist() == sorted(one.cost.tolist())
-    assert (one.x >= residuals.space.lower).all()
-    assert (one.x <= residuals.space.upper).all()
-    islands(residuals, 16, 3, 12, seed=1, run=tmp_path, report=lambda rounds, _: rounds == 2)
-    resumed = islands(residuals, 16, 3, 12, seed=1, run=tmp_path, resume=True)
-    assert torch.equal(resumed.x, one.x)
-    assert not torch.equal(islands(residuals, 16, 1, 4, seed=2).x, islands(residuals, 16, 1, 4, seed=1).x)
-
-
-def test_islands_need_bounds():
-    pytest.importorskip("pygmo")
-    model = pendulum.dynamics("elbow.mass=0.2:6", "elbow.com.z")
-    unbounded = Residuals(model, pendulum.windows(model, {}, count=2), pendulum.true_noise())
-    with pytest.raises(InputError, match=r"islands draws between bounds, which elbow\.com\.z lacks; valid: NAME=LOWER"):
-        islands(unbounded, 8, 1, 1)
-
-
-def test_islands_without_pygmo_name_what_to_install(residuals: Residuals, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "pygmo", None)
-    with pytest.raises(InputError, match=r"needs the package pygmo; install neurodyn\[search\]"):
-        islands(residuals, 8, 1, 1)
 
 
 def test_profiles_of_a_smooth_problem_are_parabolas():

@@ -50,8 +50,8 @@ def control(
             quadruped, as a1, or the path of its declaration.
         model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder of
             `neurodyn imitate`.
-        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), gradient or ilqr
-            (through the model); for quadrupeds mpc (needs the extra `control`) or imitation.
+        planner: mppi, cem, annealed (sampling whose noise falls), gradient or ilqr (through the model); for
+            quadrupeds mpc (needs the extra `control`) or imitation.
         plant: Where they act: likewise.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.

@@ -60,7 +60,7 @@ def identify(
         method: What is compared with the data: roll-outs with logged motion, or for bolted robots with torque sensors
             what inverse-dynamics says of the logged motion with logged torques; networks are trained on roll-outs.
         starts: Starting points; by default 8 where quantities of contacts are free, else 1.
-        search: What begins from several starts: basin-hopping, or islands (of pygmo, without derivatives).
+        search: What begins from several starts: basin-hopping.
         optimiser: What ends the search.
         horizon: Length of the roll-outs that are compared with the data [s].
         horizons: Shorter horizons that are fitted before [s], where the search from the nominal values goes astray.

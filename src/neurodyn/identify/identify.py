@@ -46,7 +46,6 @@ from neurodyn.identify.intervals.identifiability import identifiability, require
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.optimisers.basin_hopping import rounds_done
-from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.prior import prior_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
@@ -271,8 +270,6 @@ class _Identification:
         )  # fmt: skip
 
     def _check_start(self, residuals: Residuals) -> None:
-        if self.starts > 1:
-            SEARCHES[self.settings.search].require(residuals)
         if self.settings.bootstrap:
             require_blocks(residuals)
         analysis = identifiability(residuals, residuals.start(residuals.space.nominal[None]))

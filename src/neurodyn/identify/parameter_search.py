@@ -131,7 +131,7 @@ def _from_many_starts(
     def report(rounds: int, members: Population) -> bool:
         return called(rounds, members.cost)
 
-    members = SEARCHES[settings.search].run(
+    members = SEARCHES[settings.search](
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
         resume=resume, report=report, executor=executor,
     )  # fmt: skip

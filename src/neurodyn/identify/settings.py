@@ -65,10 +65,10 @@ class IdentificationSettings(Config, frozen=True):
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; unset for 8 where quantities of contacts are free, else 1.
-        search: What begins from several starts: "basin-hopping", "islands" (of pygmo, without derivatives), or another
-            one of `identify.optimisers.searches.SEARCHES`.
+        search: What begins from several starts: "basin-hopping", or another one of
+            `identify.optimisers.searches.SEARCHES`.
         rounds: Rounds of this search.
-        round_iterations: Iterations of the local optimiser, or generations of an island, in a round.
+        round_iterations: Iterations of the local optimiser in a round.
         horizons: Shorter horizons that are fitted before, each from the end of the one before it [s].
         iterations: Most iterations of the final local optimiser.
         prior: Standard deviations of normal distributions about nominal values, by name or pattern of free quantities:

@@ -3,7 +3,6 @@
 
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, choices
-from neurodyn.nets.columns import Columns
 from neurodyn.nets.mlp import Activation
 from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS
 from neurodyn.nets.predictor import Predictor
@@ -15,8 +14,7 @@ class NetConfig(Config, frozen=True):
     """Kind and size of a network.
 
     Attributes:
-        kind: Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention),
-            "lagrangian" (learned energies and damping), "conservative" (learned energies alone).
+        kind: Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention).
         width: Size of a hidden layer, hidden state or stream.
         depth: Number of hidden layers, recurrent layers or blocks.
         activation: Activation of hidden layers (of the head, for a GRU; a transformer has its own).
@@ -24,7 +22,7 @@ class NetConfig(Config, frozen=True):
         window: Frames that see each other in a block, the present one included (transformer).
         head: Size of one hidden layer before the output (GRU and transformer); 0 for none.
         warmup: Frames of history that suffice to build up the hidden state (GRU).
-        skip: Whether the predictor has a linear short cut from input to output; one of energies never has.
+        skip: Whether the predictor has a linear short cut from input to output.
         clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
             has inputs that are zero most of the time and far beyond their standard deviation when they are not.
     """
@@ -83,9 +81,7 @@ def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
     return NETWORKS[config.kind].build(config, inputs, outputs)
 
 
-def build_predictor(
-    config: NetConfig, inputs: int, outputs: int, members: int = 1, columns: Columns | None = None
-) -> Predictor:
+def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int = 1) -> Predictor:
     """Build a predictor around the network that `config` describes; it is to be fitted or loaded.
 
     Args:
@@ -93,16 +89,13 @@ def build_predictor(
         inputs: Size of an input vector.
         outputs: Size of an output vector.
         members: Number of networks in it, each with random weights of its own.
-        columns: What the inputs are, for networks that must know; None where that cannot be said.
 
     Raises:
-        InputError: There are to be several, and networks of this kind have no form with members, or this kind is not
-            for such inputs.
+        InputError: There are to be several, and networks of this kind have no form with members.
     """
     require_members(config, members)
     nets = [build_net(config, inputs, outputs) for _ in range(members)]
     net = nets[0] if members == 1 else MEMBER_NETWORKS[config.kind](nets)
-    predictor = Predictor(net, skip=config.skip and net.short_cut, clip=config.clip)
-    net.place(columns, predictor.normaliser, predictor.denormaliser)
+    predictor = Predictor(net, skip=config.skip, clip=config.clip)
     predictor.config = config
     return predictor

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.nets.dense import Dense, linear_weights
-from neurodyn.nets.sequence import Memoryless
+from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
@@ -25,11 +25,16 @@ IN_PLACE = {
 }
 
 
-class Perceptron(Memoryless):
+class Perceptron(SequenceNet):
     """Layers with one activation between them and no memory, of one network or of several side by side."""
 
     layers: nn.ModuleList
     activation: Activation
+
+    @property
+    def context(self) -> int:
+        """No earlier frame matters."""
+        return 0
 
     @property
     def output_layer(self) -> Any:
@@ -47,6 +52,13 @@ class Perceptron(Memoryless):
         """Return the layers as matrices."""
         return Dense((), tuple(linear_weights(cast(Any, layer)) for layer in self.layers), self.activation)
 
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
+        """There is no history: the carry is None."""
+
+    def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
+        """Map one frame, [worlds, inputs] -> [worlds, outputs], members first where there are several."""
+        return self.forward(x), None
+
     @torch.no_grad()
     def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
         """Map one frame without gradients; activations are computed in place."""
@@ -54,6 +66,18 @@ class Perceptron(Memoryless):
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x), None
+
+    def reset(self, carry: None, mask: Tensor) -> None:
+        """Nothing to forget."""
+
+    def merge(self, carry: None, other: None, mask: Tensor) -> None:
+        """Nothing to merge."""
+
+    def rewound(self, carry: None, frames: int) -> None:
+        """There is no history."""
+
+    def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
+        """A net without memory ignores history."""
 
 
 class MLP(Perceptron):

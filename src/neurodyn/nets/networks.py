@@ -14,8 +14,6 @@ NETWORKS: "Registry[type[SequenceNet]]" = Registry(
     mlp="neurodyn.nets.mlp:MLP",
     gru="neurodyn.nets.gru:GRU",
     transformer="neurodyn.nets.transformer:Transformer",
-    lagrangian="neurodyn.nets.lagrangian:LagrangianNet",
-    conservative="neurodyn.nets.lagrangian:ConservativeNet",
 )
 """Sequence networks by name."""
 

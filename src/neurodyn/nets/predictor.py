@@ -103,9 +103,8 @@ class Predictor(nn.Module):
         if silent:
             self.silence()
             return self
-        solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
-        self.net.prepare(solution[:-1].t())
         if self.skip is not None:
+            solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
             self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])
             self.net.zero_output()

@@ -16,10 +16,8 @@ from neurodyn.core.errors import InputError
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
-    from neurodyn.nets.columns import Columns
     from neurodyn.nets.dense import Dense
     from neurodyn.nets.members import MemberLinear
-    from neurodyn.nets.normaliser import Normaliser
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""
@@ -32,14 +30,12 @@ class SequenceNet(nn.Module, ABC):
         inputs: Size of an input vector.
         outputs: Size of an output vector.
         least_depth: Least depth of a configuration.
-        short_cut: Whether a predictor may add a linear short cut to it.
         stream_names: Names of the tensors of `stream`'s memory.
     """
 
     inputs: int
     outputs: int
     least_depth: ClassVar[int] = 1
-    short_cut: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -58,25 +54,6 @@ class SequenceNet(nn.Module, ABC):
     def memory(cls, config: "NetConfig") -> int:
         """Return the frames of history that such a network needs."""
         return 0
-
-    def place(self, columns: "Columns | None", inputs: "Normaliser", outputs: "Normaliser") -> None:
-        """Learn what inputs and outputs are, which a mere map between them need not know; called once, by a predictor.
-
-        Args:
-            columns: What they are; None where that is not known.
-            inputs: Makes inputs what the network is given.
-            outputs: Makes outputs what it is to return.
-
-        Raises:
-            InputError: The network is not for such.
-        """
-
-    def prepare(self, slopes: Tensor) -> None:
-        """See the best linear model of the data before the first step, where the network has a use for it.
-
-        Args:
-            slopes: Of normalised outputs by normalised inputs, shape [outputs, inputs].
-        """
 
     @property
     def members(self) -> int:
@@ -188,36 +165,3 @@ class SequenceNet(nn.Module, ABC):
     def _like_weights(self, device: torch.device | None, dtype: torch.dtype | None) -> dict[str, Any]:
         weight = self.output_layer.weight
         return {"device": device or weight.device, "dtype": dtype or weight.dtype}
-
-
-class Memoryless(SequenceNet):
-    """A network that maps every frame by itself."""
-
-    @property
-    def context(self) -> int:
-        """No earlier frame matters."""
-        return 0
-
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
-        """There is no history: the carry is None."""
-
-    def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame, [worlds, inputs] -> [worlds, outputs], members first where there are several."""
-        return self(x), None
-
-    @torch.no_grad()
-    def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame without gradients."""
-        return self(x), None
-
-    def reset(self, carry: None, mask: Tensor) -> None:
-        """Nothing to forget."""
-
-    def merge(self, carry: None, other: None, mask: Tensor) -> None:
-        """Nothing to merge."""
-
-    def rewound(self, carry: None, frames: int) -> None:
-        """There is no history."""
-
-    def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
-        """A net without memory ignores history."""

@@ -12,7 +12,6 @@ from neurodyn.core.errors import InputError
 from neurodyn.learn.neural import settings as module
 from neurodyn.learn.neural.settings import Phase, Settings, load_finetuning, load_settings, with_budget
 from neurodyn.nets.build import NetConfig, build_net, build_predictor
-from neurodyn.nets.columns import Columns
 from neurodyn.robots import Robot
 
 PRESETS = sorted(
@@ -27,8 +26,7 @@ ROBOTS = sorted(Path(robots.__file__).parent.glob("*/train-*.yaml"))
 def test_settings_that_ship_can_be_read_and_built(path: Path):
     found = read_config(path, Settings)
     assert found.minutes is not None, "what ships has a time budget"
-    columns = Columns(0.01, (0.5, 0.5), ((0, 0, 2), (1, 1, 3)), (), velocities=4, torques=6, driven=(0, 1))
-    predictor = build_predictor(found.net, 10, 4, columns=columns)
+    predictor = build_predictor(found.net, 10, 4)
     assert sum(p.numel() for p in predictor.parameters()) > 0
 
 
@@ -57,7 +55,7 @@ def test_a_file_of_ones_own_is_read_by_path(cartpole: Robot, tmp_path: Path):
 
 
 def test_unknown_settings_are_bad_input(cartpole: Robot):
-    with pytest.raises(InputError, match=r"valid: conservative, gru, .*mlp, transformer"):
+    with pytest.raises(InputError, match=r"valid: gru, .*mlp, transformer"):
         load_settings(cartpole, "small", "lstm")
     with pytest.raises(InputError, match=r"nowhere\.yaml"):
         load_settings(cartpole, "nowhere.yaml")

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 
-def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator | None, like: Tensor) -> Tensor:
+def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator, like: Tensor) -> Tensor:
     """Return standard normal noise.
 
     Args:
         shape: Shape, whose last two axes are frames and actions.
         knot: Frames between two knots; 1 for white noise.
-        generator: Draws it; None for torch's global one.
+        generator: Draws it.
         like: Tensor of its dtype and on its device.
     """
     frames = shape[-2]

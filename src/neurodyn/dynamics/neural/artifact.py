@@ -58,7 +58,7 @@ class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
 def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
     """Build a model with fresh weights."""
     encoding = Encoding(spec.state.with_context(0), config.encoding, spec.contact_points, spec.mechanism)
-    predictor = build_predictor(config.net, encoding.inputs, encoding.outputs, config.members, encoding.columns)
+    predictor = build_predictor(config.net, encoding.inputs, encoding.outputs, config.members)
     model = NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene, config.robot)
     model.training_range = spec.training_range
     return model

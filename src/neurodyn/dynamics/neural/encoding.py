@@ -56,7 +56,6 @@ from neurodyn.dynamics.neural.base_prediction import (
 )
 from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
 from neurodyn.geometry import rotation
-from neurodyn.nets.columns import Columns
 
 if TYPE_CHECKING:
     from neurodyn.geometry.contact_inputs import Contacts
@@ -239,26 +238,6 @@ class Encoding(nn.Module):
     def outputs(self) -> int:
         """Number of network outputs: dqd and r."""
         return 2 * self.spec.nv
-
-    @property
-    def columns(self) -> Columns | None:
-        """What inputs and outputs are; None but for driven hinges and slides that feel no ground, without a base."""
-        scalars, spec = self.coordinates.scalars, self.spec
-        known = len(scalars) == spec.nv and spec.control_kind == "torque"
-        if not known or self._base is not None or self.contact is not None:
-            return None
-        dof_of = dict(zip(scalars, self.coordinates.scalar_dofs, strict=True))
-        angles, plain = len(self._angles), len(self._plain)
-        velocities = 2 * angles + plain + 3 * len(self._limit_rows)
-        return Columns(
-            dt=self.spec.dt,
-            kappa=self.config.kappa,
-            angles=tuple((dof_of[row], n, angles + n) for n, row in enumerate(self._angles)),
-            plain=tuple((dof_of[row], 2 * angles + n) for n, row in enumerate(self._plain)),
-            velocities=velocities,
-            torques=velocities + self.spec.nv + self._pairs.shape[1],
-            driven=tuple(self.spec.control_dofs),
-        )
 
     def predict_base(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
