@@ -7,8 +7,12 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -193,6 +197,37 @@ def test_a_tracker_that_dies_ends_nothing_and_is_told_of_once(tmp_path: Path):
     assert steps[0][-1] == 64
 
 
+REQUIRES = """
+from neurodyn.core.errors import InputError
+from neurodyn.learn.tracking.session import require_tracker
+try:
+    require_tracker("wandb", "run")
+except InputError as error:
+    print(error)
+"""
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """Yield the address of a server that answers any request with a status."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 class TestRefusals:
     def test_a_package_that_is_not_installed(self, tmp_path: Path, monkeypatch):
         monkeypatch.setattr("neurodyn.learn.tracking.wandb_run.find_spec", lambda name: None)
@@ -214,6 +249,16 @@ class TestRefusals:
         monkeypatch.setattr("neurodyn.learn.tracking.wandb_run._require_server", lambda server: None)
         with pytest.raises(InputError, match=r"nobody is logged in .*wandb login"):
             require_tracker("wandb", tmp_path)
+
+    def test_a_login_that_the_server_does_not_know(self, tmp_path: Path):
+        with answering(401) as server:
+            key = "k" * 40
+            (tmp_path / "netrc").write_text(f"machine {server.removeprefix('http://')} login user password {key}")
+            environment = {**os.environ, "WANDB_BASE_URL": server, "NETRC": str(tmp_path / "netrc")}
+            done = subprocess.run(
+                [sys.executable, "-c", REQUIRES], capture_output=True, text=True, env=environment, check=True
+            )
+        assert re.search(r"logger wandb: the login is refused \(.+\); valid: `wandb login`", done.stdout), done
 
     def test_a_mode_that_there_is_not(self, tmp_path: Path, monkeypatch):
         monkeypatch.setenv("WANDB_MODE", "ofline")

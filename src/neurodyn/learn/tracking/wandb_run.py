@@ -10,10 +10,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
@@ -35,8 +33,6 @@ _MODES: dict[str, _Mode] = {"online": "online", "offline": "offline", "disabled"
 _GONE = ("HandleAbandonedError", "MailboxClosedError")
 """Errors of W&B where its process does not answer."""
 
-_KEYS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE")
-
 
 class WandbRun(Tracker):
     """One run of W&B; a training that goes on continues it."""
@@ -51,10 +47,12 @@ class WandbRun(Tracker):
             raise InputError(
                 "logger wandb needs a package that is not installed; install it with: pip install 'neurodyn[wandb]'"
             )
-        mode, server = _mode(), _server()
-        if mode == "online":
-            _require_server(server)
-            _require_login(server)
+        if _mode() == "online":
+            _require_server(_server())
+            if not _is_logged_in(verify=True):
+                raise InputError(
+                    f"logger wandb: nobody is logged in at {_server()}; valid: `wandb login`, or WANDB_MODE=offline"
+                )
 
     def __init__(self, opening: Opening) -> None:
         """Begin a run of W&B, or go on with the one of before."""
@@ -165,7 +163,7 @@ def _mode() -> _Mode:
     written = wandb.setup().settings.mode  # by `wandb offline` or `wandb disabled`
     if written == "disabled":
         return "disabled"
-    return "online" if written == "online" and _is_logged_in(_server()) else "offline"
+    return "online" if written == "online" and _is_logged_in() else "offline"
 
 
 def _server() -> str:
@@ -174,16 +172,27 @@ def _server() -> str:
     return str(wandb.setup().settings.base_url)
 
 
-def _is_logged_in(server: str) -> bool:
-    """Return whether a key for a server is known, in the environment or in the file that `wandb login` writes."""
-    if any(os.environ.get(name) for name in _KEYS):
-        return True
-    paths = [os.environ["NETRC"]] if os.environ.get("NETRC") else [Path.home() / ".netrc", Path.home() / "_netrc"]
+def _is_logged_in(*, verify: bool = False) -> bool:
+    """Return whether W&B has credentials, or the caller has a run of W&B open that is sent to its server.
+
+    Args:
+        verify: Whether to ask the server if it knows them.
+
+    Raises:
+        InputError: They are malformed, or the server does not know them.
+    """
+    import wandb
+
     try:
-        path = next(str(path) for path in paths if Path(path).is_file())
-        return netrc(path).authenticators(urlsplit(server).hostname or "") is not None
-    except (StopIteration, OSError, NetrcParseError):
-        return False
+        found = wandb.login(prompt=False, verify=False) if wandb.run is None else not wandb.run.offline
+        if found and verify:
+            wandb.Api()
+    except Exception as error:  # of several kinds, none of which is documented
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"logger wandb: the login is refused ({reason}); valid: `wandb login`, or WANDB_MODE=offline"
+        ) from None
+    return found
 
 
 def _require_server(server: str) -> None:
@@ -203,20 +212,3 @@ def _require_server(server: str) -> None:
             f"logger wandb: the server {server} cannot be reached ({reason}); valid: WANDB_MODE=offline, or another "
             "--logger"
         ) from None
-
-
-def _require_login(server: str) -> None:
-    """Refuse a missing key, and one that the server does not know.
-
-    Raises:
-        InputError: There is no valid key.
-    """
-    import wandb
-
-    advice = "valid: `wandb login`, or WANDB_MODE=offline"
-    if not _is_logged_in(server):
-        raise InputError(f"logger wandb: nobody is logged in at {server}; {advice}")
-    try:
-        wandb.login(verify=True)
-    except Exception as error:  # of several kinds, none of which is documented
-        raise InputError(f"logger wandb: {server} refuses the login ({str(error).splitlines()[0]}); {advice}") from None
