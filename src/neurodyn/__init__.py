@@ -11,11 +11,9 @@
 Rooms are imported when they are first used, so that importing the package is fast and needs no simulator.
 """
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn import (
         cli,
         cluster,
@@ -47,5 +45,3 @@ __all__ = [
     "cluster", "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody",
     "nets", "policy", "report", "robots", "sim", "solvers", "tasks",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -300,6 +300,98 @@ with artifacts.atomic_folder(Path({str(tmp_path / "out")!r})) as partial:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from neurodyn.core import artifacts
+
+out, last = Path(sys.argv[1]), int(sys.argv[2])
+artifacts.ctypes.CDLL = None  # where the system cannot exchange two folders
+steps = 0
+
+def counted(call):
+    def step(*arguments, **options):
+        global steps
+        if steps == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps += 1
+        return call(*arguments, **options)
+    return step
+
+for module, name in ((os, "replace"), (os, "fsync"), (shutil, "rmtree")):
+    setattr(module, name, counted(getattr(module, name)))
+with artifacts.atomic_folder(out) as partial:
+    (partial / "a").write_text("new")
+    (partial / "b").write_text("new")
+"""
+
+
+@pytest.mark.parametrize("reader", [True, False])
+def test_a_kill_at_any_step_loses_no_folder_where_two_cannot_be_exchanged(reader: bool, tmp_path: Path):
+    ends = []
+    for step in range(30):
+        out = tmp_path / str(step) / "out"
+        for name in ("a", "b"):
+            artifacts.write_text(out / name, "old")
+        done = subprocess.run([sys.executable, "-c", KILLED, str(out), str(step)], check=False)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+        if reader:
+            artifacts.restore_folder(out)
+            ends.append((out / "a").read_text())
+            assert (out / "b").read_text() == ends[-1]
+            assert sorted(path.name for path in out.iterdir()) == ["a", "b"]
+        with pytest.raises(ZeroDivisionError), artifacts.atomic_folder(out):  # a writer puts it back, too
+            _ = 1 / 0
+        assert (out / "a").read_text() == (out / "b").read_text()
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+    else:
+        pytest.fail("the writer never came to its end")
+    assert step >= 6
+    assert ends == sorted(ends, reverse=True)  # old ones, then new ones
+    assert not reader or {"old", "new"} == set(ends)
+
+
+def test_a_live_writer_and_a_reader_that_puts_the_old_folder_back_end_with_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out, replace = tmp_path / "out", os.replace
+    artifacts.write_text(out / "a", "old")
+    monkeypatch.setattr(artifacts.ctypes, "CDLL", None)
+    seen = []
+
+    def interrupted(old: Path, new: Path) -> None:
+        replace(old, new)
+        if not out.exists() and len(seen) < 2:
+            artifacts.restore_folder(out)
+            seen.append((out / "a").read_text())
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with artifacts.atomic_folder(out) as partial:
+        (partial / "a").write_text("new")
+    assert seen == ["old", "old"]
+    assert (out / "a").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_whose_model_was_being_replaced_is_found(tmp_path: Path):
+    artifacts.write_json(tmp_path / "run" / "model.999999999-0.old" / "spec.json", {})
+    assert artifacts.resolve_run(tmp_path / "run") == tmp_path / "run"
+    assert (tmp_path / "run" / "model" / "spec.json").is_file()
+
+
+def test_a_folder_that_cannot_be_put_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "out.999999999-0.old").mkdir()
+
+    def refused(old: Path, new: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(InputError, match=r"cannot be put back \(Permission denied\); rename \S+out.999999999-0.old to"):
+        artifacts.restore_folder(tmp_path / "out")
+
+
 def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A power cut leaves the old file or the new one: bytes first, then the name, then the folder's list of names."""
     done: list[tuple[str, str]] = []

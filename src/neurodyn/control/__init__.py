@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Acting in any dynamics: where episodes start and how their frames end, planning through a model, and walking."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.controller import QuadrupedController
     from neurodyn.control.mpc.gait import GAITS, Gait
@@ -40,5 +38,3 @@ __all__ = [
     "walker",
     "walking_plant",
 ]
-
-lazy(__name__)

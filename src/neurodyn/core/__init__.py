@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a robot, a mechanism and a scene are, as plain data; artifacts, configuration and errors."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.core.artifacts import pretrained_names, read_json, write_json
     from neurodyn.core.config import Config, from_dict, read_config, to_dict
     from neurodyn.core.description.actuator_network import ActuatorNetwork
@@ -33,5 +31,3 @@ __all__ = [
     "Sphere", "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
     "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked", "write_json",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -2,7 +2,9 @@
 """Files that outlive a process: tensors as safetensors, everything else as JSON or YAML; never pickle.
 
 Every file is written under another name and then renamed, so that a killed process leaves either the old
-file or the new one, never half of one. So is a folder; the one that it replaces goes after it is there.
+file or the new one, never half of one. So is a folder; the one that it replaces goes after it is there. Where the
+system cannot exchange two folders, the old one waits beside its place under a name from which readers and writers put
+it back (`restore_folder`).
 """
 
 import ctypes
@@ -39,6 +41,8 @@ _POLICY_ROOT = _PRETRAINED_ROOT.with_name("pretrained_policies")
 _TENSOR = "__tensor__"
 _AXES = "axes"
 _COUNT = itertools.count()
+_PART, _OLD = ".part", ".old"
+"""Ends of the names of what is being written, and of folders that are being replaced."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Of linux/fcntl.h and linux/fs.h."""
 
@@ -82,16 +86,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     partial = _partial(target)
     try:
         partial.mkdir(parents=True)
+        restore_folder(target)
         _remove_stale(target)
         yield partial
         for file in (partial, *partial.rglob("*")):
             synchronise(file)
-        if target.is_dir():
-            _exchange(partial, target)
-        else:
-            os.replace(partial, target)
+        replaced = _put_in_place(partial, target)
         synchronise(target.parent)
-        _remove(partial)  # the old one, where there was one
+        for folder in replaced:
+            _remove_whole(folder, target)
     except OSError as error:
         _remove(partial)
         raise unwritable(path, error) from error
@@ -103,26 +106,72 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Exchange two folders, in one step where the system can, so that there is a whole one under each name throughout.
+def restore_folder(path: Path) -> None:
+    """Put a folder back whose writer was killed after it moved the old one away and before the new one was there.
 
-    Elsewhere one name is free for a moment: folders cannot take each other's place.
+    Whoever reads a folder that `atomic_folder` replaces calls this first; it does nothing where the folder is there.
+
+    Raises:
+        InputError: It may not be renamed; the message names what to rename.
     """
     try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-        done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
-    except (AttributeError, OSError, TypeError):  # not Linux, or a C library without it
-        done = False
-    if done:
+        target = Path(os.path.realpath(path))
+    except (OSError, ValueError):  # what no path can be, as its reader says
         return
-    aside = _partial(other)
-    os.replace(other, aside)
+    if os.path.lexists(target):
+        return
+    with suppress(FileNotFoundError):  # its writer lives and was faster
+        old = max((left for left, _ in _left(target, _OLD)), key=lambda left: left.stat().st_ctime_ns, default=None)
+        if old is not None:
+            _put_back(old, target, path)
+
+
+def _put_back(old: Path, target: Path, path: Path) -> None:
     try:
-        os.replace(one, other)
+        os.replace(old, target)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or target.is_dir():
+            return
+        raise InputError(
+            f"{path}: is not there, because its writer was killed, and cannot be put back ({error.strerror}); rename "
+            f"{old} to {target}"
+        ) from error
+
+
+def _put_in_place(new: Path, target: Path) -> list[Path]:
+    """Give a folder its name; return the folders that had it before, under names of their own.
+
+    Where the system can, old and new exchange their names in one step. Elsewhere the name is free for a moment, and the
+    old folder is kept under one from which `restore_folder` finds it; who finds it meanwhile may put it back.
+    """
+    replaced: list[Path] = []
+    if target.is_dir() and _exchange(new, target):
+        return [new]
+    try:
+        while True:
+            if target.is_dir():
+                old = _partial(target, _OLD)
+                with suppress(FileNotFoundError):  # another writer moved it
+                    os.replace(target, old)
+                    replaced.append(old)
+            try:
+                os.replace(new, target)
+                return replaced
+            except OSError:
+                if not target.is_dir():
+                    raise
     except BaseException:
-        os.replace(aside, other)
+        restore_folder(target)
         raise
-    os.replace(aside, one)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step; return whether the system can."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+        return call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    except (AttributeError, OSError, TypeError):  # not Linux, or a C library without it
+        return False
 
 
 def regular_file(path: Path) -> Path:
@@ -186,17 +235,35 @@ def unwritable(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write")
 
 
-def _partial(target: Path) -> Path:
+def _partial(target: Path, suffix: str = _PART) -> Path:
     """Return a name beside a file that no other writer has."""
-    return target.with_name(f"{target.name}.{os.getpid()}-{next(_COUNT)}.part")
+    return target.with_name(f"{target.name}.{os.getpid()}-{next(_COUNT)}{suffix}")
 
 
 def _remove_stale(target: Path) -> None:
-    """Remove what writers of this file left when they were killed."""
-    for path in target.parent.glob(f"{glob.escape(target.name)}.*-*.part"):
-        number = path.name.removeprefix(f"{target.name}.").partition("-")[0]
-        if number.isdecimal() and not is_alive(int(number)):
-            _remove(path)
+    """Remove what writers of this file left when they were killed; old folders only where there is another."""
+    for suffix in (_PART, _OLD) if target.is_dir() else (_PART,):
+        for path, writer in _left(target, suffix):
+            if not is_alive(writer):
+                _remove_whole(path, target)
+
+
+def _left(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:
+    """Yield what `_partial` names beside a target, and the number of the process that named it."""
+    for path in target.parent.glob(f"{glob.escape(target.name)}.*-*{suffix}"):
+        writer = path.name.removeprefix(f"{target.name}.").partition("-")[0]
+        if writer.isdecimal():
+            yield path, int(writer)
+
+
+def _remove_whole(path: Path, target: Path) -> None:
+    """Remove a folder, or a file; half of an old folder never lies where `restore_folder` would find it."""
+    if path.name.endswith(_OLD):
+        doomed = _partial(target)
+        with suppress(OSError):
+            os.replace(path, doomed)
+            path = doomed
+    _remove(path)
 
 
 def _remove(path: Path) -> None:
@@ -478,6 +545,7 @@ def resolve_run(run: str | Path) -> Path:
             )
         return _PRETRAINED_ROOT / name
     path = Path(text)
+    restore_folder(path / "model")
     if not (path / "model" / "spec.json").is_file():
         shipped = [PRETRAINED + name for name in pretrained_names()]
         reason = _no_folder(path, shipped) or "holds no model (model/spec.json is missing)"

@@ -1,30 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packages whose public names are imported when they are first used, so that importing a package costs nothing.
 
-A package imports its names under `if TYPE_CHECKING`, where type checkers, editors and the API reference see them, lists
-them in `__all__`, and ends in `lazy(__name__)`.
+A package writes its imports under `with lazy(__name__)` and lists their names in `__all__`. Type checkers, editors and
+the API reference see ordinary imports; Python is told only where each name is found.
 """
 
+import builtins
 import sys
+import threading
 from importlib import import_module
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple, Self
+
+_ENTERED = threading.RLock()
+"""Held while Python's import is replaced: two threads that import two packages do so one after the other."""
+
+
+class _Home(NamedTuple):
+    """Where a name is found."""
+
+    module: str
+    name: str
+
+
+class lazy:  # noqa: N801 - read as a verb of the `with` statement
+    """Keep imports for the time when their names are used.
+
+    Only statements `from MODULE import NAME` of the package itself are kept; what others import meanwhile, in other
+    threads, is imported. A name in `__all__` wins over a module of the package that is called the same, whose contents
+    `from PACKAGE.MODULE import NAME` still finds.
+    """
+
+    def __init__(self, package: str) -> None:
+        """Prepare; `package` is the `__name__` of the package."""
+        self._package = sys.modules[package]
+
+    def __enter__(self) -> Self:
+        _ENTERED.acquire()
+        self._import = builtins.__import__
+        builtins.__import__ = self._kept
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        builtins.__import__ = self._import
+        _ENTERED.release()
+        names = vars(self._package)
+        names["_homes"] = {name: home for name, home in names.items() if isinstance(home, _Home)}
+        for name in names["_homes"]:
+            del names[name]
+        self._package.__class__ = _Lazy
+
+    def _kept(
+        self, module: str, given: dict[str, Any] | None = None, local: Any = None, names: Any = (), level: int = 0
+    ) -> Any:
+        """Return what an import of the package binds for now, as `__import__`."""
+        if given is not vars(self._package):
+            return self._import(module, given, local, names, level)
+        if level or not names or "*" in names:
+            raise ImportError(f"{self._package.__name__}: `import {module}`; valid: `from MODULE import NAME`")
+        return SimpleNamespace(**{name: _Home(module, name) for name in names})
 
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        if "_homes" not in self.__dict__:
-            self.__dict__["_homes"] = _imported_for_type_checkers(self)
-        homes: dict[str, tuple[str, str]] = self.__dict__["_homes"]
+        homes: dict[str, _Home] = self.__dict__["_homes"]
         if name not in homes:
             raise AttributeError(
                 f"module {self.__name__!r} has no attribute {name!r}; it has {', '.join(self.__all__)}"
             )
-        module, original = homes[name]
-        if module == self.__name__:
-            value = import_module(f"{module}.{original}")
+        home = homes[name]
+        if home.module == self.__name__:
+            value = import_module(f"{home.module}.{home.name}")
         else:
-            value = getattr(import_module(module), original)
+            value = getattr(import_module(home.module), home.name)
         self.__dict__[name] = value
         return value
 
@@ -35,29 +83,3 @@ class _Lazy(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*self.__all__, *super().__dir__()})
-
-
-def lazy(package: str) -> None:
-    """Import what a package imports under `if TYPE_CHECKING` when it is first asked for.
-
-    A name in `__all__` wins over a module of the package that is called the same, whose contents `from PACKAGE.MODULE
-    import NAME` still finds.
-
-    Args:
-        package: Its `__name__`.
-    """
-    sys.modules[package].__class__ = _Lazy
-
-
-def _imported_for_type_checkers(package: ModuleType) -> dict[str, tuple[str, str]]:
-    """Return module and name there of each name that a package imports under `if TYPE_CHECKING`."""
-    import ast
-
-    source = package.__spec__.loader.get_source(package.__name__)  # type: ignore[union-attr]
-    found: dict[str, tuple[str, str]] = {}
-    for block in ast.parse(source).body:
-        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
-            for line in block.body:
-                if isinstance(line, ast.ImportFrom) and line.module is not None:
-                    found |= {name.asname or name.name: (line.module, name.name) for name in line.names}
-    return found

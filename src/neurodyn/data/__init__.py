@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trajectories: the HDF5 store, windows of it, and readers of logs."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.data.header import Split, Status, StoreHeader
     from neurodyn.data.inspection import inspect_store
     from neurodyn.data.log_inspection import inspect_log
@@ -26,5 +24,3 @@ __all__ = [
     "StoreHeader", "StoreWriter", "WindowSampler", "Windows", "all_windows", "import_logs", "import_rows",
     "inspect_log", "inspect_store", "open_data", "plot_store", "read_column_map",
 ]  # fmt: skip
-
-lazy(__name__)

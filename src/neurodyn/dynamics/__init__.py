@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics of every kind behind one interface."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.dynamics.analytic.model import AnalyticDynamics
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
@@ -38,5 +36,3 @@ __all__ = [
     "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven",
     "export_identified", "export_model", "joint_distance", "linearise", "load", "position_difference", "watching",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -6,12 +6,10 @@ beside a simulator or a log of its state; "begin along a log" loads a model whos
 states that are estimated.
 """
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 from neurodyn.dynamics.kinds import KINDS
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck
     from neurodyn.evaluate.checks.run import CHECKS, check
     from neurodyn.evaluate.launches import EmptyWindows, LaunchCount, count_launches
@@ -33,5 +31,3 @@ __all__ = [
 
 KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")
 KINDS["world-model"].add("evaluate", "neurodyn.evaluate.run:evaluate_forecasting")
-
-lazy(__name__)

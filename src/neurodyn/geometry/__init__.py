@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grounds and what touches them: shapes, meshes, terrain and distances to contact points, as Warp kernels."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.geometry.ground import Ground
     from neurodyn.geometry.proximity import ProximityQuery, Readings
     from neurodyn.geometry.terrain import terrain_heights
 
 __all__ = ["Ground", "ProximityQuery", "Readings", "terrain_heights"]
-
-lazy(__name__)

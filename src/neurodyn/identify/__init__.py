@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification from logs: residuals, solvers, intervals, and discovery of missing effects."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.identify.discovery.discover import Discovery, DiscoverySettings, discover
     from neurodyn.identify.discovery.discovery_run import discover_run
     from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
@@ -30,5 +28,3 @@ __all__ = [
     "forecast_errors", "hybrid_forecast", "identifiability", "identify", "identify_drive_network", "judge",
     "levenberg_marquardt", "load_identification", "noise_floor", "prior_of", "profiles",
 ]  # fmt: skip
-
-lazy(__name__)

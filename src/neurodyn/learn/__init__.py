@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training: one loop, its optimisers, run folders and metrics, and what each kind of dynamics adds."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.learn.hybrid.trainer import split_weights
     from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
     from neurodyn.learn.loop import Callback, TrainState
@@ -24,5 +22,3 @@ __all__ = [
     "TrainState", "finetune", "fit_windows", "joined", "load_settings", "read_metrics", "show_results", "split_weights",
     "train", "with_budget",
 ]  # fmt: skip
-
-lazy(__name__)

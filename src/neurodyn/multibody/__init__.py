@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Articulated bodies, from a mechanism to a compiled, differentiable step."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.multibody.articulated import Tree
     from neurodyn.multibody.contact_model import ContactModel, Contacts
     from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
@@ -22,5 +20,3 @@ __all__ = [
     "EngineConfig", "FreeMotion",
     "SensorFrame", "Tree", "maximum", "nominal", "pd_torque", "wrenches",
 ]  # fmt: skip
-
-lazy(__name__)

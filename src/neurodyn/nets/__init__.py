@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks that know no physics: normaliser, MLP, recurrent net, cached transformer, and the predictor around them."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.nets.build import NetConfig, build_net, build_predictor
     from neurodyn.nets.ensemble import Ensemble, EnsembleConfig
     from neurodyn.nets.gru import GRU
@@ -21,5 +19,3 @@ __all__ = [
     "GRU", "MEMBER_NETWORKS", "MLP", "NETWORKS", "TRUNKS", "Ensemble", "EnsembleConfig", "MemberLinear", "NetConfig",
     "Normaliser", "Predictor", "SequenceNet", "Transformer", "build_net", "build_predictor",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: trained in any dynamics, played in any other."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.control.starts import LoggedStarts, SampledStarts
     from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.artifact import load_policy
@@ -26,5 +24,3 @@ __all__ = [
     "PolicySettings", "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "export_policy", "import_policy",
     "load_policy", "load_settings", "online", "record_policy", "train",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages on models: self-contained HTML with tables, plots and recordings."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.report.checks import write_check
     from neurodyn.report.identification import write_identification
     from neurodyn.report.notebook import NotebookBar
@@ -18,5 +16,3 @@ __all__ = [
     "NotebookBar", "Recording", "comparison_tables", "readme_gif", "record", "record_log", "record_run",
     "report_path", "write_check", "write_comparison", "write_identification", "write_recording", "write_report",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -2,7 +2,6 @@
 """Declared robots: those that ship with the package, and anybody's own by path."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from neurodyn.core.config import describe_os_error, from_dict, read_plain
 from neurodyn.core.errors import InputError, choices, unknown
@@ -13,15 +12,13 @@ from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.patterns import expand
 from neurodyn.robots.sections import ContactPointSelection, Fluid, Ranges, SimulatorConfig
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.robots.data import open_robot_data
 
 __all__ = [
     "ROBOTS", "ContactPointSelection", "Fluid", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path",
     "is_installed", "load", "locate", "names", "open_robot_data", "ships",
 ]  # fmt: skip
-
-lazy(__name__)
 
 _ROOT = Path(__file__).resolve().parent
 _FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")

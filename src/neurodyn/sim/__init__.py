@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Newton as the simulator: worlds, reference simulators, energies, generated data and pictures."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.sim.build import build, build_world
     from neurodyn.sim.contact_points import contact_point_layout
     from neurodyn.sim.declaration.declare import declare
@@ -22,5 +20,3 @@ __all__ = [
     "ReferenceSimulator", "build", "build_world", "contact_point_layout", "declare", "energy", "fingerprint",
     "generate", "ground_of_model", "mechanism", "render", "sample_states", "sample_torques",
 ]  # fmt: skip
-
-lazy(__name__)

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Solvers for Newton's own simulation loops; Newton is imported when one of them is asked for."""
 
-from typing import TYPE_CHECKING
-
 from neurodyn.core.lazy import lazy
 
-if TYPE_CHECKING:
+with lazy(__name__):
     from neurodyn.solvers.by_kind import make_solver
     from neurodyn.solvers.hybrid import SolverHybrid
     from neurodyn.solvers.neural import SolverNeural
 
 __all__ = ["SolverHybrid", "SolverNeural", "make_solver"]
-
-lazy(__name__)

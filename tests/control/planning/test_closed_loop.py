@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Episodes of a planner on a plant: what they return is what the plant does, and the model's errors are found."""
 
+import msgspec
 import pytest
 import torch
 
@@ -12,8 +13,9 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.interface import Control, State, Step, Window
 from tests.control.planning.test_planner import Smooth
-from tests.policy.worlds import Hold
+from tests.policy.worlds import SPEC, Hold
 
 
 class Rolling(Smooth):
@@ -92,6 +94,124 @@ def test_an_episode_that_ends_rests_and_the_others_go_on():
     last = path.running[ended].sum(1)
     for row, frame in zip(path.trajectory.q[ended, :, 0], last.tolist(), strict=True):
         assert (row[frame:] == row[frame]).all()
+
+
+class Watched(Planner):
+    """Keeps what it is given."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.seen, self.restarts = [], []
+
+    def act(self, state, memory=None):
+        self.seen.append((state, memory))
+        return super().act(state, memory)
+
+    def restart(self, mask):
+        self.restarts.append((len(self.seen), mask))
+        super().restart(mask)
+
+
+class Felt(Rolling):
+    """The mass, which keeps the forces that arrive."""
+
+    def __init__(self):
+        super().__init__()
+        self.forces = []
+
+    def step(self, carry, state, control):
+        self.forces.append(control.torque)
+        return super().step(carry, state, control)
+
+
+class Strict(Longer):
+    """Ends beyond the first few decimetres; commands are drawn."""
+
+    def commands(self, worlds, generator):
+        return torch.rand(worlds, 1, generator=generator)
+
+    def terminated(self, quantities, memory):
+        return quantities["joint_position"][:, 0] > 0.3
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_a_world_whose_episode_ended_stands_at_its_start_with_nothing_of_the_episode(delay: int):
+    """State, memory of the task and actions on their way, of plant and planner."""
+    plant = Felt()
+    planner = Watched(Rolling(), Strict(), "annealed", horizon=6, seed=0, delay=delay)
+    resolved = ResolvedDynamics("model", planner.model), ResolvedDynamics("plant", plant)
+    result, path = run(planner, "annealed", *resolved, episodes=16, seed=4, delay=delay)
+    assert 0 < result.result.failed < 1
+    state, memory = planner.seen[0]
+    lengths = path.running.sum(1).tolist()
+    for world, frames in enumerate(lengths):
+        masks = [number for number, mask in planner.restarts if mask[world]]
+        assert masks == ([frames] if frames < Longer.frames else [])
+        for then, at in planner.seen[frames:]:
+            assert torch.equal(then.q[world], state.q[world])
+            assert torch.equal(then.qd[world], state.qd[world])
+            assert all(torch.equal(vars(at)[name][world], values[world]) for name, values in vars(memory).items())
+        for forces in plant.forces[frames : frames + delay]:
+            assert forces[world] == 0
+    assert min(lengths) < max(lengths) - delay
+
+
+def test_a_plant_begins_anew_with_its_whole_history():
+    class Logged(ResolvedDynamics):
+        def starts(self, task, seed):
+            return self
+
+        def draw(self, count):
+            q = torch.linspace(-0.5, 0.25, 3).expand(count, 3)[..., None]
+            return Window(q, torch.tensor([2.0, 0.0])[:, None, None].expand_as(q), torch.zeros(count, 2, 1))
+
+    class Past(Rolling):
+        def reset(self, carry, context, mask):
+            given.append(context)
+            return super().reset(carry, context, mask)
+
+    given: list[object] = []
+    planner = Planner(Rolling(), Strict(), "annealed", horizon=6, seed=0)
+    run(planner, "annealed", ResolvedDynamics("model", Rolling()), Logged("plant", Past()), episodes=2, seed=4)
+    assert given
+    assert all(isinstance(context, Window) for context in given)
+
+
+class Servo(Rolling):
+    """A mass that goes where it is told, and keeps the targets that arrive."""
+
+    def __init__(self):
+        super().__init__(msgspec.structs.replace(SPEC, control_kind="target"))
+        self.targets = []
+
+    def step(self, carry, state, control):
+        self.targets.append(control.target)
+        return carry, Step(State(state.q + 0.5 * (control.target - state.q), state.qd))
+
+
+class Nearby(Longer):
+    """An action moves the target relative to where the mass is, less the longer the episode lasts."""
+
+    def control(self, action, quantities, memory):
+        return Control(target=quantities["joint_position"] + action / (1.0 + memory.frame[:, None]))
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_what_acted_is_what_the_plant_was_told(known: int):
+    """A target follows from the state in which its frame began, and from the action that acted then."""
+    plant = Servo()
+    planner = Planner(Servo(), Nearby(), "cem", horizon=6, seed=0, delay=known)
+    resolved = ResolvedDynamics("model", planner.model), ResolvedDynamics("plant", plant)
+    _, path = run(planner, "cem", *resolved, episodes=3, seed=4, delay=2)
+    torch.testing.assert_close(path.control, torch.stack(plant.targets, 1), rtol=0, atol=0)
+
+
+def test_decisions_without_a_finite_plan_are_those_of_this_run():
+    planner = Planner(Rolling(), Longer(), "annealed", horizon=6, seed=0)
+    planner.fallbacks = 7
+    resolved = ResolvedDynamics("model", planner.model), ResolvedDynamics("plant", Rolling())
+    result, _ = run(planner, "annealed", *resolved, episodes=1, seed=4)
+    assert result.fallbacks == 0
 
 
 def test_a_plant_of_other_states_is_refused():

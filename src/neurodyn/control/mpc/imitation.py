@@ -14,7 +14,14 @@ from neurodyn.control.mpc.gait import GAITS
 from neurodyn.control.mpc.quadruped import LEGS, Quadruped
 from neurodyn.control.mpc.settings import MpcSettings
 from neurodyn.control.mpc.situation import CONTACT, FEATURES, Situation
-from neurodyn.core.artifacts import atomic_folder, read_json, read_weights, write_sealed, write_tensors
+from neurodyn.core.artifacts import (
+    atomic_folder,
+    read_json,
+    read_weights,
+    restore_folder,
+    write_sealed,
+    write_tensors,
+)
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser
@@ -198,6 +205,7 @@ def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str, *, onnx
         InputError: There is none, or it is of another robot.
     """
     folder = Path(folder)
+    restore_folder(folder)
     if not (folder / CONFIG).is_file():
         raise InputError(f"{folder}: holds no imitated forces ({CONFIG}); make some with `neurodyn imitate`")
     config = from_dict(read_json(folder / CONFIG), ImitationConfig, str(folder / CONFIG))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.fault_watch import FaultWatch
+from neurodyn.control.frame_end import Ending
 from neurodyn.control.measured_state import Noise, measured
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
@@ -23,8 +24,9 @@ from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_failed
 from neurodyn.dynamics.generators import device_generator
-from neurodyn.dynamics.interface import State, Trajectory, present_state
+from neurodyn.dynamics.interface import State, Trajectory, Window, present_state
 from neurodyn.dynamics.tangent import position_difference
+from neurodyn.tasks import Memory, Task
 
 HORIZONS = (1, 10)
 """Frames after which the model is compared with the plant, besides the planner's horizon."""
@@ -155,26 +157,33 @@ def run(
     require_fit(task, plant.dynamics)
     _require_states(model, plant)
     noise = noise or Noise()
-    at, start, loop = _begin(planner, plant, episodes, seed)
+    at, context, loop = _begin(planner, plant, episodes, seed)
+    begun = at.state, at.memory
     watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
     generator = device_generator(at.state.q.device, derive_seed(seed, "control"))
     tally = Tally(task, episodes, at.state.q.device)
     pending = [at.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
     states, controls, running, times = [at.state], [], [], []
     length = task.frames if frames is None else frames
+    fallbacks, restarted = planner.fallbacks, False
     planner.reset()
     for number in tracked(range(length)):
-        began, before = time.process_time(), replace(planner.spent)
+        began, spent = time.process_time(), replace(planner.spent)
         planner.act(measured(plant.dynamics.spec, at.state, noise, generator), at.memory)
-        times.append((time.process_time() - began, planner.spent.frames - before.frames,
-                      planner.spent.gradients - before.gradients))  # fmt: skip
+        if not restarted:  # worlds that start anew take the rounds of a first decision
+            times.append((time.process_time() - began, planner.spent.frames - spent.frames,
+                          planner.spent.gradients - spent.gradients))  # fmt: skip
         assert planner.decided is not None
         pending.append(planner.decided)
         running.append(tally.running.clone())
-        before = at
-        at, step, end = loop.frame(before, pending.pop(0), generator)
-        watch.see(before, at, step, end, torch.full((episodes,), number + 1))
-        controls.append(_acted(at, planner))
+        before, action = at, pending.pop(0)
+        target = _target(task, before, action)
+        at, step, end = loop.frame(before, action, generator)
+        watched = Ending(end.failed & tally.running, end.implausible & tally.running)
+        watch.see(before, at, step, watched, torch.full((episodes,), number + 1))
+        acted = target if at.torque is None else at.torque
+        assert acted is not None
+        controls.append(acted)
         late = torch.full_like(end.failed, number + 1 >= length) & ~end.failed
         states.append(step.state.where(tally.running & ~end.implausible, states[-1]))
         goes_on = tally.count(
@@ -184,7 +193,12 @@ def run(
         tell(1.0, f"mean return so far {float(tally.returns.mean()):.4g}")
         if not goes_on:
             break
-        at = _restarted(at, start, ~tally.running, loop, planner)
+        ended = running[-1] & ~tally.running
+        restarted = bool(ended.any())
+        if restarted:
+            planner.restart(ended)
+            pending = [action.masked_fill(ended[:, None], 0.0) for action in pending]
+        at = _restarted(at, context, begun, ~tally.running, loop)
     path = Path(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
@@ -196,39 +210,39 @@ def run(
         delay=delay, noise=to_dict(noise), result=tally.outcome().returns_in(plant.name),
         decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
         frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()) / episodes,
-        gradient_frames=float(timed[:, 2].mean()) / episodes, fallbacks=planner.fallbacks,
+        gradient_frames=float(timed[:, 2].mean()) / episodes, fallbacks=planner.fallbacks - fallbacks,
         model_error=_model_error(planner, path),
     )  # fmt: skip
     return result, path
 
 
-def _begin(planner: Planner, plant: ResolvedDynamics, episodes: int, seed: int) -> tuple[Moment, State, TaskFrames]:
+def _begin(
+    planner: Planner, plant: ResolvedDynamics, episodes: int, seed: int
+) -> tuple[Moment, State | Window, TaskFrames]:
     task = planner.task
     loop = TaskFrames(task, plant.dynamics)
     context = plant.starts(task, seed).draw(episodes)
     generator = device_generator(present_state(context).q.device, derive_seed(seed, "environment"))
-    return loop.begin(context, generator), present_state(context), loop
+    return loop.begin(context, generator), context, loop
 
 
-def _acted(at: Moment, planner: Planner) -> Tensor:
-    """Return what acted in the frame that ended."""
-    if at.torque is not None:
-        return at.torque
-    assert planner.action is not None
-    target = planner.task.control(planner.action, at.now, at.memory).target
-    assert target is not None
-    return target
+def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
+    """Return the targets of the frame that begins in `before`; None where torques drive the robot."""
+    if before.torque is not None:
+        return None
+    return task.control(action.clamp(-task.limit, task.limit), before.now, before.memory).target
 
 
-def _restarted(at: Moment, start: State, ended: Tensor, loop: TaskFrames, planner: Planner) -> Moment:
+def _restarted(
+    at: Moment, context: State | Window, begun: tuple[State, Memory], ended: Tensor, loop: TaskFrames
+) -> Moment:
     """Return worlds of which those that have ended stand at their start again: nobody looks, but nothing breaks."""
     if not bool(ended.any()):
         return at
-    state = start.where(ended, at.state)
-    carry = loop.dynamics.reset(at.carry, start, ended)
+    state, memory = begun[0].where(ended, at.state), at.memory.renewed(ended, begun[1])
+    carry = loop.dynamics.reset(at.carry, context, ended)
     torque = None if at.torque is None else at.torque.masked_fill(ended[:, None], 0.0)
-    planner.restart(ended)
-    return Moment(carry, state, torque, at.memory, loop.quantities(state, None, torque))
+    return Moment(carry, state, torque, memory, loop.quantities(state, None, torque))
 
 
 def _require_states(model: ResolvedDynamics, plant: ResolvedDynamics) -> None:

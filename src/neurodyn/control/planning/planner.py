@@ -18,7 +18,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.generators import device_generator
-from neurodyn.dynamics.interface import Control, Dynamics, Environment, State
+from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
+from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks import Memory, Task
 from neurodyn.tasks import load as load_task
 
@@ -111,17 +112,16 @@ class Planner:
             memory: The task's memory of the worlds, with commands; None to let the planner keep one, with commands that
                 it draws (`command` replaces them).
         """
-        first, frames = self._plan is None, self._frames
         self._history.add(state, self._torque)
-        now = frames.quantities(state, None, frames.no_torque(state) if self._torque is None else self._torque)
-        if memory is not None:
-            self._memory = memory
-        elif self._memory is None or self.action is None:
-            self._memory = self.task.begin(now, self._generator)
-        else:
-            self._memory = self.task.advance(self._memory, now, self.action, self._generator)
+        now = self._frames.quantities(state, None, self._last_torque(state))
+        self._memory = self._remembered(now) if memory is None else memory
         plan = self._shifted(state)
-        found = self._optimiser.improve(self._imagination(self._memory), plan, first=first)
+        if self._pending is None and self._delay:  # nothing acts until the first decision does
+            self._pending = plan.new_zeros(len(plan), self._delay, plan.shape[2])
+        found = torch.empty_like(plan)
+        for rows, context, first in self._history.groups():
+            imagined = self._imagination(rows, context, self._memory)
+            found[rows] = self._optimiser.improve(imagined, plan[rows], first=first)
         finite = found.isfinite().flatten(1).all(1)
         self.fallbacks += int((~finite).sum())
         self._plan = torch.where(finite[:, None, None], found, plan)
@@ -142,15 +142,35 @@ class Planner:
         self._memory = replace(self._memory, command=command)
 
     def restart(self, mask: Tensor) -> None:
-        """Forget the plans of some worlds, whose episodes start anew, shape [worlds], bool."""
-        if self._plan is not None:
-            self._plan = self._plan.masked_fill(mask[:, None, None], 0.0)
+        """Start episodes anew in some worlds, shape [worlds], bool, as `reset` does in all.
 
-    def _imagination(self, memory: Memory) -> Imagination:
+        Their next state is a first one: without a plan, a past, a memory of the task, and actions on their way.
+        """
+        if self._plan is None:
+            return
+        self._plan, self._torque = _cleared(self._plan, mask), _cleared(self._torque, mask)
+        self._pending = _cleared(self._pending, mask)
+        self.decided, self.action = _cleared(self.decided, mask), _cleared(self.action, mask)
+        self._history.restart(mask)
+
+    def _remembered(self, now: Quantities) -> Memory:
+        """Return the task's memory of worlds that are in `now`, where nobody else keeps it."""
+        if self._memory is None or self.action is None:
+            return self.task.begin(now, self._generator)
+        memory, first = self.task.advance(self._memory, now, self.action, self._generator), self._history.first
+        return memory.renewed(first, self.task.begin(now, self._generator)) if bool(first.any()) else memory
+
+    def _imagination(self, rows: Tensor, context: State | Window, memory: Memory) -> Imagination:
         return Imagination(
-            self._frames, self._history.context(), memory, self.settings, self._generator, pending=self._pending,
-            value=self._value, spent=self.spent,
+            self._frames, context, memory.rows(rows), self.settings, self._generator,
+            pending=None if self._pending is None else self._pending[rows], value=self._value, spent=self.spent,
         )  # fmt: skip
+
+    def _last_torque(self, state: State) -> Tensor | None:
+        """Return the torques of the frame that ended [N m or N], shape [worlds, nu]; None where targets drive."""
+        if self._torque is None or self.model.spec.control_kind != "torque":
+            return self._frames.no_torque(state)
+        return self._torque
 
     def _shifted(self, state: State) -> Tensor:
         """Return the last plan one frame on, its last action repeated; zeros at first."""
@@ -160,10 +180,8 @@ class Planner:
 
     def _acting(self, decided: Tensor) -> Tensor:
         """Return the action that acts now, where one that is decided now acts after the delay."""
-        if not self._delay:
-            return decided
         if self._pending is None:
-            self._pending = decided.new_zeros(len(decided), self._delay, decided.shape[1])
+            return decided
         acting = self._pending[:, 0]
         self._pending = torch.cat([self._pending[:, 1:], decided[:, None]], 1)
         return acting
@@ -174,3 +192,8 @@ class Planner:
             return frame_torque(self.model.spec, state, control)
         assert control.target is not None
         return control.target
+
+
+def _cleared(values: Tensor | None, mask: Tensor) -> Tensor | None:
+    """Return values of which those of some worlds are zero."""
+    return None if values is None else values.masked_fill(mask.view(-1, *[1] * (values.ndim - 1)), 0.0)

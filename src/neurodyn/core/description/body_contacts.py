@@ -3,8 +3,8 @@
 
 A `BodyContact` is a pair of convex shapes, each carried by a link; a `Support` is the face on which a body lies, with
 friction at the points of a grid. Their numbers are quantities, "contact.NAME.friction" and "support.NAME.friction", by
-which they are identified, replaced by a network, or reported. `multibody.body_contacts` and `multibody.supports` have
-the equations.
+which they are identified, replaced by a network, or reported. `multibody.bodies.body_contacts` and
+`multibody.bodies.supports` have the equations.
 """
 
 import math

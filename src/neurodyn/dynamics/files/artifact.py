@@ -190,6 +190,7 @@ def carry_robot(run: Path, model: LearnedDynamics) -> None:
 
 def _carried(run: Path) -> Path | None:
     """Return the folder of the robot that a run carries, absolute; None where it carries none."""
+    artifacts.restore_folder(run / ROBOT)
     return (run / ROBOT).resolve() if (run / ROBOT / DECLARATION).is_file() else None
 
 

@@ -8,9 +8,10 @@ positions follow from velocities.
 Inputs, in this order: of a floating base the direction of gravity; of each ball joint two columns of its rotation
 matrix; for each position coordinate its sine and cosine (continuous), nothing (invariant) or itself; for each
 limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for, their products
-qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; and what the contact points read of
-the ground (`rigid.contacts`). All of it is in the frame of the base (`dynamics.coordinates`), so that it stays the
-same when robot and ground are moved and turned together with gravity.
+qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; with a base, the change of velocity
+that it predicts; and the features of the contact points (`geometry.contact_inputs`). All of it is in the frame of the
+base (`dynamics.coordinates`), so that it stays the same when robot and ground are moved and turned together with
+gravity.
 
 Prediction of one frame (NeRD's relative prediction, section 3.2, with the position increment split into an
 integral of the velocity and a residual):
@@ -18,10 +19,10 @@ integral of the velocity and a residual):
     qd' = qd + dqd
     q'  = q + dt (qd + kappa dqd) + r
 
-With a *base* (`base_prediction`) the mechanism is known, and a network has to learn only what the base leaves out:
-contacts and limits, or what a simulator's contacts do differently. The prediction then starts from where the base
-motion leads by the end of the frame: all inputs are read there, what that motion adds to the velocity is an input too,
-and dqd and r correct it (without the term dt qd, which the base has already acted out).
+With a *base* (`dynamics.neural.base_prediction`) the mechanism is known, and the network learns what the base leaves
+out: contacts and limits, or what a simulator's contacts do differently. The prediction then starts from the state in
+which the base ends the frame: all inputs are those of that state, and dqd and r correct it (without the term dt qd,
+which the base has integrated).
 
 All this is in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The
 network predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants of the contact inputs (`rigid.contacts`), as they are stored with a model."""
+"""Constants of the contact inputs (`geometry.contact_inputs`), as they are stored with a model."""
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contact_points import ContactPointLayout
