@@ -13,7 +13,7 @@ import torch
 from neurodyn.data.store import Store
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot, load
 from tests import plant
 

@@ -23,7 +23,8 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, State, Step, Trajectory, present_state
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot, load
 
 SUBSTEPS = 5

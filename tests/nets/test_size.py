@@ -5,7 +5,7 @@ import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.settings import NetworkSettings
 

@@ -4,7 +4,8 @@
 import pytest
 import torch
 
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.streaming import StreamingPredictor
 
 NETS = {

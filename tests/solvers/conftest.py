@@ -12,7 +12,7 @@ from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, bu
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 
 pytest.importorskip("newton")
 

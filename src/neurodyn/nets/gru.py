@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.nets.dense import Dense, Weight
-from neurodyn.nets.mlp import MLP, Activation
+from neurodyn.nets.mlp import MLP
+from neurodyn.nets.networks import Activation
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
-    from neurodyn.nets.build import NetConfig
+    from neurodyn.nets.networks import NetConfig
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 

@@ -19,8 +19,8 @@ from neurodyn.nets.mlp import MLP, Perceptron
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
-    from neurodyn.nets.build import NetConfig
     from neurodyn.nets.gru import GRU
+    from neurodyn.nets.networks import NetConfig
 
 
 class MemberNet(SequenceNet):

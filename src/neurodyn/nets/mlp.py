@@ -2,19 +2,15 @@
 """The multi-layer perceptron: a sequence network without memory."""
 
 import itertools
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.nets.dense import Dense, linear_weights
+from neurodyn.nets.networks import Activation, NetConfig
 from neurodyn.nets.sequence import SequenceNet
-
-if TYPE_CHECKING:
-    from neurodyn.nets.build import NetConfig
-
-Activation = Literal["silu", "gelu", "relu", "tanh"]
 
 ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
 IN_PLACE = {
@@ -93,6 +89,6 @@ class MLP(Perceptron):
     least_depth = 0
 
     @classmethod
-    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+    def build(cls, config: NetConfig, inputs: int, outputs: int) -> Self:
         """Build the network that a configuration describes."""
         return cls(inputs, outputs, (config.width,) * config.depth, config.activation)

@@ -1,15 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which networks there are; each is imported when it is first asked for."""
+"""Which networks there are and how they are configured, without torch: a network is imported when it is asked for."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
+from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
+from neurodyn.nets.size import require_size
 
-if TYPE_CHECKING:
-    from neurodyn.nets.member_nets import MemberNet
-    from neurodyn.nets.sequence import SequenceNet
+Activation = Literal["silu", "gelu", "relu", "tanh"]
 
-NETWORKS: "Registry[type[SequenceNet]]" = Registry(
+
+class SequenceKind(Protocol):
+    """What a class of sequence networks says of itself before a network is built (`nets.sequence.SequenceNet`)."""
+
+    @property
+    def least_depth(self) -> int:
+        """Least depth of a configuration."""
+        ...
+
+    def check(self, config: "NetConfig") -> None:
+        """Refuse sizes that make no such network, with an InputError."""
+
+    def memory(self, config: "NetConfig") -> int:
+        """Return the frames of history that such a network needs."""
+        ...
+
+    def build(self, config: "NetConfig", inputs: int, outputs: int) -> Any:
+        """Build the network, a `SequenceNet`, with random weights."""
+
+
+NETWORKS: Registry[SequenceKind] = Registry(
     "network",
     mlp="neurodyn.nets.mlp:MLP",
     gru="neurodyn.nets.gru:GRU",
@@ -17,7 +39,7 @@ NETWORKS: "Registry[type[SequenceNet]]" = Registry(
 )
 """Sequence networks by name."""
 
-MEMBER_NETWORKS: "Registry[type[MemberNet]]" = Registry(
+MEMBER_NETWORKS: Registry[Callable[[Sequence[Any]], Any]] = Registry(
     "network with members", mlp="neurodyn.nets.member_nets:MemberMLP", gru="neurodyn.nets.member_nets:MemberRecurrent"
 )
 """How several networks of a kind are computed in one pass: made of a list of them, by the name of their kind."""
@@ -26,3 +48,63 @@ TRUNKS: Registry[Any] = Registry(
     "network of an ensemble", gru="neurodyn.nets.members:MemberGRU", mlp="neurodyn.nets.members:MemberLayer"
 )
 """Layers of an ensemble's trunks by name: modules of (members, inputs, outputs), which are `recurrent` or not."""
+
+
+class NetConfig(Config, frozen=True):
+    """Kind and size of a network.
+
+    Attributes:
+        kind: Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention).
+        width: Size of a hidden layer, hidden state or stream.
+        depth: Number of hidden layers, recurrent layers or blocks.
+        activation: Activation of hidden layers (of the head, for a GRU; a transformer has its own).
+        heads: Attention heads (transformer); width must be a multiple of twice this number.
+        window: Frames that see each other in a block, the present one included (transformer).
+        head: Size of one hidden layer before the output (GRU and transformer); 0 for none.
+        warmup: Frames of history that suffice to build up the hidden state (GRU).
+        skip: Whether the predictor has a linear short cut from input to output.
+        clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
+            has inputs that are zero most of the time and far beyond their standard deviation when they are not.
+    """
+
+    kind: str = "mlp"
+    width: int = 128
+    depth: int = 3
+    activation: Activation = "silu"
+    heads: int = 4
+    window: int = 10
+    head: int = 64
+    warmup: int = 10
+    skip: bool = True
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        net = NETWORKS[self.kind]
+        least_of = {"width": 1, "depth": net.least_depth, "window": 1, "head": 0, "warmup": 0}
+        for name, least in least_of.items():
+            if getattr(self, name) < least:
+                raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
+        if self.clip is not None and not self.clip > 0:
+            raise InputError(f"net.clip is {self.clip}; expected a number above 0")
+        require_numbers(self, above=("heads",))
+        require_size((self.width, self.width, self.head), depth=max(1, self.depth))
+        net.check(self)
+
+    @property
+    def memory(self) -> int:
+        """Frames of history that the network needs."""
+        return NETWORKS[self.kind].memory(self)
+
+
+def require_members(config: NetConfig, members: int) -> None:
+    """Refuse a number of members that networks of a kind cannot have.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if members < 1:
+        raise InputError(f"members is {members}; valid: at least 1")
+    if members > 1 and config.kind not in MEMBER_NETWORKS:
+        able = choices(MEMBER_NETWORKS)
+        raise InputError(f"members is {members}, but a {config.kind} has only one; valid: 1, or as network {able}")

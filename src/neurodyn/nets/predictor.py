@@ -16,7 +16,7 @@ from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
 if TYPE_CHECKING:
-    from neurodyn.nets.build import NetConfig
+    from neurodyn.nets.networks import NetConfig
 
 
 class Predictor(nn.Module):

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from neurodyn.core.errors import InputError
 
 if TYPE_CHECKING:
-    from neurodyn.nets.build import NetConfig
     from neurodyn.nets.dense import Dense
     from neurodyn.nets.members import MemberLinear
+    from neurodyn.nets.networks import NetConfig
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""

@@ -20,7 +20,7 @@ from neurodyn.nets.rotary import Rotary
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
-    from neurodyn.nets.build import NetConfig
+    from neurodyn.nets.networks import NetConfig
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.multibody.held_ground import contact_layout
 from neurodyn.nets import onnx_file
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.onnx_file import METADATA, write_onnx
 from tests.multibody import machines

@@ -15,7 +15,7 @@ from neurodyn.dynamics import NeuralDynamics, load
 from neurodyn.dynamics.files.same_robot import require_robot, require_same_simulator
 from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import fit_encoding
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.sections import ContactPointSelection

@@ -37,7 +37,8 @@ from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
 from neurodyn.multibody.engine import EngineConfig
 from neurodyn.multibody.free_motion import FreeMotion
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import load as load_robot
 from tests.dynamics.neural.test_invariance import COM, LAYOUT, SCENE, SPEC, WORLDS, placed, states
 from tests.learn.callbacks import StopAt, Stopped

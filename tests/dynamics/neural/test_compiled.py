@@ -18,7 +18,8 @@ from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 from tests import plant
 from tests.dynamics.neural.test_base_prediction import MECHANISM, SUBSTEPS
 from tests.dynamics.neural.test_base_prediction import encoding as free_encoding

@@ -16,7 +16,8 @@ from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 
 COM = (0.05, -0.02, 0.01)
 SPEC = StateSpec(

@@ -24,7 +24,7 @@ from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.learn.neural.train import train as train_neural
 from neurodyn.learn.neural.trainer import NeuralLearner
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 from tests import plant
 from tests.learn.callbacks import StopAt, Stopped
 

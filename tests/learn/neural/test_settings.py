@@ -11,7 +11,8 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.learn.neural import settings as module
 from neurodyn.learn.neural.settings import Phase, Settings, load_finetuning, load_settings, with_budget
-from neurodyn.nets.build import NetConfig, build_net, build_predictor
+from neurodyn.nets.build import build_net, build_predictor
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 
 PRESETS = sorted(

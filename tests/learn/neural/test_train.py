@@ -25,7 +25,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import finetune, read_run_config, train
 from neurodyn.learn.neural.validation import RolloutValidation
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from tests import plant
 from tests.learn.callbacks import SignalAt

@@ -12,7 +12,7 @@ from neurodyn.data.store import Store
 from neurodyn.learn.loop import Callback, has_state
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from tests.learn.callbacks import StopAt, Stopped
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.nets.mlp import MLP, Activation
+from neurodyn.nets.mlp import MLP
+from neurodyn.nets.networks import Activation
 
 EPSILON = 1e-5
 """Added to variances."""

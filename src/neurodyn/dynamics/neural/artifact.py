@@ -14,7 +14,8 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.files.artifact import Artifact
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import build_predictor
+from neurodyn.nets.networks import NetConfig
 
 
 class ModelConfig(Config, frozen=True):

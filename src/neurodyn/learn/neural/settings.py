@@ -17,8 +17,7 @@ from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.learn.plan import Plan, Stage, with_budget
 from neurodyn.learn.presets import load_preset, settings_file
-from neurodyn.nets.build import NetConfig, require_members
-from neurodyn.nets.networks import NETWORKS
+from neurodyn.nets.networks import NETWORKS, NetConfig, require_members
 from neurodyn.robots import Robot
 
 __all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]

@@ -12,7 +12,7 @@ of weights meets all worlds of the group before it leaves the cache.
 
 import torch
 
-from neurodyn.nets.mlp import Activation
+from neurodyn.nets.networks import Activation
 
 BLOCK = 256
 """Threads to a world of the network's kernel on a GPU: Warp's own block size."""
