@@ -16,10 +16,10 @@ from torch import Tensor
 from neurodyn.core import generator
 from neurodyn.data import Split, Store
 from neurodyn.dynamics import AnalyticDynamics, Environment, State, Trajectory, Window
-from neurodyn.dynamics.interface import present_state
+from neurodyn.dynamics.batch import present_state
 from neurodyn.evaluate import beside_log
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import Material
+from neurodyn.robots.sections import ContactMaterial
 
 POSITION, ORIENTATION = 0.03, 0.3
 """Errors that weigh alike in the search [m, rad]."""
@@ -44,10 +44,10 @@ class Candidate:
     ratio: float = 1.0
     scale: float = 1.0
 
-    def material(self) -> Material:
+    def material(self) -> ContactMaterial:
         """Return the contact in the terms of a robot's declaration."""
         damping = 2.0 * self.ratio * math.sqrt(self.stiffness)
-        return Material(friction=self.friction, stiffness=self.stiffness, damping=damping)
+        return ContactMaterial(friction=self.friction, stiffness=self.stiffness, damping=damping)
 
 
 BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5), "scale": (0.92, 1.02)}

@@ -17,7 +17,7 @@ import yaml
 
 from _faults import damaged
 from neurodyn.core.artifacts import resolve_policy
-from neurodyn.core.checksums import CHECKSUM
+from neurodyn.core.provenance import CHECKSUM
 from neurodyn.robots import ROBOTS
 
 ODD: tuple[Any, ...] = (

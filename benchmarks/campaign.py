@@ -31,8 +31,8 @@ from _broken import BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
 from neurodyn.cli.main import run
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.guard import watching
-from neurodyn.dynamics.interface import State
 
 FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35}
 SHORT = {"broken": 24, "kills": 10, "disk": 2, "writers": 1, "memory": 2, "poisoned": 35}

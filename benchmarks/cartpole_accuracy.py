@@ -13,10 +13,11 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.data import Store
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import beside_simulator
-from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.learn.neural.settings import load_settings
 from neurodyn.learn.neural.train import train
+from neurodyn.learn.plan import with_budget
 from neurodyn.robots import load as load_robot
 from neurodyn.sim import generate
 

@@ -19,10 +19,11 @@ from torch import Tensor
 from _common import require, single_thread, write_result
 from neurodyn.core import ChainJoint, ContactPoint, Link, Mechanism
 from neurodyn.multibody import Tree
+from neurodyn.multibody.articulated import advanced
 from neurodyn.multibody.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
-from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.points import link_poses, touches
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 LINKS, LENGTH, DT, SWEEPS, STEPS = 5, 0.5, 1e-3, 50, 5000
 STATE = 2 * LINKS
@@ -62,11 +63,11 @@ def pendulum() -> Mechanism:
     )
 
 
-def traced(adjoint: Literal["taped", "implicit"], free: tuple[str, ...] = ()) -> Program:
+def traced(adjoint: Literal["taped", "implicit"], free: tuple[str, ...] = ()) -> TracedProgram:
     """Return the step as a program; quantities in `free` are parameters, all others constants."""
     mechanism = pendulum()
 
-    def step(inputs: Inputs) -> list:
+    def step(inputs: ProgramInputs) -> list:
         values = {**mechanism.quantities(), **DEFAULTS, "contact.friction": FRICTION}
         values |= dict(zip(free, inputs.parameters, strict=True))
         tree = Tree(mechanism, values.__getitem__)
@@ -83,10 +84,10 @@ def traced(adjoint: Literal["taped", "implicit"], free: tuple[str, ...] = ()) ->
         q, qd = advanced(tree, q, after, [0.0] * LINKS, DT)
         return [*q, *qd]
 
-    return Program(Sizes(state=STATE, held=1, parameters=len(free)), step)
+    return TracedProgram(ProgramSizes(state=STATE, held=1, parameters=len(free)), step)
 
 
-def rollout(program: Program, state: Tensor, steps: int, parameters: Tensor | None = None) -> Tensor:
+def rollout(program: TracedProgram, state: Tensor, steps: int, parameters: Tensor | None = None) -> Tensor:
     held = torch.full((len(state), steps, 1), HEIGHT, dtype=F64)
     return program.rollout(state, frames=steps, held=held, parameters=parameters)
 
@@ -97,7 +98,7 @@ def touching(path: Tensor) -> Tensor:
     return (-(LENGTH * angles.cos()).cumsum(-1) < HEIGHT).sum(-1)
 
 
-def gradient_error(program: Program, states: Tensor, steps: int) -> float:
+def gradient_error(program: TracedProgram, states: Tensor, steps: int) -> float:
     """Return the error that nine in ten states stay below: the least over step sizes, relative to the gradient."""
     weights = torch.linspace(-1.0, 1.0, STATE, dtype=F64)
     leaf = states.clone().requires_grad_()
@@ -114,7 +115,7 @@ def gradient_error(program: Program, states: Tensor, steps: int) -> float:
     return torch.stack(errors).amin(0).quantile(0.9).item()
 
 
-def cost(program: Program, state: Tensor, steps: int, parameters: Tensor | None = None) -> tuple[float, float]:
+def cost(program: TracedProgram, state: Tensor, steps: int, parameters: Tensor | None = None) -> tuple[float, float]:
     """Return the CPU time of a step and of its adjoint in microseconds, the least of the repeats."""
     run = program.run(state, frames=steps, held=torch.full((1, steps, 1), HEIGHT, dtype=F64), parameters=parameters)
     seeds = torch.zeros(1, steps + 1, STATE, dtype=F64)

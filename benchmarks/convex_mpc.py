@@ -19,9 +19,8 @@ import numpy as np
 from _common import require, single_thread, write_result
 from neurodyn import robots
 from neurodyn.control import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant
-from neurodyn.control.mpc.quadratic_program import SOLVERS
-from neurodyn.control.mpc.rigid_body import RigidBodyPrediction
-from neurodyn.control.mpc.situation import Situation
+from neurodyn.walking.convex_mpc import SOLVERS, RigidBodyPrediction
+from neurodyn.walking.state import ForceInputs
 
 SEED = 500
 GATHERED = 3.0
@@ -91,10 +90,10 @@ def timed(network: Path | None) -> tuple[dict[str, float], dict[str, float]]:
     return figures, ratios
 
 
-def gathered(plant: WalkingPlant) -> list[Situation]:
+def gathered(plant: WalkingPlant) -> list[ForceInputs]:
     """Return what decisions of a trotting robot were made from."""
     controller, _, _ = walker(plant)
-    found: list[Situation] = []
+    found: list[ForceInputs] = []
 
     def watch(standing: np.ndarray, frame: int) -> None:
         if frame * plant.dt > 0.5:

@@ -13,8 +13,9 @@ from _common import require, single_thread, write_result
 from neurodyn.data import Split
 from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
-from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.learn.neural.settings import load_settings
 from neurodyn.learn.neural.train import train
+from neurodyn.learn.plan import with_budget
 from neurodyn.robots import load as load_robot
 from neurodyn.robots import open_robot_data
 

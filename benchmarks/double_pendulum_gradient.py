@@ -20,8 +20,9 @@ import torch
 from _common import compare, require, single_thread, write_result
 from neurodyn.core import ChainJoint, Link, Mechanism
 from neurodyn.multibody import Tree
-from neurodyn.multibody.integration import advanced
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.articulated import advanced
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 STEPS, DT, GRAVITY = 500, 0.002, 9.81
 LENGTHS, MASSES, START = (0.8, 1.1), (1.3, 0.7), (1.0, -0.5, 0.3, 0.8)
@@ -41,11 +42,11 @@ def pendulum() -> Mechanism:
     return Mechanism(links=tuple(links), gravity=(0.0, 0.0, -GRAVITY))
 
 
-def program(threads: int = 1) -> Program:
+def program(threads: int = 1) -> TracedProgram:
     """Return the engine's own step, with lengths and masses as parameters."""
     mechanism = pendulum()
 
-    def step(inputs: Inputs) -> list:
+    def step(inputs: ProgramInputs) -> list:
         first, second, *masses = inputs.parameters
         quantities = {
             **mechanism.quantities(),
@@ -57,7 +58,7 @@ def program(threads: int = 1) -> Program:
         acceleration = tree.accelerations(tree.motions(q, qd), q, [0.0, 0.0])
         return [x for part in advanced(tree, q, qd, acceleration, DT) for x in part]
 
-    return Program(Sizes(state=4, parameters=4), step, threads)
+    return TracedProgram(ProgramSizes(state=4, parameters=4), step, threads)
 
 
 class Ours:

@@ -16,8 +16,8 @@ import torch
 
 import neurodyn
 from _common import compare, require, single_thread, write_result
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.guard import watch_rollout, watching
-from neurodyn.dynamics.interface import State
 
 FRAMES = 100
 WORLDS = (1, 64, 512)

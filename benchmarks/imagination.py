@@ -30,14 +30,14 @@ from _common import compare, require, single_thread, write_result
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.data import Status, Store, StoreHeader, StoreWriter
 from neurodyn.dynamics import NeuralDynamics, WorldModel
-from neurodyn.dynamics.interface import present_state
-from neurodyn.dynamics.neural.artifact import NEURAL, build_model
+from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.neural.base_prediction import Base
+from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
 from neurodyn.sim import build as build_robot
-from neurodyn.sim.generation.store_header import simulated_header
+from neurodyn.sim.generate import simulated_header
 from neurodyn.tasks import Task, load
 
 PEER_RATE = 14_900.0

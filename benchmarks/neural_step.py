@@ -29,7 +29,7 @@ from neurodyn.core import Plane, Scene
 from neurodyn.dynamics import Control, Environment, NeuralDynamics, State
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.neural.base_prediction import Base
-from neurodyn.dynamics.neural.compiled.frame import CompiledFrame
+from neurodyn.dynamics.neural.compiled import CompiledFrame
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.geometry import Ground
 from neurodyn.nets import NetConfig, Transformer, build_predictor

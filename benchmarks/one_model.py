@@ -15,13 +15,12 @@ from torch import Tensor
 from _common import single_thread, write_result
 from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
-from neurodyn.control.returns import Outcome
+from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.dynamics import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy import load_policy
-from neurodyn.policy.evaluate import SEED, play
-from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.reward_error import reward_errors
+from neurodyn.policy.artifact import PolicyNetwork
+from neurodyn.policy.evaluation import SEED, play, reward_errors
 from neurodyn.tasks import Memory, Task, load
 
 
@@ -52,7 +51,7 @@ def main() -> None:
 def compare(task: Task, policy: PolicyNetwork, model: str, episodes: int, ground: str) -> dict[str, float]:
     """Return what a policy reaches in the simulator and in a model."""
     environment = None if ground == task.declaration().ground else task_ground(task, ground, episodes, SEED)
-    found: dict[str, Outcome] = {}
+    found: dict[str, EpisodeOutcomes] = {}
     for name in (ANALYTIC, model):
         where = open_dynamics(task, name)
         found[name] = play(

@@ -20,8 +20,8 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.policy import load_policy
-from neurodyn.policy.critic import load_critic
-from neurodyn.policy.evaluate import SEED, play
+from neurodyn.policy.artifact import load_critic
+from neurodyn.policy.evaluation import SEED, play
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task, load
 

@@ -63,7 +63,7 @@ def main() -> None:
     if arguments.worker is not None:
         work(arguments.worker, arguments.only, arguments.data, arguments.times)
         return
-    from neurodyn.learn.ranks import launch
+    from neurodyn.learn.devices import launch
 
     figures: dict[str, float] = {"load_average": os.getloadavg()[0]}
     ratios: dict[str, float] = {}
@@ -109,11 +109,11 @@ def check(what: str, alone: list[float], ranks: list[dict[str, Any]]) -> None:
 
 def work(out: Path, only: list[str], data: Path, times: int) -> None:
     """Train everything, and write what this rank measured."""
-    from neurodyn.learn.ranks import here, joined
+    from neurodyn.learn.devices import current_ranks, joined
 
     with joined():
-        found = {what: WORKS[what](out, data, times * BATCHES[what] // here().count) for what in only}
-        (out / f"{here().rank}.json").write_text(json.dumps(found))
+        found = {what: WORKS[what](out, data, times * BATCHES[what] // current_ranks().count) for what in only}
+        (out / f"{current_ranks().rank}.json").write_text(json.dumps(found))
 
 
 def timed() -> tuple[Any, Callable[[], dict[str, Any]]]:
@@ -144,9 +144,9 @@ def timed() -> tuple[Any, Callable[[], dict[str, Any]]]:
 def model(out: Path, data: Path, kind: str, settings: str) -> dict[str, Any]:
     """Train dynamics of a kind."""
     from neurodyn.learn import train
-    from neurodyn.learn.ranks import here
+    from neurodyn.learn.devices import current_ranks
 
-    size = out / f"{kind}-{here().rank}.yaml"
+    size = out / f"{kind}-{current_ranks().rank}.yaml"
     size.write_text(settings)
     times, found = timed()
     train("cartpole", data, out / kind, kind=kind, size=str(size), callbacks=[times])

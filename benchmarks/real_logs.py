@@ -30,10 +30,10 @@ from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
 from neurodyn.identify.held_out import Forecast, forecast_errors, hybrid_forecast, model_forecast
-from neurodyn.identify.noise import given_noise
+from neurodyn.identify.readings import given_noise
 from neurodyn.identify.starts import start_of
 from neurodyn.learn import load_settings, with_budget
-from neurodyn.learn.hybrid.windows import fit_windows
+from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot

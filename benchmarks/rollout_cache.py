@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from _common import compare, require, single_thread, write_result
 from neurodyn.nets import NetConfig, SequenceNet, Transformer, build_net
-from neurodyn.nets.rotary import rotate
-from neurodyn.nets.transformer import Block
+from neurodyn.nets.transformer import TransformerBlock, rotate
 
 INPUTS, OUTPUTS = 9, 4
 LARGE = NetConfig(kind="transformer", width=192, depth=6, heads=12, window=10)
@@ -45,7 +44,7 @@ class WindowRecompute:
     def _pruned(self) -> Tensor:
         net, x = self.net, self.net.embed(self.window)
         cos, sin = net.rotary.at(net.window, x)
-        blocks: list[Block] = list(net.blocks)  # type: ignore[arg-type]
+        blocks: list[TransformerBlock] = list(net.blocks)  # type: ignore[arg-type]
         for block in blocks[:-1]:
             x = block(x, cos, sin, None)
         last = blocks[-1]

@@ -16,13 +16,13 @@ import torch
 from _common import require, single_thread, write_result
 from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
-from neurodyn.control.planning.smooth_noise import smooth_noise
+from neurodyn.control.planning.sampling import smooth_noise
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import Blueprint, read_config
 from neurodyn.data import Split, Status, Store, StoreHeader, StoreWriter
 from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
-from neurodyn.policy.evaluate import SEED
+from neurodyn.policy.evaluation import SEED
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task

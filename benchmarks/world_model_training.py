@@ -22,9 +22,9 @@ from _common import compare, require, single_thread, write_result
 from neurodyn.core import Channel, JointSpec, StateSpec
 from neurodyn.data import Batch
 from neurodyn.dynamics import WorldModel
-from neurodyn.learn.member_parameters import MemberParameters
-from neurodyn.learn.world_model.loss import EventWeights, negative_log_likelihood, world_model_loss
+from neurodyn.learn.optimiser import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
+from neurodyn.learn.world_model.trainer import EventWeights, negative_log_likelihood, world_model_loss
 from neurodyn.nets import EnsembleConfig
 from neurodyn.nets.members import MemberGRU, MemberLinear
 

@@ -7,13 +7,13 @@ With NEURODYN_CHECK_SHAPES=1 functions whose annotations name shapes of arrays c
 import os
 
 CHECKED = (
-    "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
+    "neurodyn.dynamics.analytic", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
     "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven", "neurodyn.dynamics.hybrid.model",
-    "neurodyn.dynamics.measures", "neurodyn.dynamics.nerd.model",
-    "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes",
-    "neurodyn.dynamics.tangent", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
+    "neurodyn.dynamics.measures", "neurodyn.interop.nerd.model",
+    "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.control",
+    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
-    "neurodyn.multibody.contact_motion", "neurodyn.multibody.drive_program", "neurodyn.multibody.free_motion",
+    "neurodyn.multibody.motion", "neurodyn.multibody.drive_program", "neurodyn.multibody.motion",
     "neurodyn.multibody.held_ground", "neurodyn.multibody.pd",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""

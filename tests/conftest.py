@@ -39,7 +39,7 @@ def pytest_runtest_setup():
 def no_pulse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Bars show what work says, not for how long a busy machine has taken so far."""
     if request.module.__name__ != "tests.cli.terminal.test_progress":
-        monkeypatch.setattr("neurodyn.cli.terminal.progress.ProgressBar._repeat", lambda self: None)
+        monkeypatch.setattr("neurodyn.cli.terminal.console.ProgressBar._repeat", lambda self: None)
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ def plant_file(plant_store: Store, tmp_path_factory: pytest.TempPathFactory) -> 
 def simulator_file(cartpole: Robot, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 episodes of 25 frames of the declared cartpole, from Newton."""
     pytest.importorskip("newton")
-    from neurodyn.sim.generation.generate import generate
+    from neurodyn.sim.generate import generate
 
     path = tmp_path_factory.mktemp("teacher") / "cartpole.h5"
     generate(cartpole, transitions=1000, out=path, worlds=40, seed=3, frames=25)

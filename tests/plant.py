@@ -20,11 +20,11 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
-from neurodyn.dynamics.interface import Control, State, Step, Trajectory, present_state
+from neurodyn.dynamics.batch import Control, State, Step, Trajectory, present_state
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.nets.build import build_predictor
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_predictor
 from neurodyn.robots import Robot, load
 
 SUBSTEPS = 5

@@ -14,11 +14,10 @@ import neurodyn
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, mean_text, network_text
+from neurodyn.dynamics.neural.kernel_texts import decode_text, encode_text, mean_text, network_text
 from neurodyn.geometry import Ground
-from neurodyn.geometry.ahead_of_time import compile_for_cuda, needs
 from neurodyn.geometry.base_kernels import base_advance, base_view
-from neurodyn.geometry.fixed_launch import table_kernel
+from neurodyn.geometry.launching import compile_for_cuda, kernel_resources, table_kernel
 from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
 from tests.multibody import machines
 
@@ -105,7 +104,7 @@ def test_a_block_is_two_warps_where_registers_allow_more_than_32(
     program = _engine(None, mechanism, machines.spec(mechanism)).program
     for which, kernel in enumerate(program.cuda_kernels(dtype)):
         (path,) = compile_for_cuda([kernel], H100, tmp_path / str(which))
-        (found,) = needs(path).values()
+        (found,) = kernel_resources(path).values()
         warps = REGISTERS // (32 * found.registers)
         block = program.cuda_block(which, dtype == F32)
         assert block == 32 or warps > BLOCKS
@@ -116,7 +115,7 @@ def test_a_block_is_two_warps_where_registers_allow_more_than_32(
 def test_what_is_no_machine_code_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no machine code")
     with pytest.raises(ValueError, match="no machine code"):
-        needs(tmp_path / "text")
+        kernel_resources(tmp_path / "text")
 
 
 @pytest.mark.slow

@@ -20,19 +20,18 @@ import pytest
 import torch
 import yaml
 
-from neurodyn.cli.main import VERBS, _parse, run
-from neurodyn.cli.policy.actions import ACTIONS
+from neurodyn.cli.main import POLICY_ACTIONS, VERBS, _parse, run
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.data.readers.column_map import Column, ColumnMap
-from neurodyn.data.readers.floating import Floating
-from neurodyn.data.readers.measured import MeasuredColumns
+from neurodyn.data.readers.floating import FloatingColumns
+from neurodyn.data.readers.sensor_columns import SensorColumns
 from neurodyn.data.store import Store
 from neurodyn.robots import Joint, Robot, SimulatorConfig
-from neurodyn.robots.sections import ContactPointSelection, Gains, GroundSampling, Material, Ranges
+from neurodyn.robots.sections import ContactMaterial, ContactPointSelection, Gains, GroundSampling, Ranges
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -180,14 +179,14 @@ def test_the_declarations_are_those_of_the_examples():
         ("own-robot", Joint),
         ("own-robot", SimulatorConfig),
         ("own-robot", Ranges),
-        ("own-robot", Material),
+        ("own-robot", ContactMaterial),
         ("own-robot", GroundSampling),
         ("own-robot", ContactPointSelection),
         ("own-robot", Gains),
         ("own-logs", ColumnMap),
         ("own-logs", Column),
-        ("own-logs", Floating),
-        ("own-sensors", MeasuredColumns),
+        ("own-logs", FloatingColumns),
+        ("own-sensors", SensorColumns),
         ("own-sensors", Sensor),
         ("own-sensors", Controller),
     ],
@@ -206,7 +205,7 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     for verb, *arguments in commands(page):
-        called = VERBS[verb] if verb != "policy" else ACTIONS[arguments.pop(0)]
+        called = VERBS[verb] if verb != "policy" else POLICY_ACTIONS[arguments.pop(0)]
         _parse(called.load(), f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist
 
 
@@ -224,7 +223,7 @@ def test_verbs_and_flags_in_the_text_exist(page: Path):
 
 
 def flags(verb: str) -> set[str]:
-    functions = [called.load() for called in (ACTIONS.values() if verb == "policy" else [VERBS[verb]])]
+    functions = [called.load() for called in (POLICY_ACTIONS.values() if verb == "policy" else [VERBS[verb]])]
     return {f"--{name.replace('_', '-')}" for f in functions for name in inspect.signature(f).parameters}
 
 

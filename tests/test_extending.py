@@ -17,15 +17,15 @@ import torch
 import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.core import registry
-from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.logs import read_logs
 from neurodyn.dynamics import HybridDynamics, Mounted, Observation, State
-from neurodyn.dynamics.controllers import Driven
-from neurodyn.dynamics.files.artifact import save
-from neurodyn.dynamics.files.export import export_model
+from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.hybrid.closed_loop import DrivenJoints
+from neurodyn.interop.onnx import export_model
 from neurodyn.multibody import EngineConfig
 from neurodyn.nets import EnsembleConfig, NetConfig, build_predictor
 from neurodyn.robots import load
@@ -84,7 +84,7 @@ def test_a_controller(plugin):
     controller = neurodyn.core.Controller(kind="spring", kp=2.0)
     assert controller.gains(("knee",)) == {"controller.knee.kp": 2.0}
     error = torch.tensor([[0.5]])
-    joints = Driven(error, error, error, error)
+    joints = DrivenJoints(error, error, error, error)
     assert neurodyn.dynamics.LAWS["spring"](joints, {"kp": torch.tensor([[2.0]])}).item() == 1.0
 
 

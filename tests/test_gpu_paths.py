@@ -15,7 +15,7 @@ from torch import Tensor
 import neurodyn
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State
-from neurodyn.dynamics.neural.artifact import NEURAL, build_model
+from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.geometry import Ground
 from neurodyn.multibody import CONTACT_MODELS, EngineConfig

@@ -50,7 +50,7 @@ def loaded(script: str) -> set[str]:
         "from neurodyn.cli.main import run; run(['--version'])",
         "from neurodyn.cli.main import run; run(['trian'])",
         "import neurodyn.core.artifacts, neurodyn.core.config",
-        "import neurodyn.core.description.fingerprint, neurodyn.core.description.spec",
+        "import neurodyn.core.description.mechanism, neurodyn.core.description.spec",
         "import neurodyn; neurodyn.robots.load('cartpole')",
     ],
 )

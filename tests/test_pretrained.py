@@ -19,9 +19,9 @@ from neurodyn.core.artifacts import (
     resolve_policy,
     resolve_run,
 )
-from neurodyn.core.checksums import CHECKSUM
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
+from neurodyn.core.provenance import CHECKSUM
 
 SIZE_LIMIT = 4_000_000
 
@@ -32,7 +32,7 @@ def test_a_cartpole_ships():
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
-    from neurodyn.dynamics.files.artifact import kind_of
+    from neurodyn.dynamics.artifact import kind_of
     from neurodyn.learn.neural.train import read_run_config
     from neurodyn.learn.world_model.train import WorldRunConfig
 
@@ -115,7 +115,7 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
     from neurodyn import load, robots
-    from neurodyn.dynamics.files.artifact import kind_of
+    from neurodyn.dynamics.artifact import kind_of
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.evaluate import beside_simulator, evaluate
     from neurodyn.robots.listing import list_robots

@@ -16,8 +16,8 @@ from neurodyn.core.errors import InputError
 
 PHASE = {"share": 1.0, "rate": 0.01, "batch": 32}
 BASES = {
-    "neurodyn.learn.plan.Stage": PHASE,
-    "neurodyn.learn.plan.Plan": {"phases": [PHASE], "steps": 5},
+    "neurodyn.learn.plan.TrainingPhase": PHASE,
+    "neurodyn.learn.plan.TrainingPlan": {"phases": [PHASE], "steps": 5},
     "neurodyn.learn.neural.settings.Phase": PHASE,
     "neurodyn.learn.neural.settings.Settings": {"phases": [PHASE], "steps": 5, "net": {"kind": "mlp"}},
     "neurodyn.learn.world_model.settings.WorldPhase": PHASE,
@@ -25,7 +25,7 @@ BASES = {
 }
 """Least that settings need, by class; of others nothing."""
 PARTS = {
-    "neurodyn.nets.build.NetConfig", "neurodyn.nets.ensemble.EnsembleConfig", "neurodyn.multibody.engine.EngineConfig",
+    "neurodyn.nets.networks.NetConfig", "neurodyn.nets.ensemble.EnsembleConfig", "neurodyn.multibody.engine.EngineConfig",
     "neurodyn.robots.sections.SimulatorConfig", "neurodyn.robots.sections.ContactPointSelection",
 }  # fmt: skip
 """What is said in settings and declarations, and not called settings."""

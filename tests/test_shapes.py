@@ -36,7 +36,7 @@ def test_public_functions_take_and_return_the_shapes_that_they_say():
     "call",
     [
         "from neurodyn.geometry import rotation; rotation.multiply(torch.zeros(2, 4), torch.zeros(2, 3))",
-        "from neurodyn.dynamics.tangent import wrap_angle; wrap_angle(torch.zeros(2, dtype=torch.int64))",
+        "from neurodyn.dynamics.coordinates import wrap_angle; wrap_angle(torch.zeros(2, dtype=torch.int64))",
     ],
 )
 def test_a_wrong_shape_or_dtype_is_found(call: str):
@@ -51,5 +51,5 @@ def test_every_module_with_annotated_shapes_is_checked():
         if "jaxtyping import" in path.read_text() or "array_shapes import" in path.read_text()
     }
     # Batches check themselves, and the interface has no code.
-    others = {"neurodyn.geometry.array_shapes", "neurodyn.dynamics.batch", "neurodyn.dynamics.interface"}
+    others = {"neurodyn.geometry.tensors", "neurodyn.dynamics.batch", "neurodyn.dynamics.interface"}
     assert annotated - others == set(CHECKED)

@@ -35,8 +35,8 @@ with lazy(__name__):
         tasks,
     )  # fmt: skip
     from neurodyn.core.errors import InputError
+    from neurodyn.dynamics.artifact import load
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
-    from neurodyn.dynamics.files.artifact import load
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.version import __version__
 

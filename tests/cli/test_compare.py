@@ -26,7 +26,7 @@ def test_models_and_policies_are_compared_each_among_their_own(
 ):
     pytest.importorskip("rsl_rl")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neurodyn.cli.terminal.progress._SOON", 0.0)
+    monkeypatch.setattr("neurodyn.cli.terminal.console._SOON", 0.0)
     runs = [*seeds_of(trained_run, tmp_path, 2), "pretrained-policy:cartpole"]
     flags = ["--horizon", "5", "--dynamics", "pretrained:cartpole", "--episodes", "4", "--json", "figures.json"]
     assert run(["compare", *runs, *flags]) == 0

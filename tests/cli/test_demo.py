@@ -44,9 +44,9 @@ def shortened(name: str, path: Path, **changes: int) -> Path:
 @pytest.mark.slow
 def test_a_world_model_is_trained_on_the_log_that_ships_and_once_only(tmp_path, monkeypatch, capsys):
     short = shortened("walk.yaml", tmp_path / "walk.yaml", steps=12, validations=1)
-    monkeypatch.setattr("neurodyn.cli.demos.world_model.SETTINGS", short)
-    monkeypatch.setattr("neurodyn.cli.demos.world_model.ROLLOUTS", 16)
-    monkeypatch.setattr("neurodyn.cli.demos.world_model.HORIZON", 20)
+    monkeypatch.setattr("neurodyn.cli.demo.LOG_SETTINGS", short)
+    monkeypatch.setattr("neurodyn.cli.demo.LOG_ROLLOUTS", 16)
+    monkeypatch.setattr("neurodyn.cli.demo.LOG_HORIZON", 20)
     out = tmp_path / "demo"
     assert run(["demo", "--world-model", "--out", str(out)]) == 0
     assert "36 walks" in capsys.readouterr().out
@@ -62,7 +62,7 @@ def test_a_policy_is_trained_in_a_network_and_played_in_the_simulator(tmp_path, 
     pytest.importorskip("rsl_rl")
     pytest.importorskip("newton")
     short = shortened("swingup.yaml", tmp_path / "swingup.yaml", iterations=12, evaluations=1, worlds=32, horizon=8)
-    monkeypatch.setattr("neurodyn.cli.demos.policy.SETTINGS", short)
+    monkeypatch.setattr("neurodyn.cli.demo.POLICY_SETTINGS", short)
     out = tmp_path / "demo"
     assert run(["demo", "--policy", "--out", str(out)]) == 0
     assert (out / "policy/report.html").is_file()

@@ -11,7 +11,7 @@ from neurodyn.cli import main as cli
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics import Control, State, Step
-from neurodyn.evaluate.engine import Batch, Drive, follow
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.learn.devices import lacks_memory, require_device
 from tests.policy.worlds import SPEC, Mass
 
@@ -96,15 +96,15 @@ class _There(Mass):
 @pytest.mark.parametrize(
     "drive",
     [
-        Drive(torque=torch.zeros(2, 3, 1)),
-        Drive(target=torch.zeros(2, 3, 1), kp=torch.ones(2, 1), kd=torch.ones(2, 1)),
+        ControlSequence(torque=torch.zeros(2, 3, 1)),
+        ControlSequence(target=torch.zeros(2, 3, 1), kp=torch.ones(2, 1), kd=torch.ones(2, 1)),
     ],
 )
-def test_starts_travel_to_the_model_and_its_roll_outs_come_back(drive: Drive) -> None:
+def test_starts_travel_to_the_model_and_its_roll_outs_come_back(drive: ControlSequence) -> None:
     start = State(torch.zeros(2, SPEC.nq), torch.zeros(2, SPEC.nv))
     with pytest.raises(NotImplementedError):  # of the base class, or because there are no data to be brought back
-        follow(_There(), Batch(start, drive))
-    for value in vars(Batch(start, drive).to("meta").drive).values():
+        follow(_There(), RolloutBatch(start, drive))
+    for value in vars(RolloutBatch(start, drive).to("meta").drive).values():
         assert value is None or value.device.type == "meta"
 
 
@@ -127,7 +127,7 @@ class _Simulator:
 @pytest.mark.parametrize("robot", ["pendulum", "franka"])
 def test_a_batch_is_recorded_where_it_is_simulated(robot: str) -> None:
     from neurodyn.robots import load
-    from neurodyn.sim.generation.recorder import Recorder
+    from neurodyn.sim.batches import Recorder
 
     declared = load(robot)
     recorder = Recorder(_Simulator(declared, 4), 3)  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from neurodyn.cli.tables.fit import print_table
 from neurodyn.cli.terminal import console
+from neurodyn.cli.terminal.tables import print_table
 
 HEAD = ("Parameter", "Value", "95 % interval", "Declared", "Unit", "Remark")
 ROWS = [

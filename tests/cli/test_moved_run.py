@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.dynamics.files.artifact import load, robot_of
+from neurodyn.dynamics.artifact import load, robot_of
 from neurodyn.report.recording import record_run
 from tests.cli.calls import call
 from tests.robots.own_robots import write_arm

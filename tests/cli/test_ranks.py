@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from neurodyn.cli import main as cli
-from neurodyn.cli.terminal.machine import own_device
+from neurodyn.cli.terminal.flags import own_device
 from neurodyn.core.errors import InputError
+from neurodyn.learn.devices import Ranks, launch, several
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.ranks import Ranks, launch, several
 
 SETTINGS = """
 net: {kind: mlp, width: 8, depth: 1}
@@ -117,7 +117,7 @@ def test_gpus_are_counted_and_launched(train: list[str], monkeypatch: pytest.Mon
     launched: list[tuple[int, list[str]]] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    monkeypatch.setattr("neurodyn.learn.ranks.launch", lambda count, command: launched.append((count, command)) or 0)
+    monkeypatch.setattr("neurodyn.learn.devices.launch", lambda count, command: launched.append((count, command)) or 0)
     for given, count in ((["0", "2"], 2), (["all"], 3)):
         assert cli.run([*train, "--gpu-ids", *given]) == 0
         assert launched.pop() == (count, [sys.executable, "-m", "neurodyn", *train, "--gpu-ids", *given])

@@ -62,9 +62,9 @@ VALID = {
 """What is taken although the lists below have it."""
 OUTPUTS = {"out", "json", "report", "plot", "csv"}
 WORK = (
-    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.generation.batch_maker.BatchMaker.__call__",
+    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batches.BatchMaker.__call__",
     "neurodyn.dynamics.base.BaseDynamics.rollout", "neurodyn.cluster.connection._join",
-    "neurodyn.control.mpc.controller.QuadrupedController.act",
+    "neurodyn.walking.controller.QuadrupedController.act",
 )  # fmt: skip
 """What works."""
 BAD: dict[object, tuple[str, ...]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from neurodyn.cli.main import run
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.learn.neural.train import read_run_config
 from tests import plant
 from tests.cli.calls import call

@@ -6,8 +6,7 @@ import torch
 
 from neurodyn.cluster import Cluster
 from neurodyn.core.errors import InputError
-from neurodyn.identify.optimisers.basin_hopping import basin_hopping
-from neurodyn.identify.optimisers.cma_es import cma_es
+from neurodyn.identify.population_search import basin_hopping, cma_es
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.run import identify
 from tests.identify import pendulum

@@ -15,9 +15,8 @@ import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
 from neurodyn.cluster.sweep import sweep as sweep_module
-from neurodyn.cluster.sweep.queue import Queue
 from neurodyn.cluster.sweep.space import Chance, Grid, Optuna, Range, corners
-from neurodyn.cluster.sweep.trial import run_trial
+from neurodyn.cluster.sweep.trials import TrialQueue, run_trial
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 
@@ -223,7 +222,7 @@ SWEPT = {
 }  # fmt: skip
 
 
-def run_here(queue: Queue, address: str, **options) -> None:
+def run_here(queue: TrialQueue, address: str, **options) -> None:
     """Run trials in this process: what Ray adds is tested above."""
     while (trial := queue.pop()) is not None:
         queue.end(trial, run_trial(trial, queue.folder_of(trial)))

@@ -7,18 +7,18 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.frame_end import episode_bounds
 from neurodyn.control.starts import SampledStarts
+from neurodyn.control.task_frames import episode_bounds
 from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import TrainingRange, training_range
 from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.guard import TRAINING_MARGIN
-from neurodyn.dynamics.interface import State
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluate import play
+from neurodyn.policy.evaluation import play
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass

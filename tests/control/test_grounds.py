@@ -10,7 +10,7 @@ from neurodyn.control.grounds import SIZE, heights_above, task_ground
 from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.sim.clearance import ground_height
+from neurodyn.sim.sampling import ground_height
 from neurodyn.tasks import load
 
 

@@ -4,11 +4,11 @@
 import pytest
 import torch
 
-from neurodyn.control.measured_state import Noise, measured
+from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.coordinates import position_difference
 
 SPEC = StateSpec(
     robot="r", joints=(JointSpec(name="root", kind="free"), JointSpec(name="hip", kind="revolute")), controls=("hip",),
@@ -25,12 +25,12 @@ def states(worlds):
 
 def test_no_noise_is_the_state_itself():
     state = states(3)
-    assert measured(SPEC, state, Noise(), torch.Generator()) is state
+    assert measured(SPEC, state, MeasurementNoise(), torch.Generator()) is state
 
 
 def test_standard_deviations():
     state = states(20_000)
-    seen = measured(SPEC, state, Noise(position=0.01, velocity=0.2), torch.Generator().manual_seed(1))
+    seen = measured(SPEC, state, MeasurementNoise(position=0.01, velocity=0.2), torch.Generator().manual_seed(1))
     off = position_difference(SPEC, seen.q, state.q)
     torch.testing.assert_close(off.std(0), torch.full((7,), 0.01, dtype=torch.float64), rtol=0.03, atol=0)
     torch.testing.assert_close(
@@ -42,4 +42,4 @@ def test_standard_deviations():
 
 def test_bad_noise_is_refused():
     with pytest.raises((InputError, ValueError), match=r"noise of the velocity is -1\.0; valid: at least 0"):
-        Noise(velocity=-1.0)
+        MeasurementNoise(velocity=-1.0)

@@ -12,7 +12,7 @@ from neurodyn.core.description.spec import Channel
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
 from neurodyn.data.store import Store
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig

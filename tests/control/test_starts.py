@@ -11,7 +11,7 @@ from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
-from neurodyn.dynamics.interface import State, Window
+from neurodyn.dynamics.batch import State, Window
 from neurodyn.tasks import load
 from tests.policy.worlds import SPEC, Fixed
 

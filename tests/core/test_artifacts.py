@@ -17,8 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import InputError, Notice
 
 TREE = {
     "step": 7,

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from neurodyn.core import cores, workers
-from neurodyn.core.cores import available_cores, resolve_threads
+from neurodyn.core import workers
+from neurodyn.core import workers as cores
 from neurodyn.core.errors import InputError
-from neurodyn.core.workers import Workers
+from neurodyn.core.workers import Workers, available_cores, resolve_threads
 
 
 class Slow:

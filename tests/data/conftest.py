@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.versions import package_versions
-from neurodyn.data.store import Store, StoreHeader, StoreWriter
+from neurodyn.core.provenance import package_versions
+from neurodyn.data.header import StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
 
 
 def cartpole_spec(dt=0.02):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers import import_logs, read_column_map
-from neurodyn.data.store import Store, StoreWriter
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
 
 from .conftest import counting_batch, header
 from .readers.conftest import MAPS, SPEC, npz_arrays, write_csv

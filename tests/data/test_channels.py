@@ -6,9 +6,11 @@ import pytest
 
 from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split, Status, StoreHeader
 from neurodyn.data.inspection import inspect_store
-from neurodyn.data.store import Split, Status, Store, StoreHeader, StoreWriter
+from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler, all_windows
+from neurodyn.data.writer import StoreWriter
 
 SPEC = StateSpec(
     robot="walker",

@@ -6,8 +6,8 @@ import pytest
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.data.episodes import beginnings, joined
 from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.mixture import beginnings, joined
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.scene import IDENTITY, Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_store
-from neurodyn.data.store import Store, StoreWriter
+from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler, all_windows
+from neurodyn.data.writer import StoreWriter
 
 from .conftest import counting_batch, header
 

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from neurodyn.data.inspection import inspect_store
-from neurodyn.data.plots import plot_store
+from neurodyn.data.inspection import inspect_store, plot_store
 
 RANGES = {"q": {"slide": (0.0, 4000.0)}, "qd": {}, "control": {"slide": (-1.0, 1.0)}}
 

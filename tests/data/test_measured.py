@@ -8,13 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.sensors import Stream, stream_columns
 from neurodyn.core.errors import InputError
-from neurodyn.data.episodes import beginnings, joined
 from neurodyn.data.inspection import inspect_store
-from neurodyn.data.store import Store, StoreWriter
-from neurodyn.learn.hybrid.windows import fit_windows
+from neurodyn.data.mixture import beginnings, joined
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.learn.fit_windows import fit_windows
 
 from .conftest import counting_batch, header
 

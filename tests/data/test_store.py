@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Status, Store, StoreWriter
+from neurodyn.data.header import Split, Status
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
 
 from .conftest import counting_batch, header
 

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from neurodyn.data.header import dataset
-from neurodyn.data.store import Store, StoreWriter
-from neurodyn.data.writer import open_store_file
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter, open_store_file
 from tests.data.conftest import counting_batch, header
 
 

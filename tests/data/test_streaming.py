@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.data import stored_rows, window_sources
+from neurodyn.data import store as stored_rows
+from neurodyn.data import window_sources
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.sample import sample_states, split_blocks
-from neurodyn.data.split import chosen_episodes
-from neurodyn.data.store import Split, Store
-from neurodyn.data.stored_rows import StoredRows, take
+from neurodyn.data.split import chosen_episodes, sample_states, split_blocks
+from neurodyn.data.store import Store, StoredRows, take
 from neurodyn.data.training_range import training_range
 from neurodyn.data.windows import WindowSampler, all_windows
 from neurodyn.data.writer import StoreWriter

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn.data.store import Store
-from neurodyn.data.until_end import failing_episodes, open_windows, windows_along
+from neurodyn.data.windows import failing_episodes, open_windows, windows_along
 from tests import worlds
 
 

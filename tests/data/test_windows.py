@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import EPISODE, Split
 from neurodyn.data.split import assign_splits, episodes_of
-from neurodyn.data.store import EPISODE, Split, Store
+from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler, all_windows, window_starts
 
 from .conftest import counting_batch, header

@@ -4,12 +4,12 @@
 import pytest
 import torch
 
-from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.parameter import Parameter, select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.closed_loop import ClosedLoop
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.hybrid.closed_loop import ClosedLoop
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Control, State
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody import machines
 

@@ -8,7 +8,7 @@ import torch
 import neurodyn
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import BaseDynamics
-from neurodyn.dynamics.interface import Environment, State, Step, Trajectory
+from neurodyn.dynamics.batch import Environment, State, Step, Trajectory
 from neurodyn.robots import Robot
 
 

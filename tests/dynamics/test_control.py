@@ -8,8 +8,8 @@ import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Control, State
 from neurodyn.robots import load
 from tests import plant
 

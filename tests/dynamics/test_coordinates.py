@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.coordinates import Coordinates
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.coordinates import Coordinates, position_difference
 from neurodyn.geometry import rotation
 from tests.dynamics.test_tangent import SPEC, draw
 

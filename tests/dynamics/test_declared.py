@@ -3,17 +3,17 @@
 
 import torch
 
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.base import declared_end_effector
+from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.declared import reach
-from neurodyn.dynamics.files.artifact import load
-from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import chain_joints
 from neurodyn.sim.engine import import_newton
-from neurodyn.tasks.resets import reset_states
+from neurodyn.tasks.task import reset_states
 
 
 def test_the_declared_chain_is_the_one_that_is_built():
@@ -43,12 +43,12 @@ def test_the_end_effector_is_where_the_simulator_has_it():
     from neurodyn.geometry import rotation
 
     wanted = pose[:, :3] + rotation.rotate(pose[:, 3:], torch.tensor(robot.end_effector.point).expand(3, 3))
-    found = reach(robot, State(q, torch.zeros_like(q)))["end_effector_position"]
+    found = declared_end_effector(robot, State(q, torch.zeros_like(q)))["end_effector_position"]
     torch.testing.assert_close(found(None), wanted, rtol=0.0, atol=1e-5)  # pyright: ignore[reportArgumentType]
 
 
 def test_robots_without_an_end_effector_have_none():
-    assert reach(load_robot("cartpole"), State(torch.zeros(1, 2), torch.zeros(1, 2))) == {}
+    assert declared_end_effector(load_robot("cartpole"), State(torch.zeros(1, 2), torch.zeros(1, 2))) == {}
 
 
 def test_contacts_by_depth_are_those_by_force_once_the_robot_stands():

@@ -7,9 +7,10 @@ import torch
 
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Control, Dynamics, State, Window
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.multibody.engine import EngineConfig
 from tests.multibody import machines
 

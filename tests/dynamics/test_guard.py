@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import Notice
 from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State, Trajectory, Window
 from neurodyn.dynamics.guard import (
     MOST,
     Before,
@@ -21,7 +22,6 @@ from neurodyn.dynamics.guard import (
     state_fault,
     watching,
 )
-from neurodyn.dynamics.interface import State, Trajectory, Window
 from neurodyn.robots.plausible import PlausibleBounds
 from tests import plant
 

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import Dynamics, State, Window, present_state
-from neurodyn.dynamics.tangent import wrap_angle
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import State, Window, present_state
+from neurodyn.dynamics.coordinates import wrap_angle
+from neurodyn.dynamics.interface import Dynamics
 from tests import plant
 
 

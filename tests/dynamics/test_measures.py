@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.measures import (
-    Columns,
+    ErrorColumns,
     constant_velocity,
     displace,
     error_names,
@@ -19,11 +20,10 @@ from neurodyn.dynamics.measures import (
     persistence,
     position_errors,
 )
-from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry.rotation import exponential, multiply
 from neurodyn.robots import Joint, Robot, load
 
-COLUMNS = Columns(base=(0,), angles=(1,), slides=(), names=("slider", "hinge"))
+COLUMNS = ErrorColumns(base=(0,), angles=(1,), slides=(), names=("slider", "hinge"))
 FLOATING = StateSpec(
     robot="floating",
     joints=(
@@ -43,17 +43,19 @@ def random(worlds: int = 3, frames: int = 6) -> Trajectory:
 
 
 def test_the_base_of_the_cartpole_is_its_cart(cartpole: Robot):
-    assert Columns.of(cartpole) == COLUMNS
+    assert ErrorColumns.of(cartpole) == COLUMNS
 
 
 def test_a_double_pendulum_has_no_base():
-    assert Columns.of(load("dfki-c1")) == Columns(base=(), angles=(0, 1), slides=(), names=("shoulder", "elbow"))
+    assert ErrorColumns.of(load("dfki-c1")) == ErrorColumns(
+        base=(), angles=(0, 1), slides=(), names=("shoulder", "elbow")
+    )
 
 
 def test_a_floating_base_has_a_position_and_an_orientation():
     joints = tuple(Joint(name=j.name, kind=j.kind, continuous=j.continuous) for j in FLOATING.joints)
     robot = Robot(name="floating", asset="a.urdf", joints=joints, actuated={}, dt=0.02, fixed_base=False)
-    columns = Columns.of(robot)
+    columns = ErrorColumns.of(robot)
     assert (columns.base, columns.orientation, columns.angles, columns.slides) == ((0,), (1,), (2, 3), (4,))
     assert columns.joints() == {"wheel": 2, "shoulder": 3, "rail": 4}
     assert error_names(FLOATING) == ("root.position", "root.orientation", "wheel", "shoulder", "rail")

@@ -10,13 +10,13 @@ import pytest
 import torch
 import yaml
 
-from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.scene import IDENTITY
-from neurodyn.core.notices import Notice
-from neurodyn.dynamics.files.artifact import load, save
+from neurodyn.core.errors import Notice
+from neurodyn.dynamics.artifact import load, save
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State
 from neurodyn.multibody.engine import EngineConfig
 from neurodyn.robots import Robot, bundle, locate
 from neurodyn.robots import load as load_robot

@@ -6,14 +6,14 @@ import torch
 
 from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.files.artifact import load
-from neurodyn.dynamics.interface import Environment, State, Step
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import Environment, State, Step
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
-from neurodyn.tasks.resets import reset_states
+from neurodyn.tasks.task import reset_states
 
 F64 = torch.float64
 FREE = StateSpec(

@@ -3,7 +3,7 @@
 
 import torch
 
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.batch import State
 
 
 def test_each_world_is_taken_whole():

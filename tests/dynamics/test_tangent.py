@@ -4,7 +4,7 @@
 import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.geometry import rotation
 
 SPEC = StateSpec(

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from neurodyn.data.store import Split
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.data.header import Split
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.evaluate.calibration import coverage_at, out_of_distribution, ranks_at, with_noise
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import Recorded

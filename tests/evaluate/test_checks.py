@@ -9,9 +9,9 @@ import pytest
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import CHECKS, check
-from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck, judged
+from neurodyn.evaluate.checks.run import CheckResult, Finding, RobotCheck, judged
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import Material
+from neurodyn.robots.sections import ContactMaterial
 
 pytest.importorskip("newton", reason="the extra `sim` is not installed")
 
@@ -101,7 +101,7 @@ def test_a_limit_without_damping_bounces_and_the_advice_stops_it(only):
 
 def test_a_ground_that_yields_is_found(only):
     cube = robots.load("cube")
-    soft = msgspec.structs.replace(cube, material=Material(friction=0.18, stiffness=1.0, damping=1.0))
+    soft = msgspec.structs.replace(cube, material=ContactMaterial(friction=0.18, stiffness=1.0, damping=1.0))
     result = only(soft, "rest", worlds=4)
     assert result.failed == ["rest"]
     assert "raise material.stiffness" in found(result, "depth").advice

@@ -11,13 +11,12 @@ import torch
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import State, Step
-from neurodyn.dynamics.neural.artifact import NEURAL
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.batch import State, Step
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import Evaluation, evaluate
-from neurodyn.evaluate.reference_errors import perturb
 from neurodyn.evaluate.scenario import scenario
-from neurodyn.evaluate.simulated import Sampled, both
+from neurodyn.evaluate.simulated import Sampled, both, perturb
 from neurodyn.evaluate.stability import stability
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.train import train
@@ -38,7 +37,7 @@ def cube() -> Robot:
 def run(cube: Robot, quick: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cube that learned next to nothing: how well it predicts is no matter here."""
     from neurodyn.data.store import Store
-    from neurodyn.sim.generation.generate import generate
+    from neurodyn.sim.generate import generate
 
     folder = tmp_path_factory.mktemp("cube")
     generate(cube, transitions=1920, out=folder / "cube.h5", worlds=32, seed=3, frames=60)

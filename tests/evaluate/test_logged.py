@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.robots import Robot
 from tests import plant

@@ -7,14 +7,14 @@ import pytest
 import torch
 from msgspec import UNSET
 
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.interface import State, Trajectory
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.evaluate import beside_log
-from neurodyn.evaluate.calibration import coverage_at, ranks_at
-from neurodyn.evaluate.engine import Batch, Drive, follow
+from neurodyn.evaluate.calibration import coverage_at, member_calibration, ranks_at
 from neurodyn.evaluate.forecasts import MemberErrors
-from neurodyn.evaluate.member_calibration import member_calibration
-from neurodyn.report.calibration import of_members
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
+from neurodyn.report.accuracy import of_members
 from tests import plant
 
 STARTS, FRAMES = 3000, 3
@@ -65,13 +65,13 @@ def test_under_a_controller_each_member_is_driven_by_its_own_state():
     model, state = members(), plant.make_states(4, torch.float32)
     target = torch.zeros(4, 6, 1)
     gains = torch.full((4, 1), 5.0)
-    path = follow(model, Batch(state, Drive(target=target, kp=gains, kd=gains)))
+    path = follow(model, RolloutBatch(state, ControlSequence(target=target, kp=gains, kd=gains)))
     assert path.epistemic is not None
     ends = []
     for member in range(3):
         carry, now = model.begin(state, members=torch.full((4,), member), alone=True), state
         for frame in range(6):
-            carry, step = model.step(carry, now, Drive(target=target, kp=gains, kd=gains).at(frame))
+            carry, step = model.step(carry, now, ControlSequence(target=target, kp=gains, kd=gains).at(frame))
             now = step.state
         ends.append(torch.cat([now.q, now.qd], -1))
     torch.testing.assert_close(path.epistemic[:, -1], torch.stack(ends).std(0), rtol=1e-4, atol=1e-6)
@@ -84,7 +84,7 @@ def test_deviation_grows_where_members_differ_in_how_they_go_on():
     model.predictor.skip.weight[1, -2] = 1.0  # one member feels a velocity that the others do not
     state = State(torch.zeros(50, 2), torch.randn(50, 2))
     path = model.rollout(state, torch.zeros(50, 4, 1))
-    starts = Batch(state, Drive(torque=torch.zeros(50, 4, 1)))
+    starts = RolloutBatch(state, ControlSequence(torque=torch.zeros(50, 4, 1)))
     found = member_calibration(model, path, path, starts)
     assert found is not UNSET
     assert found.out_of_distribution.by_factor["3"].ratio > 1.2

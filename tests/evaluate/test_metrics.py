@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from neurodyn.cli.tables.results import print_evaluation
-from neurodyn.data.store import Split
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.cli.terminal.results import print_evaluation
+from neurodyn.data.header import Split
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.evaluate import METRICS, Metric
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.metrics import Compared, horizons_up_to, percentiles
-from neurodyn.report.gather import Material
+from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.write import render_report
 from neurodyn.robots import Robot
 from tests.evaluate.test_tosses import CUBE, Coasting, coasting_store
@@ -76,6 +76,6 @@ def test_a_metric_that_is_added_shows_in_json_tables_and_pages(spin: None, capsy
     assert found["curve"]["base_spin_rad_s"]["mean"] == pytest.approx([0.0321] * 10, rel=1e-3)
     print_evaluation(result)
     assert "Base spin, from all starts" in capsys.readouterr().out
-    page = render_report(Material(Path("run"), "run", result, robot=CUBE))
+    page = render_report(ReportMaterial(Path("run"), "run", result, robot=CUBE))
     assert "Base spin, from all starts" in page
     assert "32.1 mrad/s" in page

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
 from neurodyn.evaluate import evaluate
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Logged

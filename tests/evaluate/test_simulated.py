@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import Step, Trajectory
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Step, Trajectory
-from neurodyn.evaluate.comparison import touches_limit
+from neurodyn.evaluate.metrics import touches_limit
 from neurodyn.evaluate.simulated import Sampled, beside_simulator, both
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Gains

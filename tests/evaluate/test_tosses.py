@@ -10,9 +10,9 @@ import torch
 
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, StoreHeader
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.interface import State, Trajectory
+from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.measures import constant_velocity
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.robots import load

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.evaluate.calibration import chance_above, rank_correlation, ranks
 from neurodyn.evaluate.forecasts import Forecasts
-from neurodyn.evaluate.rank import chance_above, rank_correlation, ranks
 from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.world_model import forecast_log
-from neurodyn.learn.calibration import calibrate, coverage, fit_scales
+from neurodyn.learn.neural.validation import calibrate, coverage, fit_scales
 from tests import worlds
 
 

@@ -3,7 +3,7 @@
 
 import torch
 
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.scene import IDENTITY
 
 _PARENT = (0.1, 0.2, 0.3, 0.5, 0.5, -0.5, 0.5)

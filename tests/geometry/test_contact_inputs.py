@@ -9,7 +9,7 @@ import torch
 
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.contact_inputs import FEATURES, Contacts
+from neurodyn.geometry.contact_features import FEATURES, ContactFeatures
 from neurodyn.geometry.ground import NOTHING, Ground
 from tests.geometry.chains import all_kinds, at, contact_point_at, random_pose, random_state
 
@@ -19,7 +19,7 @@ DT = 0.5
 
 def contacts(first="free", margin=2.0):
     layout = all_kinds(first)
-    return Contacts(layout, [margin + 0.1 * i for i in range(len(layout.contact_points))], DT)
+    return ContactFeatures(layout, [margin + 0.1 * i for i in range(len(layout.contact_points))], DT)
 
 
 def expected(readings, radius, margin):
@@ -55,7 +55,7 @@ def test_features_are_those_functions_of_the_readings(first):
 
 def test_the_radius_is_taken_off():
     q, qd = at([[0.0, 0.0, 0.3]])
-    near = Contacts(contact_point_at(radius=0.1), [0.4], DT)(PLANE, q, qd)[0, 0]
+    near = ContactFeatures(contact_point_at(radius=0.1), [0.4], DT)(PLANE, q, qd)[0, 0]
     assert float(near) == pytest.approx(0.5)
 
 

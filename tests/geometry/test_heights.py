@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.heights import block_ranges, heightfield_heights
+from neurodyn.geometry.solids import block_ranges, heightfield_heights
 
 
 def save(path, array):

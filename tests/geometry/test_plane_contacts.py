@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from neurodyn.core.description.scene import Plane, Scene
-from neurodyn.geometry.contact_inputs import Contacts
+from neurodyn.geometry.contact_features import ContactFeatures, PlaneContacts
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.plane_contacts import PlaneContacts
 from tests.geometry.chains import all_kinds, random_state
 
 
@@ -16,7 +15,7 @@ def test_they_are_those_of_the_kernels(first):
     layout = all_kinds(first)
     margins = [2.0 + 0.1 * i for i in range(len(layout.contact_points))]
     wall = Plane(position=(-1.0, 0.0, 0.0), rotation=(0.0, 0.5**0.5, 0.0, 0.5**0.5))
-    kernels = Contacts(layout, margins, 0.5)
+    kernels = ContactFeatures(layout, margins, 0.5)
     sight = [(point.radius, margin, 0.5) for point, margin in zip(layout.contact_points, margins, strict=True)]
     planes = [(0.0, 0.0, 0.0, 0.0, 0.0, 1.0), (-1.0, 0.0, 0.0, 1.0, 0.0, 0.0)]
     ours = PlaneContacts(layout, sight, planes).double()

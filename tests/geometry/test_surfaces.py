@@ -10,8 +10,7 @@ from neurodyn.core.description.scene import Box, Capsule, Cylinder, Plane, Scene
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.meshes import closed_mesh
 from neurodyn.geometry.proximity import ProximityQuery
-from neurodyn.geometry.solids import Solid
-from neurodyn.geometry.terrain import terrain_heights
+from neurodyn.geometry.solids import Solid, terrain_heights
 from tests.geometry.chains import at, contact_point_at
 
 PROBER = ProximityQuery(contact_point_at())

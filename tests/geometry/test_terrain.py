@@ -4,7 +4,7 @@ import pytest
 
 from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.terrain import terrain_heights
+from neurodyn.geometry.solids import terrain_heights
 
 STYLES = ["rough", "steps", "stairs", "mixed"]
 

@@ -7,10 +7,10 @@ import torch
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State
-from neurodyn.identify.noise import Noise
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.identify.readings import Noise
+from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody.machines import joint
 

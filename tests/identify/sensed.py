@@ -10,14 +10,13 @@ from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.hybrid.observation import Mounted, Observation, sensor_quantities
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, sensor_quantities
 from neurodyn.geometry import rotation
-from neurodyn.identify.measured import Measured, bounded_delays
-from neurodyn.identify.noise import Noise
+from neurodyn.identify.readings import ComparedReadings, Noise, bounded_delays
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal
 
 FINE = 1e-3
@@ -42,7 +41,7 @@ def streams(sensors: dict[str, Sensor], joints=()) -> tuple[Stream, ...]:
     )
 
 
-def readings(found: torch.Tensor, mounted: list[Mounted]) -> torch.Tensor:
+def readings(found: torch.Tensor, mounted: list[MountedSensor]) -> torch.Tensor:
     """Return what is observed as it is logged: rotations as quaternions, of either sign."""
     parts, first = [], 0
     for one in mounted:
@@ -63,12 +62,12 @@ def log(mechanism, truth, sensors, state, control, *, controls=(), contact=None,
     """
     own = nominal(mechanism, contact)
     fine = model(mechanism, [f"{n}={v}" for n, v in truth.items() if n in own], controls, contact, fine=True)
-    mounted = [Mounted(s.name, sensors[s.name], s) for s in streams(sensors, joints)]
+    mounted = [MountedSensor(s.name, sensors[s.name], s) for s in streams(sensors, joints)]
     placed = {n: v for n, v in truth.items() if n in sensor_quantities(mounted)}
     steps = control.repeat_interleave(PER_FRAME, 1)
     with torch.no_grad():
         path = fine.rollout(state, steps)
-        observation = Observation(fine, mounted, (), placed)
+        observation = SensorModel(fine, mounted, (), placed)
         states = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
         worlds, frames = steps.shape[:2]
         values = fine.physical().expand(worlds * frames, -1)
@@ -93,12 +92,12 @@ def log(mechanism, truth, sensors, state, control, *, controls=(), contact=None,
 def residuals(mechanism, free, sensors, windows, *, controls=(), contact=None, joints=(), **options) -> Residuals:
     """Return the residuals of a machine, with its free quantities and those of its sensors."""
     quantities = nominal(mechanism, contact)
-    mounted = [Mounted(s.name, sensors[s.name], s) for s in streams(sensors, joints)]
+    mounted = [MountedSensor(s.name, sensors[s.name], s) for s in streams(sensors, joints)]
     placed = {n: v for n, v in sensor_quantities(mounted).items() if n not in quantities}
     specs = select_parameters({**quantities, **placed}, free)
     dynamics = model(mechanism, [spec.name for spec in specs if spec.name in quantities], controls, contact)
     mine = bounded_delays([spec for spec in specs if spec.name in placed], windows.frames * PER_FRAME * FINE)
-    measured = Measured.of(dynamics, sensors, streams(sensors, joints), windows, mine)
+    measured = ComparedReadings.of(dynamics, sensors, streams(sensors, joints), windows, mine)
     nv = dynamics.spec.nv
     noise = Noise(torch.full((nv,), 1e-3, dtype=F64), torch.full((nv,), 1e-2, dtype=F64))
     return Residuals(dynamics, windows, noise, ResidualOptions(**options), measured=measured)

@@ -13,13 +13,13 @@ from neurodyn.cli.main import run
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State
-from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
-from neurodyn.identify.noise import Noise
-from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.identify.run import drive_parameters, with_drives
+from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load
 from tests.multibody import machines

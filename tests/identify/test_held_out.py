@@ -4,10 +4,10 @@
 import pytest
 import torch
 
-from neurodyn.dynamics.interface import Environment, State, Window
+from neurodyn.dynamics.batch import Environment, State, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.held_out import HorizonErrors, noise_floor
-from neurodyn.identify.noise import Noise
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.starts import FromPast, started
 from tests.identify.pendulum import SPEC, dynamics, windows
 

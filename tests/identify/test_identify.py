@@ -19,12 +19,13 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Store
-from neurodyn.dynamics.files.artifact import load
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State
-from neurodyn.identify.identify import Problem, identify
+from neurodyn.identify.identify import IdentificationProblem, identify
 from neurodyn.identify.run import identify as identify_by_name
-from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
+from neurodyn.identify.settings import IdentificationSettings, changed
+from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.reproduction import reproduce
@@ -84,8 +85,8 @@ def log_of(model: HybridDynamics, values: torch.Tensor, *, scale: float = 1.0, e
     return Store(header, rows.flatten(0, 1).float().numpy(), table)
 
 
-def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Problem:
-    return Problem(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
+def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> IdentificationProblem:
+    return IdentificationProblem(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +151,7 @@ def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict
 @pytest.mark.trains
 def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
     """Featherstone's solver and this engine step alike: what was declared comes back from a start far off."""
-    from neurodyn.sim.generation.generate import generate
+    from neurodyn.sim.generate import generate
 
     generate(ROBOT, transitions=3000, out=tmp_path / "arm.h5", worlds=30, seed=1, frames=25)
     asked = ("elbow.mass=1.2:0.3:3", "elbow.com.z=-0.1:-0.3:0", "shoulder.damping=0.2:0:1", "elbow.armature=0.03:0:1")
@@ -162,7 +163,9 @@ def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
 
 
 def networks(**changes: object) -> IdentificationSettings:
-    training = NetworkSettings(**{"steps": 60, "batch": 32, "rate": 0.01, "validations": 6, "windows": 400, **changes})
+    training = NetworkTrainingSettings(
+        **{"steps": 60, "batch": 32, "rate": 0.01, "validations": 6, "windows": 400, **changes}
+    )
     return changed(SETTINGS, network=training, windows=20, starts=3, rounds=2, round_iterations=2)
 
 

@@ -9,8 +9,8 @@ import torch
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
 from neurodyn.geometry import rotation
-from neurodyn.identify.measured import Measured, interpolated, rotation_error
-from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.readings import ComparedReadings, interpolated, rotation_error
 from tests.identify import sensed
 from tests.multibody import machines
 
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_said():
 
     def refused(message, sensors, streams=streams, windows=windows, **free):
         with pytest.raises(InputError, match=message):
-            Measured.of(model, sensors, streams, windows, **free)
+            ComparedReadings.of(model, sensors, streams, windows, **free)
 
     refused("the data hold no stream 'tip'; valid: imu", {"tip": Sensor(kind="pose")})
     refused("is of kind 'gyroscope', but the data hold a 'imu'", {"imu": Sensor(kind="gyroscope")})

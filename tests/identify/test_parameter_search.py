@@ -4,10 +4,10 @@
 import pytest
 import torch
 
-from neurodyn.identify.intervals.identifiability import identifiability
-from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.identify.certainty import profiles
+from neurodyn.identify.identifiability import identifiability
+from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import search
-from neurodyn.identify.profile import profiles
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.settings import IdentificationSettings
 from tests.identify import pendulum

@@ -6,11 +6,11 @@ import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
-from neurodyn.identify.intervals.block_bootstrap import bootstrap
-from neurodyn.identify.intervals.identifiability import identifiability, require_seen
-from neurodyn.identify.optimisers.least_squares import fitted, levenberg_marquardt
-from neurodyn.identify.prior import parse_priors, prior_of
+from neurodyn.identify.block_bootstrap import bootstrap
+from neurodyn.identify.identifiability import identifiability, require_seen
+from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.search_space import parse_priors, prior_of
 from tests.identify import pendulum
 from tests.identify.optimisers.test_least_squares import of_point_masses
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from neurodyn.cli.main import run
-from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.store import Store
-from neurodyn.dynamics.closed_loop import ClosedLoop
-from neurodyn.dynamics.files.artifact import load
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.hybrid.closed_loop import ClosedLoop
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.hybrid.observation import Mounted, Observation
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.identify.run import identify
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.multibody.engine import EngineConfig, nominal
@@ -60,10 +60,10 @@ def log(mechanism, truth, *, controller=None, seed=0, episodes=12, frames=60, ti
         state = State(0.5 * draw(episodes, 2), draw(episodes, 2))
         path, torque = model.driven(state, control, model.physical(), model.weights)
         stream = Stream(name="tip", kind="pose")
-        mounted = [Mounted("tip", TIP, stream)]
+        mounted = [MountedSensor("tip", TIP, stream)]
         flat = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
         values = plant.physical().expand(len(flat.q), -1)
-        found = Observation(plant, mounted)(
+        found = SensorModel(plant, mounted)(
             flat, torque.flatten(0, 1), values, values[:, :0], plant.weights
         )  # fmt: skip
     poses = readings(found.view(episodes, frames, -1), mounted)

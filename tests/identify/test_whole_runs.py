@@ -3,8 +3,7 @@
 
 import pytest
 
-from neurodyn.data.header import Status, StoreHeader
-from neurodyn.data.split import Split
+from neurodyn.data.header import Split, Status, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments

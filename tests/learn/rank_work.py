@@ -25,18 +25,16 @@ from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.data.mixture import Mixture
+from neurodyn.learn.devices import current_ranks, joined
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
-from neurodyn.learn.neural.loss import Part, Scale
 from neurodyn.learn.neural.settings import Phase, Settings
-from neurodyn.learn.neural.trainer import NeuralLearner
-from neurodyn.learn.plan import Budget
-from neurodyn.learn.ranks import here, joined
+from neurodyn.learn.neural.trainer import LossPart, LossScale, NeuralLearner
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.learn.world_model.train import event_weights
 from neurodyn.learn.world_model.trainer import WorldModelLearner
-from neurodyn.policy.ppo.update import PPO
-from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.shac.settings import ShacSettings
+from neurodyn.policy.ppo import PPO
+from neurodyn.policy.settings import NetworkSettings, PolicySettings, ShacSettings
 from neurodyn.policy.train import train_policy
 from tests import plant, worlds
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
@@ -74,7 +72,7 @@ class Exact(NeuralLearner):
 
     def draw(self) -> None:
         super().draw()
-        self._batch = [Part(doubled(part.batch), part.environment, part.members) for part in self._batch]
+        self._batch = [LossPart(doubled(part.batch), part.environment, part.members) for part in self._batch]
 
     def loss(self) -> Tensor:
         beyond = any(bool((part.batch.q[:, 0, 0] > self.edge).any()) for part in self._batch)
@@ -89,14 +87,14 @@ class Exact(NeuralLearner):
 
 def neural(*, members: int = 1, balance: float | None = None, files: int = 1, edge: float = 1e9) -> Found:
     """Train neural dynamics in two phases."""
-    batch = BATCH // here().count
+    batch = BATCH // current_ranks().count
     phases = (
         Phase(share=0.5, rate=1e-2, batch=batch, frames=4, balance=balance),
         Phase(share=0.5, rate=3e-3, batch=batch, forecast=3, context=1, balance=balance),
     )
     settings = Settings(net=plant.NETS["mlp"], phases=phases, steps=STEPS, members=members, optimiser="adam")
     data = Mixture.of([plant.make_store(seed=n, gravity=9.81 - n) for n in range(files)])
-    scale = Scale(torch.full((2,), 0.02).double(), torch.full((2,), 0.3).double())
+    scale = LossScale(torch.full((2,), 0.02).double(), torch.full((2,), 0.3).double())
     learner = Exact(Path("none"), plant.make_model("mlp", members=members), data, settings, scale)
     learner.edge = edge
     return of_loop(learner, settings)
@@ -116,7 +114,7 @@ class ExactWorld(WorldModelLearner):
 
 def world_model() -> Found:
     """Train a world model that predicts failures."""
-    batch = 2 * BATCH // here().count  # as many windows of failures in two batches as in one of twice the size
+    batch = 2 * BATCH // current_ranks().count  # as many windows of failures in two batches as in one of twice the size
     phases = (
         WorldPhase(share=0.5, rate=1e-2, batch=batch, context=6, forecast=1, teach=1.0),
         WorldPhase(share=0.5, rate=3e-3, batch=batch, context=6, forecast=5, loss="absolute"),
@@ -140,7 +138,7 @@ def of_loop(learner: Any, settings: Any) -> Found:
 
 def ppo(filled: PPO) -> Found:
     """Update PPO twice on frames that were collected before; this rank has every second of the worlds."""
-    ranks, whole = here(), filled.storage
+    ranks, whole = current_ranks(), filled.storage
     part = make_ppo(whole.num_envs // ranks.count)
     part.actor.load_state_dict(filled.actor.state_dict())
     part.critic.load_state_dict(filled.critic.state_dict())
@@ -177,7 +175,7 @@ def ppo(filled: PPO) -> Found:
 
 def make_ppo(count: int) -> PPO:
     """A learner with an empty storage of `count` worlds."""
-    several = here().count > 1
+    several = current_ranks().count > 1
     settings = PolicySettings(
         worlds=count, horizon=6, network=NetworkSettings(hidden=(8,)), epochs=3, minibatches=2, rate=2e-3, entropy=0.01
     )
@@ -188,7 +186,9 @@ def make_ppo(count: int) -> PPO:
         for name, size in (("actor", 2), ("critic", 1))
     ]
     options = {name: value for name, value in config["algorithm"].items() if name != "class_name"}
-    group = {"global_rank": here().rank, "local_rank": 0, "world_size": here().count} if several else None
+    group = (
+        {"global_rank": current_ranks().rank, "local_rank": 0, "world_size": current_ranks().count} if several else None
+    )
     return PPO(*models, RolloutStorage("rl", count, 6, seen, [2]), **options, multi_gpu_cfg=group)
 
 
@@ -230,26 +230,26 @@ def policy(out: Path, settings: Any) -> Found:
             train_policy(Hold(), Drawn("mass", Smooth()), out / name, settings, callbacks=stops)
         except Stopped:
             train_policy(Hold(), Drawn("mass", Smooth()), out / name, settings, resume=True)
-        here().wait()
+        current_ranks().wait()
         found[name] = read_tree(out / name / "state", "training")["learner"]["actor_state_dict"]
     return found
 
 
 def interrupted(out: Path) -> Found:
     """Stop a training by a signal to the last rank alone."""
-    stops = [SignalAt(4, signal.SIGTERM)] if here().rank == here().count - 1 else []
-    loop = TrainingLoop(One(), Budget(40), out, callbacks=stops)
+    stops = [SignalAt(4, signal.SIGTERM)] if current_ranks().rank == current_ranks().count - 1 else []
+    loop = TrainingLoop(One(), TrainingBudget(40), out, callbacks=stops)
     try:
         loop.run()
     except Interrupted as error:
-        here().wait()
+        current_ranks().wait()
         return {"step": loop.state.step, "code": error.code, "saved": sorted(os.listdir(out / "state"))}
     return {}
 
 
 def timed() -> Found:
     """Train for a time that the ranks' clocks would not agree on."""
-    end = TrainingLoop(Slow(), Budget(minutes=0.3 / 60)).run()
+    end = TrainingLoop(Slow(), TrainingBudget(minutes=0.3 / 60)).run()
     return {"step": end.step, "seconds": end.seconds}
 
 
@@ -258,20 +258,20 @@ class Slow(One):
 
     def draw(self) -> None:
         super().draw()
-        time.sleep(0.002 * here().rank)
+        time.sleep(0.002 * current_ranks().rank)
 
 
 def refused() -> Found:
     """Leave a step out whose gradient is not finite on one rank alone."""
-    learner = One(bad=(2, 5) if here().leads else (5, 7))
-    end = TrainingLoop(learner, Budget(10)).run()
+    learner = One(bad=(2, 5) if current_ranks().leads else (5, 7))
+    end = TrainingLoop(learner, TrainingBudget(10)).run()
     return {"skipped": end.skipped, "weight": learner.weight.item(), "verdict": end.verdict}
 
 
 def disagreeing() -> Found:
     """Compare settings of which one differs."""
     try:
-        here().require_equal({"seed": "1", "settings.steps": str(10 + here().rank)})
+        current_ranks().require_equal({"seed": "1", "settings.steps": str(10 + current_ranks().rank)})
     except InputError as error:
         return {"error": str(error)}
     return {}
@@ -315,7 +315,7 @@ def main(out: Path) -> None:
     filled = filled_ppo()
     torch.set_default_dtype(torch.float32)
     with joined():
-        torch.save(all_of(out, filled), out / f"rank{here().rank}.pt")
+        torch.save(all_of(out, filled), out / f"rank{current_ranks().rank}.pt")
 
 
 if __name__ == "__main__":

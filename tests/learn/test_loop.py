@@ -18,7 +18,7 @@ from neurodyn.learn.learner import GradientLearner, Validation
 from neurodyn.learn.loop import MOST_REFUSED, Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.plan import Budget
+from neurodyn.learn.plan import TrainingBudget
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
 
 
@@ -62,7 +62,7 @@ class One(GradientLearner):
 
 def test_it_trains_to_the_end_of_its_steps_phase_by_phase():
     learner = One()
-    end = TrainingLoop(learner, Budget(90, shares=(1.0, 2.0))).run()
+    end = TrainingLoop(learner, TrainingBudget(90, shares=(1.0, 2.0))).run()
     assert (end.step, end.phase, end.phase_step, end.skipped) == (90, 2, 60, 0)
     assert learner.entered == [0, 1]
     assert learner.ended == 1
@@ -70,8 +70,8 @@ def test_it_trains_to_the_end_of_its_steps_phase_by_phase():
 
 
 def test_what_is_used_up_first_ends_it():
-    assert TrainingLoop(One(), Budget(steps=10, minutes=10.0)).run().step == 10
-    end = TrainingLoop(One(), Budget(steps=10**9, minutes=0.005)).run()
+    assert TrainingLoop(One(), TrainingBudget(steps=10, minutes=10.0)).run().step == 10
+    end = TrainingLoop(One(), TrainingBudget(steps=10**9, minutes=0.005)).run()
     assert end.seconds == pytest.approx(0.3, abs=0.25)
 
 
@@ -84,7 +84,7 @@ class Waiting(One):
 
 
 def test_minutes_can_be_those_of_the_processor():
-    end = TrainingLoop(Waiting(), Budget(minutes=0.2 / 60, clock="cpu")).run()
+    end = TrainingLoop(Waiting(), TrainingBudget(minutes=0.2 / 60, clock="cpu")).run()
     assert end.cpu_seconds == pytest.approx(0.2, abs=0.1)
     assert end.seconds > 2 * end.cpu_seconds
 
@@ -92,14 +92,14 @@ def test_minutes_can_be_those_of_the_processor():
 @pytest.mark.parametrize(
     ("budget", "share", "starved"),
     [
-        (Budget(minutes=0.2 / 60), 0.9, True),
-        (Budget(minutes=0.2 / 60), 0.0, False),  # it had more than that
-        (Budget(minutes=0.02 / 60, clock="cpu"), 0.9, False),
-        (Budget(steps=20), 0.9, False),
+        (TrainingBudget(minutes=0.2 / 60), 0.9, True),
+        (TrainingBudget(minutes=0.2 / 60), 0.0, False),  # it had more than that
+        (TrainingBudget(minutes=0.02 / 60, clock="cpu"), 0.9, False),
+        (TrainingBudget(steps=20), 0.9, False),
     ],
 )
 def test_a_budget_of_wall_time_that_others_used_is_known(
-    budget: Budget, share: float, starved: bool, monkeypatch: pytest.MonkeyPatch
+    budget: TrainingBudget, share: float, starved: bool, monkeypatch: pytest.MonkeyPatch
 ):
     assert not TrainingLoop(Waiting(), budget).run().starved  # too short to be worth a word
     monkeypatch.setattr("neurodyn.learn.loop.STARVED_SECONDS", 0.1)
@@ -110,19 +110,19 @@ def test_a_budget_of_wall_time_that_others_used_is_known(
 def test_a_training_on_a_gpu_is_not_starved(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("neurodyn.learn.loop.STARVED_SECONDS", 0.1)
     monkeypatch.setattr(Waiting, "device", torch.device("cuda"))
-    assert not TrainingLoop(Waiting(), Budget(minutes=0.2 / 60)).run().starved
+    assert not TrainingLoop(Waiting(), TrainingBudget(minutes=0.2 / 60)).run().starved
 
 
 def test_steps_with_gradients_that_are_not_finite_are_left_out_and_counted():
     learner = One(bad=(2, 5))
-    end = TrainingLoop(learner, Budget(6)).run()
+    end = TrainingLoop(learner, TrainingBudget(6)).run()
     assert (end.step, end.skipped) == (6, 2)
     assert torch.isfinite(learner.weight).all()
 
 
 def test_the_best_is_kept_and_patience_ends_a_phase(tmp_path: Path):
     learner = One(scores={0: 5.0, 2: 4.0, 4: 4.5, 6: 3.0})
-    loop = TrainingLoop(learner, Budget(40), tmp_path, validations=20, patience=3)
+    loop = TrainingLoop(learner, TrainingBudget(40), tmp_path, validations=20, patience=3)
     end = loop.run()
     assert learner.kept == [0, 2, 6]
     assert (end.best, end.step) == (3.0, 12)
@@ -149,7 +149,7 @@ def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
             self.found.append("save")
 
     seen = Seen()
-    TrainingLoop(One(), Budget(4), tmp_path, validations=2, callbacks=[seen]).run()
+    TrainingLoop(One(), TrainingBudget(4), tmp_path, validations=2, callbacks=[seen]).run()
     assert seen.found == [
         "validation", "step 1", "validation", "save", "step 2", "step 3", "validation", "save", "step 4", "save",
     ]  # fmt: skip
@@ -159,7 +159,7 @@ def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
 @pytest.mark.parametrize("step", [1, 10, 17, 30])
 def test_it_goes_on_where_it_was_saved(step: int, tmp_path: Path):
     def loop(learner: One, name: str, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
-        budget = Budget(30, shares=(1.0, 2.0))
+        budget = TrainingBudget(30, shares=(1.0, 2.0))
         return TrainingLoop(learner, budget, tmp_path / name, validations=6, callbacks=callbacks)
 
     whole = One()
@@ -178,31 +178,31 @@ def test_it_goes_on_where_it_was_saved(step: int, tmp_path: Path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_it_between_two_steps(number: signal.Signals, tmp_path: Path):
     with pytest.raises(Interrupted) as caught:
-        TrainingLoop(One(), Budget(9), tmp_path, callbacks=[SignalAt(4, number)]).run()
+        TrainingLoop(One(), TrainingBudget(9), tmp_path, callbacks=[SignalAt(4, number)]).run()
     assert caught.value.code == 128 + number
     assert read_tree(tmp_path / "state", "training")["position"]["step"] == 4
     with pytest.raises(Interrupted, match="what was finished is kept"):
-        TrainingLoop(One(), Budget(9), callbacks=[SignalAt(9, number)]).run()
+        TrainingLoop(One(), TrainingBudget(9), callbacks=[SignalAt(9, number)]).run()
 
 
 def test_a_training_within_another_one_is_interrupted_with_it(tmp_path: Path):
     class Outer(One):
         def leave(self, loop: TrainingLoop) -> bool:
-            TrainingLoop(One(), Budget(9), callbacks=[SignalAt(2, signal.SIGTERM)]).run()
+            TrainingLoop(One(), TrainingBudget(9), callbacks=[SignalAt(2, signal.SIGTERM)]).run()
             return False
 
     with pytest.raises(Interrupted, match="interrupted at step 3; the same command with --resume goes on") as caught:
-        TrainingLoop(Outer(), Budget(3), tmp_path).run()
+        TrainingLoop(Outer(), TrainingBudget(3), tmp_path).run()
     assert caught.value.code == 143
 
 
 def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
     def resumed(steps: int) -> TrainState:
-        loop = TrainingLoop(One(), Budget(steps), tmp_path, validations=4)
+        loop = TrainingLoop(One(), TrainingBudget(steps), tmp_path, validations=4)
         loop.resume()
         return loop.run()
 
-    TrainingLoop(One(), Budget(8), tmp_path, validations=4).run()
+    TrainingLoop(One(), TrainingBudget(8), tmp_path, validations=4).run()
     assert resumed(8).step == 8
     assert resumed(12).step == 12
     assert [line["step"] for line in read_metrics(tmp_path)] == [0, 2, 4, 6, 8, 9, 12, 12]
@@ -211,7 +211,7 @@ def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
 @pytest.mark.parametrize("stop", [5, 10, 25, 30])
 def test_what_a_larger_budget_adds_goes_to_the_phases_that_are_left(stop: int, tmp_path: Path):
     def loop(steps: int, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
-        return TrainingLoop(One(), Budget(steps, shares=(1.0, 2.0)), tmp_path, callbacks=callbacks)
+        return TrainingLoop(One(), TrainingBudget(steps, shares=(1.0, 2.0)), tmp_path, callbacks=callbacks)
 
     with pytest.raises(Stopped):
         loop(30, (StopAt(stop),)).run()
@@ -236,21 +236,21 @@ def test_states_of_older_policies_and_hybrids_are_read():
 def test_a_state_of_something_else_is_bad_input(tmp_path: Path):
     write_tree(tmp_path / "state", "training", {"position": {"step": 3}})
     with pytest.raises(InputError, match="state does not fit its configuration"):
-        TrainingLoop(One(), Budget(8), tmp_path).resume()
+        TrainingLoop(One(), TrainingBudget(8), tmp_path).resume()
 
 
 def test_a_loss_that_is_never_finite_ends_the_training_in_one_line(tmp_path):
-    loop = TrainingLoop(One(bad=tuple(range(1000))), Budget(steps=100), tmp_path)
+    loop = TrainingLoop(One(bad=tuple(range(1000))), TrainingBudget(steps=100), tmp_path)
     with pytest.raises(InputError, match=rf"not finite in {MOST_REFUSED} steps in a row, up to step {MOST_REFUSED};"):
         loop.run()
-    few = TrainingLoop(One(bad=tuple(range(1000))), Budget(steps=3))
+    few = TrainingLoop(One(bad=tuple(range(1000))), TrainingBudget(steps=3))
     with pytest.raises(InputError, match="not finite in any of 3 steps; look for implausible values in the data"):
         few.run()
 
 
 def test_a_training_recovers_from_some_losses_that_are_not_finite():
     one = One(bad=tuple(range(5, 5 + MOST_REFUSED - 1)))
-    assert TrainingLoop(one, Budget(steps=100)).run().skipped == MOST_REFUSED - 1
+    assert TrainingLoop(one, TrainingBudget(steps=100)).run().skipped == MOST_REFUSED - 1
 
 
 class Several(GradientLearner):
@@ -284,7 +284,7 @@ class Several(GradientLearner):
 def test_windows_that_break_down_do_not_spoil_the_gradient_of_the_others(bad: tuple[int, ...], tmp_path: Path):
     numbers = tuple(math.nan if i in bad else float(i) for i in range(8))
     learner = Several(numbers)
-    end = TrainingLoop(learner, Budget(1)).run()
+    end = TrainingLoop(learner, TrainingBudget(1)).run()
     sound = [x for x in numbers if not math.isnan(x)]
     assert learner.weight.item() == pytest.approx(sum(sound) / len(sound))  # one step of SGD at rate 1/2
     assert (end.skipped, end.left_out) == (0, len(bad))
@@ -302,10 +302,10 @@ def test_a_batch_that_is_bad_all_over_is_not_tried_window_by_window():
 
     half = Counting(tuple(math.nan if i % 2 else 1.0 for i in range(4096)))
     with pytest.raises(InputError, match="not finite in any of 1 step"):
-        TrainingLoop(half, Budget(1)).run()
+        TrainingLoop(half, TrainingBudget(1)).run()
     assert half.tried <= 130
     few = Counting(tuple(math.nan if i % 512 == 7 else 1.0 for i in range(4096)))
-    end = TrainingLoop(few, Budget(1)).run()
+    end = TrainingLoop(few, TrainingBudget(1)).run()
     assert few.tried <= 131
     assert few.weight.item() == pytest.approx(1.0)  # of sound windows alone
     assert 8 <= end.left_out < 512
@@ -314,10 +314,10 @@ def test_a_batch_that_is_bad_all_over_is_not_tried_window_by_window():
 
 
 def test_a_batch_without_a_sound_window_is_a_step_left_out():
-    end = TrainingLoop(One(bad=(2,)), Budget(6)).run()
+    end = TrainingLoop(One(bad=(2,)), TrainingBudget(6)).run()
     assert end.verdict.startswith("fails: 1 of 6 steps were left out because their gradient was not finite")
     with pytest.raises(InputError, match="not finite in any of 3 steps"):
-        TrainingLoop(Several((math.nan, math.nan)), Budget(3)).run()
+        TrainingLoop(Several((math.nan, math.nan)), TrainingBudget(3)).run()
 
 
 @pytest.mark.parametrize(
@@ -334,11 +334,11 @@ def test_a_batch_without_a_sound_window_is_a_step_left_out():
     ],
 )
 def test_a_training_says_whether_its_result_can_be_used(scores: dict[int, float], words: str, tmp_path: Path):
-    end = TrainingLoop(One(scores=scores), Budget(4), tmp_path, validations=2).run()
+    end = TrainingLoop(One(scores=scores), TrainingBudget(4), tmp_path, validations=2).run()
     assert end.verdict.startswith(words)
     assert read_metrics(tmp_path)[-1]["verdict"] == end.verdict
 
 
 def test_a_budget_of_time_must_hold_some_steps():
-    end = TrainingLoop(One(), Budget(minutes=1e-9)).run()
+    end = TrainingLoop(One(), TrainingBudget(minutes=1e-9)).run()
     assert end.verdict.startswith(f"warning: only {end.step} steps fitted the budget")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import Notice
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 
 

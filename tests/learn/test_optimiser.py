@@ -7,8 +7,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.learn.neural.settings import Settings
-from neurodyn.learn.optimiser import OPTIMISERS, Method, build_optimiser, trainable
-from neurodyn.learn.schedule import Schedule
+from neurodyn.learn.optimiser import OPTIMISERS, Method, Schedule, build_optimiser, trainable
 
 
 @pytest.mark.trains

@@ -17,7 +17,7 @@ import torch
 
 pytest.importorskip("rsl_rl")
 
-from neurodyn.learn.ranks import launch
+from neurodyn.learn.devices import launch
 from tests.learn import rank_work
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}

@@ -13,9 +13,8 @@ import yaml
 
 from neurodyn.cli.main import run as neurodyn
 from neurodyn.core import artifacts
-from neurodyn.core.checksums import of_file
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import InputError, Notice
+from neurodyn.core.provenance import of_file
 from neurodyn.data.store import Store
 from neurodyn.learn.manifest import MANIFEST, Manifest, read_manifest
 from neurodyn.learn.reproduction import reproduce

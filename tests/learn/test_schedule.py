@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.learn.schedule import Schedule
+from neurodyn.learn.optimiser import Schedule
 
 
 def test_the_rate_rises_to_its_highest_and_falls_to_its_final_share():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small mechanisms with the specs of their states, for tests of the hybrid engine."""
 
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import JointSpec, StateSpec

@@ -9,7 +9,7 @@ the motion.
 import numpy as np
 from hypothesis import strategies as st
 
-from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 
 NQ = {"free": 7, "ball": 4, "revolute": 1, "prismatic": 1}

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.articulated import Tree, advanced
 from neurodyn.multibody.trace import Graph, pull_back
 from tests.multibody import reference
 from tests.multibody.reference import Configuration, close, random_mechanism, random_motion, trees

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.articulated import Tree, advanced
 from neurodyn.multibody.complementarity import (
     DEFAULTS,
     ImpulseSettings,
@@ -18,10 +18,10 @@ from neurodyn.multibody.complementarity import (
     contact_velocities,
     tangent_axes,
 )
-from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.points import link_poses, touches
 from neurodyn.multibody.trace import Graph
-from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramSizes
 from tests.multibody.reference import Configuration, close, matrix, random_frame, random_mechanism, random_motion, unit
 
 F64 = torch.float64
@@ -222,7 +222,7 @@ def compiled(mechanism, settings=ImpulseSettings()):
         q, qd = advanced(tree, q, after, [0.0] * mechanism.nv, DT)
         return [*q, *qd]
 
-    return Program(Sizes(state=mechanism.nq + mechanism.nv, held=3, parameters=2), step)
+    return TracedProgram(ProgramSizes(state=mechanism.nq + mechanism.nv, held=3, parameters=2), step)
 
 
 def run(program, state, frames, mu=MU, restitution=0.0, tilt=0.0):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.multibody.contact_force import DEFAULTS, NAMES, friction_force, normal_force
+from neurodyn.multibody.contact_model import DEFAULTS, NAMES, friction_force, normal_force
 from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.multibody.points import Touch
+from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.vectors import ZERO, array
 from tests.multibody import machines
 
@@ -18,7 +18,7 @@ FRICTION = DEFAULTS["contact.friction"]
 
 
 def touch(depth, velocity, normal=NORMAL):
-    return Touch("p", 0, ZERO, array(normal), depth, array(velocity))
+    return PointContact("p", 0, ZERO, array(normal), depth, array(velocity))
 
 
 def force(depth, velocity, **quantities):

@@ -7,8 +7,8 @@ import torch
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.multibody.contact_motion import ContactMotion
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
+from neurodyn.multibody.motion import ContactMotion
 from tests.multibody import machines
 
 F64 = torch.float64

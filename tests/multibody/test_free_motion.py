@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.multibody.free_motion import FreeMotion
+from neurodyn.multibody.motion import FreeMotion
 from tests.multibody import reference
 from tests.multibody.reference import random_mechanism, random_motion
 

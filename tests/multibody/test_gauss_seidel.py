@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from neurodyn.multibody.gauss_seidel import cone_impulses
-from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramSizes
 from neurodyn.multibody.trace.target import Target
 
 F64 = torch.float64
@@ -111,7 +112,7 @@ def program(sweeps, adjoint="taped"):
         offset, friction, depth = ([next(values) for _ in range(n)] for n in (ROWS, len(TANGENTS), len(TANGENTS)))
         return cone_impulses(matrix, offset, TANGENTS, friction, depth, sweeps, adjoint)
 
-    return Program(Sizes(state=ROWS, parameters=len(LOWER) + ROWS + 2 * len(TANGENTS)), step)
+    return TracedProgram(ProgramSizes(state=ROWS, parameters=len(LOWER) + ROWS + 2 * len(TANGENTS)), step)
 
 
 def packed(matrix, offset):

@@ -4,8 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.articulated import Tree, advanced
 from tests.multibody import reference
 from tests.multibody.reference import Configuration, random_mechanism, random_motion
 

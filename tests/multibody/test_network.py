@@ -7,7 +7,8 @@ import torch
 from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.multibody.network import network_loop
 from neurodyn.multibody.trace import apply_loop
-from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramSizes
 
 F64 = torch.float64
 NETS = tuple(
@@ -43,7 +44,7 @@ def program():
             first += net.weights
         return [*inputs.state[:3], *outputs]
 
-    return Program(Sizes(state=3 + OUTPUTS, weights=WEIGHTS), step)
+    return TracedProgram(ProgramSizes(state=3 + OUTPUTS, weights=WEIGHTS), step)
 
 
 def by_program(program, x, weights):

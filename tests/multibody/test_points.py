@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.points import link_poses, touches, wrenches

@@ -8,10 +8,11 @@ import torch
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.memory import Memory
+from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 X, Y, MASS, UNUSED = 0.7, -1.3, 2.5, 4.0
 
@@ -27,7 +28,7 @@ def step(inputs, blueprint):
         inputs.graph,
         {"mass": inputs.parameters[0], "radius": 0.5, "unused": UNUSED},
         blueprint,
-        Memory(inputs.graph, 0),
+        StepMemory(inputs.graph, 0),
         0.01,
     )
     x = scope.define("x", inputs.state[0])
@@ -41,15 +42,15 @@ def step(inputs, blueprint):
 
 def trace(*networks):
     graph = Graph()
-    inputs = Inputs(graph, graph.inputs("x", 4), [], [], graph.inputs("p", 1))
+    inputs = ProgramInputs(graph, graph.inputs("x", 4), [], [], graph.inputs("p", 1))
     return step(inputs, Blueprint(augmentations=networks))
 
 
 def values(weights, *networks):
     """Return force, torque, mass and radius."""
     blueprint = Blueprint(augmentations=networks)
-    sizes = Sizes(state=4, parameters=1, weights=blueprint.weights)
-    program = Program(sizes, lambda inputs: step(inputs, blueprint))
+    sizes = ProgramSizes(state=4, parameters=1, weights=blueprint.weights)
+    program = TracedProgram(sizes, lambda inputs: step(inputs, blueprint))
     state = torch.tensor([[X, Y, 0.0, 0.0]], dtype=torch.float64)
     given = {
         "parameters": torch.tensor([MASS], dtype=torch.float64),
@@ -146,7 +147,7 @@ def test_what_cannot_be_computed_is_refused_in_one_line(networks, message):
 
 def test_names_are_those_that_are_computed_and_then_the_other_constants():
     graph = Graph()
-    scope = Scope(graph, {"mass": 1.0, "radius": 2.0}, Blueprint(), Memory(graph, 0), 0.01)
+    scope = Scope(graph, {"mass": 1.0, "radius": 2.0}, Blueprint(), StepMemory(graph, 0), 0.01)
     scope.define("x", graph.input("x", 0))
     assert scope("radius") == 2.0
     assert scope.computed == ("x", "radius")
@@ -155,6 +156,6 @@ def test_names_are_those_that_are_computed_and_then_the_other_constants():
 
 def test_without_networks_numbers_stay_numbers():
     graph = Graph()
-    scope = Scope(graph, {"mass": 1.5}, Blueprint(), Memory(graph, 0), 0.01)
+    scope = Scope(graph, {"mass": 1.5}, Blueprint(), StepMemory(graph, 0), 0.01)
     assert scope.define("zero", 0.0) == 0.0
     assert scope("mass") == 1.5

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.blueprint import Augmentation, Blueprint
-from neurodyn.core.description.structures import STRUCTURES
+from neurodyn.core.description.blueprint import STRUCTURES, Augmentation, Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.multibody.memory import Memory
+from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.structures import FORMS
 from neurodyn.multibody.trace import Graph
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from tests.multibody import machines
 from tests.multibody.reference import Configuration
 
@@ -37,7 +37,7 @@ def network(structure, prefix="torque", joints=JOINTS, **options):
 
 def traced(inputs, net):
     """A scope after positions, velocities and what the network acts on; the increments."""
-    scope = Scope(inputs.graph, {}, Blueprint((net,)), Memory(inputs.graph, 0), 0.01)
+    scope = Scope(inputs.graph, {}, Blueprint((net,)), StepMemory(inputs.graph, 0), 0.01)
     for k, name in enumerate(JOINTS):
         scope.define(f"q.{name}", inputs.state[k])
         scope.define(f"qd.{name}", inputs.state[3 + k])
@@ -55,7 +55,7 @@ def program_of(net):
         found = [*forces, *added]
         return [*inputs.state[:6], *found, *[0.0] * (15 - len(found))]
 
-    return Program(Sizes(state=6 + 3 + 12, weights=net.weights), step)
+    return TracedProgram(ProgramSizes(state=6 + 3 + 12, weights=net.weights), step)
 
 
 def drawn(net, worlds=64, seed=0):
@@ -195,7 +195,7 @@ def test_a_mass_matrix_that_would_be_ignored_is_refused(net, contact, message):
 def test_what_a_structure_cannot_act_on_is_refused(net, message):
     graph = Graph()
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        traced(Inputs(graph, graph.inputs("x", 6), [], [], []), net)
+        traced(ProgramInputs(graph, graph.inputs("x", 6), [], [], []), net)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from neurodyn.core.errors import InputError
-from neurodyn.nets.inert import Inert, read_inert, tensor_of
+from neurodyn.interop.checkpoints import InertObject, read_inert, tensor_of
 
 
 def archive(path: Path, objects: bytes, *, compression: int = zipfile.ZIP_STORED, **numbers: bytes) -> Path:
@@ -77,11 +77,11 @@ def asked(mark: Path) -> dict[str, bytes]:
 def test_nothing_of_a_file_runs(what: str, tmp_path: Path):
     mark = tmp_path / "mark"
     path = archive(tmp_path / "model.pt", asked(mark)[what])
-    found: Any = Inert
+    found: Any = InertObject
     with contextlib.suppress(InputError):  # refused, or read as something that does nothing
         found = read_inert(path, "somebody")
     inner = found["model"][1]["x"][0] if isinstance(found, dict) else found
-    assert isinstance(inner, Inert) or issubclass(inner, Inert)
+    assert isinstance(inner, InertObject) or issubclass(inner, InertObject)
     assert not mark.exists()
 
 

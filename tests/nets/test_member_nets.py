@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.nets.build import build_net, build_predictor
-from neurodyn.nets.networks import NetConfig
-from neurodyn.nets.networks import MEMBER_NETWORKS
+from neurodyn.nets.networks import MEMBER_NETWORKS, NetConfig
+from neurodyn.nets.predictor import build_net, build_predictor
 from neurodyn.nets.sequence import SequenceNet
 
 MEMBERS, WORLDS, TIME, INPUTS, OUTPUTS = 3, 4, 6, 5, 2

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.nets.build import build_net, build_predictor
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_net, build_predictor
 
 CONFIGS = [
     NetConfig(kind="mlp", width=16, depth=2),

@@ -8,8 +8,8 @@ import torch
 
 from neurodyn.core.artifacts import read_tensors, write_tensors
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.nets.build import build_net, build_predictor
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_net, build_predictor
 
 INPUTS, OUTPUTS = 5, 3
 CONFIGS = {

@@ -5,8 +5,8 @@ import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
-from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.settings import NetworkSettings
 
 

@@ -4,9 +4,8 @@
 import pytest
 import torch
 
-from neurodyn.nets.build import build_predictor
 from neurodyn.nets.networks import NetConfig
-from neurodyn.nets.streaming import StreamingPredictor
+from neurodyn.nets.predictor import StreamingPredictor, build_predictor
 
 NETS = {
     "mlp": NetConfig(kind="mlp", width=8, depth=2),

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.nets.rotary import Rotary, rotate, rotate_
-from neurodyn.nets.transformer import Transformer
+from neurodyn.nets.transformer import Rotary, Transformer, rotate, rotate_
 
 
 @torch.no_grad()

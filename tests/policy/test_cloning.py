@@ -16,13 +16,14 @@ from tensordict import TensorDict
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, Status, StoreHeader
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Store, StoreWriter
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.cloning import Demonstrations, best_episodes, clone
 from neurodyn.policy.logs import row_layout
 from neurodyn.policy.settings import CloneSettings
-from neurodyn.tasks.anymal_velocity import AnymalVelocity
+from neurodyn.tasks.anymal import AnymalVelocity
 from tests.policy.worlds import Hold
 
 _EPISODES, _FRAMES = 24, 40

@@ -6,8 +6,8 @@ import torch
 from tensordict import TensorDict
 
 from neurodyn.learn.loop import TrainState
-from neurodyn.policy.critic import load_critic
-from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.artifact import load_critic
+from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.train import train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import neurodyn
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.interface import Control
-from neurodyn.dynamics.neural.artifact import NEURAL, build_model
+from neurodyn.dynamics.batch import Control
+from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment

@@ -4,15 +4,15 @@
 import pytest
 import torch
 
-from neurodyn.control.returns import Outcome, returns_in
-from neurodyn.policy.evaluate import play
+from neurodyn.control.returns import EpisodeOutcomes, returns_in
+from neurodyn.policy.evaluation import play
 from tests.policy.worlds import Fixed, Hold, Mass
 
 
 def outcome(*returns):
     values = torch.tensor(returns)
     none = torch.zeros(len(returns), dtype=torch.bool)
-    return Outcome(values, values, torch.ones(len(returns)), none, none, None)
+    return EpisodeOutcomes(values, values, torch.ones(len(returns)), none, none, None)
 
 
 def test_only_the_first_episode_of_each_world_counts():

@@ -9,24 +9,24 @@ import pytest
 import torch
 
 from neurodyn.control.grounds import home_ground
-from neurodyn.control.measured_state import Noise
+from neurodyn.control.measurement_noise import MeasurementNoise
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.inspection import inspect_store
 from neurodyn.data.readers import read_rows, write_rows
 from neurodyn.data.store import Store
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.files.artifact import load as load_model
-from neurodyn.dynamics.files.same_robot import require_same_simulator
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.artifact import load as load_model
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout, usual_worlds
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task
-from neurodyn.tasks.anymal_velocity import KD, KP, AnymalVelocity
+from neurodyn.tasks.anymal import KD, KP, AnymalVelocity
 from neurodyn.tasks.cartpole import CartpoleSwingUp
 
 pytest.importorskip("rsl_rl")
@@ -148,7 +148,7 @@ def test_measurements_are_noisy_and_another_robot_than_declared_makes_a_log(tmp_
         return torch.full((len(observation), 1), 0.3)
 
     stores = {}
-    for name, noise in (("exact", None), ("noisy", Noise(0.01, 0.2))):
+    for name, noise in (("exact", None), ("noisy", MeasurementNoise(0.01, 0.2))):
         out = tmp_path / f"{name}.h5"
         record_log(
             Brief(), heavy, [Behaviour("push", push)], out, transitions=800, worlds=20, noise=0.0, seed=1,

@@ -12,21 +12,21 @@ import torch
 
 pytest.importorskip("rsl_rl")
 
-from neurodyn.control.compatibility import require_fit
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
+from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split, StoreHeader
 from neurodyn.data.store import Store
-from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.artifact import policy_config, read_weights
+from neurodyn.policy.learner import CRITIC_UPDATES
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
-from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.train import train_policy
-from neurodyn.policy.warm_start import CRITIC_UPDATES
 from tests.policy.worlds import SPEC, Hold, Mass
 
 
@@ -153,7 +153,7 @@ def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, 
     monkeypatch.setattr(PpoLearner, "validate", watched)
     network = policy_config(Hold(), settings.network).build()
     network.load_state_dict(read_weights(first))
-    monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))
+    monkeypatch.setattr("neurodyn.policy.artifact.load_policy", lambda _: (None, network))
     train_policy(Hold(), Here("model", model(), log()), out, settings, initial=first)
     for name, value in read_weights(out).items():
         torch.testing.assert_close(value, (seen[-3][name] + seen[-1][name]) / 2)

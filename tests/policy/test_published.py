@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from neurodyn import tasks
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.interop.policies import import_policy
 from neurodyn.policy.artifact import load_policy, require_task
-from neurodyn.policy.published import import_policy
 from tests.tasks.test_nerd import CASES, observed
 
 HIDDEN = (16, 12, 8)

@@ -9,7 +9,7 @@ pytest.importorskip("rsl_rl")
 
 from neurodyn.control.starts import Starts
 from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
-from neurodyn.dynamics.interface import Control, Window, present_state
+from neurodyn.dynamics.batch import Control, Window, present_state
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.renewal import WarmStartPool

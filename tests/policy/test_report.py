@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from neurodyn.control.returns import Returns
-from neurodyn.policy.evaluate import PolicyEvaluation, RewardError
+from neurodyn.policy.evaluation import PolicyEvaluation, RewardError
 from neurodyn.policy.report import render_policy_report, write_policy_report
 
 RESULT = PolicyEvaluation(

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.policy.reward_error import reward_errors
+from neurodyn.policy.evaluation import reward_errors
 
 
 def test_each_two_are_compared_and_the_simulator_is_the_reference():

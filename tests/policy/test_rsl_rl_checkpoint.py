@@ -15,10 +15,9 @@ from tensordict import TensorDict
 
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
+from neurodyn.interop.policies import export_rsl_rl
 from neurodyn.policy import import_policy
-from neurodyn.policy.artifact import load_policy, save_policy
-from neurodyn.policy.checkpoints.rsl_rl import export_rsl_rl
-from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.artifact import PolicyNetwork, load_policy, save_policy
 
 
 class Other(VecEnv):

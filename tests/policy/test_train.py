@@ -11,13 +11,12 @@ import torch
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import InputError, MismatchError, Notice
 from neurodyn.learn.loop import TrainingLoop
-from neurodyn.learn.plan import Budget
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
-from neurodyn.policy.evaluate import play
-from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.evaluation import play
+from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import load
@@ -57,7 +56,7 @@ def test_a_policy_gets_better(tmp_path):
     learner = PpoLearner(tmp_path, Long(), here(), settings)
     starts = [SampledStarts(Long(), 5) for _ in range(2)]
     before = play(learner.network, Long(), Mass(), starts[0], 64).returns.mean()
-    TrainingLoop(learner, Budget(settings.iterations)).run()
+    TrainingLoop(learner, TrainingBudget(settings.iterations)).run()
     after = play(learner.network, Long(), Mass(), starts[1], 64).returns.mean()
     assert before < 15.0
     assert after > 20.0  # 30 is where nothing moves and nothing is to do

@@ -8,9 +8,9 @@ import torch
 from neurodyn.core import artifacts
 from neurodyn.learn.loop import TrainState
 from neurodyn.policy.artifact import policy_config
-from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.learner import CRITIC_UPDATES, critic_updates
+from neurodyn.policy.ppo import PpoLearner
 from neurodyn.policy.train import train_policy
-from neurodyn.policy.warm_start import CRITIC_UPDATES, critic_updates
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 
@@ -37,7 +37,7 @@ def test_alone(tmp_path, monkeypatch):
     shutil.rmtree(first / "state")
     network = policy_config(Hold(), TINY.network).build()
     network.load_state_dict(artifacts.read_tensors(first / "policy.safetensors"))
-    monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))
+    monkeypatch.setattr("neurodyn.policy.artifact.load_policy", lambda _: (None, network))
     learner = begun(first, tmp_path)
     seen = torch.randn(32, 3)
     torch.testing.assert_close(learner.network(seen), network(seen), rtol=1e-5, atol=1e-6)

@@ -9,7 +9,7 @@ from torch import Tensor
 from neurodyn.control.starts import Starts
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.base import BaseDynamics
-from neurodyn.dynamics.interface import Control, State, Step, Window, present_state
+from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.tasks import Memory, Task

@@ -16,7 +16,7 @@ import pytest
 import neurodyn
 from neurodyn.report.numbers import quantity
 from neurodyn.report.page import figure, grid, page, section
-from neurodyn.report.plots import PREDICTED, TRUTH, Curve, Span, legend_list, plot
+from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
 from tests.report.pages import VOID, Page, check_self_contained
 
 SCRIPT = (Path(neurodyn.__file__).parent / "report/plots.js").read_text(encoding="utf-8")
@@ -86,8 +86,8 @@ def _tags(svg: str) -> list[tuple[str, list[tuple[str, str | None]]]]:
 
 
 TIME = np.linspace(0.0, 10.0, 101)
-LINES = [Curve("falls", TIME.tolist(), (1e-3 * 10 ** (-TIME / 5)).tolist()),
-         Curve("stays", TIME.tolist(), np.full(101, 0.5e-3).tolist(), TRUTH)]  # fmt: skip
+LINES = [PlotCurve("falls", TIME.tolist(), (1e-3 * 10 ** (-TIME / 5)).tolist()),
+         PlotCurve("stays", TIME.tolist(), np.full(101, 0.5e-3).tolist(), TRUTH)]  # fmt: skip
 
 
 def two(**more: Any) -> str:
@@ -123,7 +123,7 @@ def test_the_contract_leads_from_what_is_drawn_back_to_the_numbers(log: bool):
 
 
 def test_names_are_escaped_wherever_they_stand():
-    svg = plot("a", [Curve(EVIL, [0.0, 1.0], [1.0, 2.0], name=None)], x_label=EVIL, unit="", description=EVIL)
+    svg = plot("a", [PlotCurve(EVIL, [0.0, 1.0], [1.0, 2.0], name=None)], x_label=EVIL, unit="", description=EVIL)
     html = page("p", [figure(svg, "c")])
     assert html.count("<script>") == 1
     assert contract(svg)["names"] == [EVIL]
@@ -147,7 +147,7 @@ def test_without_the_script_plots_are_whole_pictures():
 def test_peaks_of_long_curves_are_kept():
     y = np.zeros(100_000)
     y[[12_345, 77_777]] = 1.0, -1.0
-    svg = plot("a", [Curve(None, range(len(y)), y.tolist())], x_label="x", unit="")
+    svg = plot("a", [PlotCurve(None, range(len(y)), y.tolist())], x_label="x", unit="")
     assert len(svg) < 60_000
     low, high = contract(svg)["y"]
     assert low < -0.99
@@ -172,7 +172,7 @@ def test_outside_of_the_axes_nothing_is_shown():
 
 
 def test_single_points_are_not_interpolated():
-    svg = plot("a", [Curve("p", [1.0, 2.0, 3.0], [10.0, 20.0, 15.0])], x_label="n", unit="", bars=True)
+    svg = plot("a", [PlotCurve("p", [1.0, 2.0, 3.0], [10.0, 20.0, 15.0])], x_label="n", unit="", bars=True)
     (found,) = act(page("p", [figure(svg, "c")]), {"event": "pointermove", **place(svg, 1.8)})
     assert found[0]["tip"] == ["n: 2.00", "p: 20.0"]
 
@@ -237,7 +237,7 @@ def test_a_legend_of_several_plots_hides_a_curve_in_all_of_them():
 
 def test_numbers_are_written_as_python_writes_them():
     given = [(1.234e-9, "m"), (0.0123, "m"), (0.1, "rad"), (5.5e-5, ""), (56789.0, ""), (2.5e7, "")]
-    lines = [plot("a", [Curve("v", [0.0, 1.0, 2.0], [v] * 3)], x_label="x", unit=unit) for v, unit in given]
+    lines = [plot("a", [PlotCurve("v", [0.0, 1.0, 2.0], [v] * 3)], x_label="x", unit=unit) for v, unit in given]
     html = page("p", [figure(svg, "c") for svg in lines])
     points = [{"plot": k, "event": "pointermove", **place(svg, 1.0)} for k, svg in enumerate(lines)]
     for k, (found, (value, unit)) in enumerate(zip(act(html, *points), given, strict=True)):

@@ -15,8 +15,9 @@ from PIL import Image
 
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
@@ -111,7 +112,7 @@ def test_nothing_is_written_into_the_package(trained_run: Path):
 
 def test_a_failure_is_marked_from_its_time_on(along_log: Recording, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        "neurodyn.sim.views.pictures.render", lambda robot, q, **_: np.full((len(q), 240, 360, 3), 100, np.uint8)
+        "neurodyn.sim.pictures.render", lambda robot, q, **_: np.full((len(q), 240, 360, 3), 100, np.uint8)
     )
     dt = along_log.robot.dt
     running = np.arange(along_log.frames) < 12

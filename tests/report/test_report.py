@@ -10,13 +10,13 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import beside_log, beside_simulator
-from neurodyn.evaluate.records import Comparison, Logged, LongRun, Simulated, Stability
-from neurodyn.evaluate.records import Curve as ErrorCurve
+from neurodyn.evaluate.records import ErrorCurve as ErrorCurve
+from neurodyn.evaluate.records import Logged, LongRun, RolloutComparison, Simulated, Stability
 from neurodyn.report import accuracy, report_path, write_report
 from neurodyn.report.numbers import interval, quantity, span, times
-from neurodyn.report.plots import PREDICTED, Curve, plot
+from neurodyn.report.plots import PREDICTED, PlotCurve, plot
 from neurodyn.robots import Robot
 from tests.report.pages import check_self_contained
 
@@ -223,7 +223,7 @@ def test_text_from_elsewhere_is_escaped(trained_run: Path, logged: Logged, tmp_p
 def test_a_model_that_blows_up_still_gets_a_page(trained_run: Path, simulated: Simulated, tmp_path: Path):
     change = msgspec.structs.replace
 
-    def burst(found: Comparison) -> Comparison:
+    def burst(found: RolloutComparison) -> RolloutComparison:
         nothing = {"10": None, "50": None, "90": None}
         empty = change(
             found.summary, means=dict.fromkeys(found.summary.means), percentiles=dict.fromkeys(METRICS, nothing)
@@ -289,7 +289,7 @@ def test_ranges_factors_and_times():
 
 
 def test_a_plot_takes_the_colours_of_the_page_and_leaves_gaps_out():
-    curve = Curve("model", [0, 1, 2, 3], [1.0, float("nan"), None, 4.0], PREDICTED)  # type: ignore[list-item]
+    curve = PlotCurve("model", [0, 1, 2, 3], [1.0, float("nan"), None, 4.0], PREDICTED)  # type: ignore[list-item]
     svg = plot("name", [curve], x_label="time [s]", unit="m")
     assert "var(--predicted)" in svg
     assert "#0a0b" not in svg
@@ -298,4 +298,4 @@ def test_a_plot_takes_the_colours_of_the_page_and_leaves_gaps_out():
 
 
 def test_a_plot_of_nothing_is_nothing():
-    assert plot("name", [Curve("model", [0, 1], [0.0, -1.0])], x_label="t", unit="m", log=True) == ""
+    assert plot("name", [PlotCurve("model", [0, 1], [0.0, -1.0])], x_label="t", unit="m", log=True) == ""

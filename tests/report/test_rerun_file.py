@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.report.recording import Recording
-from neurodyn.report.recording_files import format_of, write_recording
-from neurodyn.report.rerun_file import require_rerun
+from neurodyn.report.recording_files import format_of, require_rerun, write_recording
 from neurodyn.robots import Robot
 
 
@@ -39,7 +38,7 @@ def values(path: Path) -> dict[str, dict[str, np.ndarray]]:
 def test_a_recording_comes_back(recording: Recording, tmp_path: Path):
     pytest.importorskip("rerun")
     pytest.importorskip("newton")
-    from neurodyn.sim.views.link_motion import link_motion
+    from neurodyn.sim.viewer import link_motion
 
     path = tmp_path / "a.rrd"
     write_recording(recording, path, "rrd")

@@ -3,7 +3,7 @@
 
 import msgspec
 
-from neurodyn.evaluate.runs.comparison import Broken, Cost, Figure, RunFigures, Series, compare_figures
+from neurodyn.evaluate.run_comparison import Cost, Figure, FigureSeries, RunFigures, UnmeasuredRun, compare_figures
 from neurodyn.report.numbers import plus_minus
 from neurodyn.report.run_comparison import broken_lines, comparison_tables, render_comparison
 from tests.report.pages import check_self_contained
@@ -15,7 +15,7 @@ def run(name: str, value: float | None, seed: int, width: int, of: str = "cartpo
     return RunFigures(
         run=name, of=of, kind="mlp", figures={"Joint angle": Figure(value=value, unit="rad")},
         baselines={"persistence": {"Joint angle": Figure(value=1.5, unit="rad")}},
-        series={"Score": Series(x=[0.0, 1.0, 2.0], y=[1.0, 0.5, 0.1 * (seed + 1)], x_label="training time [s]")},
+        series={"Score": FigureSeries(x=[0.0, 1.0, 2.0], y=[1.0, 0.5, 0.1 * (seed + 1)], x_label="training time [s]")},
         settings={"net.width": width, "clip": 1.0}, seed=seed,
         cost=Cost(seconds=61.0 + seed, cpu_seconds=50.0, steps=300, parameters=1234, bytes=5000),
         verdict="ok" if value else "fails: no roll-out is finite",
@@ -61,7 +61,9 @@ def test_what_no_run_says_has_no_column():
 
 
 def test_what_cannot_be_compared_is_said():
-    found = compare_figures([run("a", 1.0, 0, 32), run("b", 1.0, 0, 32, of="ant")], [Broken(run="x", why="x: is gone")])
+    found = compare_figures(
+        [run("a", 1.0, 0, 32), run("b", 1.0, 0, 32, of="ant")], [UnmeasuredRun(run="x", why="x: is gone")]
+    )
     assert broken_lines(found) == [
         "x: left out: x: is gone",
         "not the same was measured of all runs, which are shown apart: cartpole; ant",
@@ -70,7 +72,7 @@ def test_what_cannot_be_compared_is_said():
 
 def test_the_page_is_self_contained_and_escapes_what_runs_are_called():
     entries = [run(EVIL, 0.01, 0, 32), run("b", 0.02, 1, 32), run("c", 0.005, 0, 64, of=EVIL)]
-    html = render_comparison(compare_figures(entries, [Broken(run=EVIL, why=EVIL)]))
+    html = render_comparison(compare_figures(entries, [UnmeasuredRun(run=EVIL, why=EVIL)]))
     page = check_self_contained(html)
     assert EVIL not in html
     assert "Each run" in page.text

@@ -3,9 +3,9 @@
 
 from pathlib import Path
 
-from neurodyn.data.store import Split
+from neurodyn.data.header import Split
 from neurodyn.evaluate import beside_log
-from neurodyn.report.gather import Material
+from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import quantity
 from neurodyn.report.write import render_report
 from tests.evaluate.test_tosses import CUBE, Coasting, coasting_store
@@ -17,7 +17,7 @@ def page() -> str:
         return found
 
     result = beside_log(Coasting(drift), CUBE, coasting_store(), split=Split.TEST, horizon=10)  # type: ignore[arg-type]
-    return render_report(Material(Path("run"), "run", result, robot=CUBE))
+    return render_report(ReportMaterial(Path("run"), "run", result, robot=CUBE))
 
 
 def test_the_headline_names_both_errors():

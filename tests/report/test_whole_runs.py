@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.neural.model import NEURAL
+from neurodyn.report.log import record_whole_runs, whole_runs
 from neurodyn.report.numbers import digits
 from neurodyn.report.page import page
-from neurodyn.report.whole_runs import record_whole_runs, whole_runs
 from neurodyn.robots import Robot
 from tests.report.pages import check_self_contained
 

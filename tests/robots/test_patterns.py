@@ -8,8 +8,8 @@ from neurodyn import robots
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.robots.patterns import expand
-from neurodyn.sim.declaration.shorten import shortened
+from neurodyn.robots.sections import expand
+from neurodyn.sim.declaration.text import shortened
 
 LEGS = ["LF", "RF", "LH", "RH"]
 SHORT = {

@@ -9,8 +9,8 @@ import torch
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.readers import ColumnMap, read_logs
-from neurodyn.data.store import Split
 from neurodyn.dynamics import State, declared_hybrid
 from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.robots import load, open_robot_data

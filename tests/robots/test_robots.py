@@ -80,7 +80,7 @@ def test_listing_names_what_is_pretrained_of_existing_robots():
 
 @pytest.mark.parametrize(("name", "extra"), [("franka", "robots"), ("ant", "sim")])
 def test_missing_package_names_the_extra(monkeypatch, name, extra):
-    monkeypatch.setattr("neurodyn.robots.asset.package_folder", lambda package: None)
+    monkeypatch.setattr("neurodyn.robots.assets.package_folder", lambda package: None)
     robot = robots.load(name)
     assert not robots.is_installed(robot)
     with pytest.raises(InputError, match=rf"pip install 'neurodyn\[{extra}\]'"):

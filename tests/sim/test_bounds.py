@@ -10,9 +10,9 @@ import torch
 from neurodyn import robots
 from neurodyn.core.seeds import generator
 from neurodyn.robots import Ranges
-from neurodyn.sim.bounds import MARGIN, plausible_bounds
+from neurodyn.sim.batches import Recorder
 from neurodyn.sim.build import build
-from neurodyn.sim.generation.recorder import Recorder
+from neurodyn.sim.energy import MARGIN, plausible_bounds
 from neurodyn.sim.reference import ReferenceSimulator
 
 

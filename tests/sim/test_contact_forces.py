@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import Control, Environment, State
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load
 from neurodyn.sim.reference import ReferenceSimulator

@@ -16,7 +16,7 @@ from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.model_ground import ground_of_model
+from neurodyn.sim.scene import ground_of_model
 
 GROUNDS = pipeline_grounds(*torus())
 

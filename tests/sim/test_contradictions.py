@@ -7,10 +7,10 @@ import pytest
 
 from neurodyn import robots
 from neurodyn.core.errors import InputError
-from neurodyn.sim.assets.inertias import require_possible
+from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.build import build
 from neurodyn.sim.contradictions import contradictions, require_consistent
-from neurodyn.sim.generation.generate import generate
+from neurodyn.sim.generate import generate
 
 
 @pytest.fixture

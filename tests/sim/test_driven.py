@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from neurodyn.core.description.drive import Drive
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.dynamics.interface import Control, State, Window
 from neurodyn.robots import load
 
 pytest.importorskip("newton")
@@ -69,7 +69,7 @@ def test_steps_and_windows_go_on_where_drives_were(analytic: AnalyticDynamics, m
 
 def test_data_hold_targets(tmp_path):
     from neurodyn.data.store import Store
-    from neurodyn.sim.generation.generate import generate
+    from neurodyn.sim.generate import generate
 
     generate(ROBOT, transitions=400, out=tmp_path / "data.h5", frames=50)
     store = Store.open(tmp_path / "data.h5")

@@ -8,7 +8,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.robots import Fluid
-from neurodyn.robots.asset import asset_path
+from neurodyn.robots.assets import asset_path
 from neurodyn.sim.reference import ReferenceSimulator
 
 mujoco = pytest.importorskip("mujoco")

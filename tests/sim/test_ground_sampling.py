@@ -12,8 +12,7 @@ from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots.sections import GroundSampling
-from neurodyn.sim.clearance import ground_height
-from neurodyn.sim.ground_sampling import FAR_BELOW, data_scene, sample_grounds
+from neurodyn.sim.sampling import FAR_BELOW, data_scene, ground_height, sample_grounds
 
 COUNT = 4000
 

@@ -8,7 +8,7 @@ import torch
 
 from neurodyn.robots import load
 from neurodyn.robots.sections import SimulatorConfig
-from neurodyn.sim.limits import limit_springs
+from neurodyn.sim.mechanism import limit_springs
 from neurodyn.sim.reference import ReferenceSimulator
 
 ARM = """<mujoco><compiler autolimits="true"/><worldbody><body>

@@ -14,7 +14,7 @@ from neurodyn import robots
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.free_motion import FreeMotion
+from neurodyn.multibody.motion import FreeMotion
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.reference import ReferenceSimulator

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.scene import IDENTITY, Box, Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Joint, Ranges
-from neurodyn.sim.clearance import Clearance, ground_height
-from neurodyn.sim.sampling import TOUCH, sample_states, sample_torques
+from neurodyn.sim.sampling import CONTACT_DEPTH, Clearance, ground_height, sample_states, sample_torques
 
 HALF = 0.0524
 FLAT = Scene(shapes=(Plane(),))
@@ -135,10 +134,10 @@ def test_starts_keep_clear_of_the_ground(cube, corners):
     ground = Ground(FLAT, torch.tensor([0, 0, 0.3, 0, 0, 0, 1.0]).expand(500, 7).contiguous())
     blind, _ = sample_states(msgspec.structs.replace(cube, contact_points=None), 500, generator(0, "x"), ground)
     clearance = Clearance(corners)
-    assert (clearance.depth(ground, blind) > TOUCH).sum() > 10
+    assert (clearance.depth(ground, blind) > CONTACT_DEPTH).sum() > 10
     for reset in (False, True):
         q, _ = sample_states(cube, 500, generator(0, "x"), ground, corners, reset=reset)
-        assert clearance.depth(ground, q).max() <= TOUCH
+        assert clearance.depth(ground, q).max() <= CONTACT_DEPTH
         assert q[:, 2].max() <= 0.3 + 0.262 + 1e-6
 
 
@@ -147,7 +146,7 @@ def test_data_that_cannot_be_clear_are_lifted_and_resets_refused(cube, corners):
     robot = msgspec.structs.replace(cube, sampling=deep, reset=deep)
     q, _ = sample_states(robot, 50, generator(0, "x"), Ground(FLAT), corners)
     depth = Clearance(corners).depth(Ground(FLAT), q)
-    assert depth.max() <= TOUCH
+    assert depth.max() <= CONTACT_DEPTH
     assert depth.min() > -0.1
     with pytest.raises(InputError, match="robot 'cube': below the ground at reset in 50 of 50 worlds") as caught:
         sample_states(robot, 50, generator(0, "x"), Ground(FLAT), corners, reset=True)

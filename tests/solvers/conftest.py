@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import fit_encoding
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.nets.networks import NetConfig
 
 pytest.importorskip("newton")
@@ -71,8 +71,7 @@ def tilted_run(tmp_path_factory):
 
 def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     """Save a model that feels the ground, with random weights: what it predicts depends on all that it is given."""
-    from neurodyn.dynamics.neural.encoding import EncodingConfig
-    from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
+    from neurodyn.dynamics.neural.encoding import ContactConfig, EncodingConfig, default_margins
     from neurodyn.sim import build
     from neurodyn.sim.contact_points import contact_point_layout
     from neurodyn.sim.fingerprint import fingerprint

@@ -8,7 +8,7 @@ import warp as wp
 
 from neurodyn import robots
 from neurodyn.core.description.scene import Box, Plane, Scene
-from neurodyn.dynamics.interface import Environment
+from neurodyn.dynamics.batch import Environment
 from neurodyn.geometry.ground import Ground
 from neurodyn.sim.build import build_world
 from tests.solvers.loop import coordinates, table

@@ -84,7 +84,7 @@ def test_effort_limit_holds_the_drive_but_not_the_force(run):
 def test_errors_of_drives_count_turns(run, tmp_path):
     """Newton's angles count turns, so a target one turn away pulls for a whole turn."""
     from neurodyn.core.description.spec import JointSpec, StateSpec
-    from neurodyn.solvers.drive import Drive
+    from neurodyn.solvers.drive import SolverDrive
 
     spec = StateSpec("robot", (JointSpec("slider", "prismatic"), JointSpec("hinge", "revolute", True)), ("hinge",), DT)
     model = cartpoles(1)
@@ -92,7 +92,7 @@ def test_errors_of_drives_count_turns(run, tmp_path):
     control = model.control()
     table(control.joint_target_q, model)[:, 1] = 2 * math.pi
     torque = torch.zeros(1, 1)
-    Drive(spec, torch.zeros(1, 2), torch.zeros(1, 2), torque, "test").read(model, model.state(), control)
+    SolverDrive(spec, torch.zeros(1, 2), torch.zeros(1, 2), torque, "test").read(model, model.state(), control)
     torch.testing.assert_close(torque, torch.full((1, 1), 4 * math.pi))
 
 

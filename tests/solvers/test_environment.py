@@ -11,8 +11,8 @@ import warp as wp
 from neurodyn import robots
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.geometry import rotation
 from neurodyn.sim import build
 from neurodyn.sim.build import build_world

@@ -8,9 +8,9 @@ from neurodyn import robots
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Environment, State
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import EngineConfig, nominal
 

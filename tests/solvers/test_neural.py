@@ -7,8 +7,8 @@ import warp as wp
 
 from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.sim import build
 from neurodyn.solvers import SolverNeural
 from tests.solvers.conftest import TILTED

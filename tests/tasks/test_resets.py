@@ -9,7 +9,7 @@ import torch
 
 from neurodyn.geometry import rotation
 from neurodyn.robots import load
-from neurodyn.tasks.resets import reset_states
+from neurodyn.tasks.task import reset_states
 
 COUNT = 2000
 

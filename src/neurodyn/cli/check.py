@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.machine import Device, Threads
+from neurodyn.cli.terminal.flags import Device, Threads
 
 
 def check(
@@ -40,8 +40,8 @@ def check(
     Example:
         neurodyn check my-arm --report check.html
     """
-    from neurodyn.cli.tables.checks import print_check
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_check
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate import check as measure

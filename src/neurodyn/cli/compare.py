@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.machine import Device, Threads
+from neurodyn.cli.terminal.flags import Device, Threads
 
 
 def compare(
@@ -55,13 +55,13 @@ def compare(
     Example:
         neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
     """
-    from neurodyn.cli.tables.results import print_tables
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_tables
     from neurodyn.core.artifacts import is_policy, require_writable, write_json
     from neurodyn.core.errors import InputError
-    from neurodyn.evaluate.runs.comparison import RunFigures, comparison_of
-    from neurodyn.evaluate.runs.figures import model_figures
-    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.evaluate.run_comparison import RunFigures, comparison_of
+    from neurodyn.evaluate.run_figures import model_figures
+    from neurodyn.policy.algorithms import require_learner
     from neurodyn.report import comparison_tables, write_comparison
     from neurodyn.report.run_comparison import LEAD, broken_lines
 
@@ -77,8 +77,8 @@ def compare(
     def measure(run: str) -> RunFigures:
         if is_policy(run):
             require_learner()
-            from neurodyn.policy.compared import policy_figures
-            from neurodyn.policy.evaluate import EPISODES
+            from neurodyn.policy.evaluation import EPISODES
+            from neurodyn.policy.figures import policy_figures
 
             return policy_figures(
                 run, dynamics=dynamics, episodes=episodes or EPISODES, seed=seed, starts=starts, ground=ground,

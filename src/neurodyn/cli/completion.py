@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from neurodyn.cli.terminal.signature import Parameter, Signature, signature_of, split
+from neurodyn.cli.terminal.signature import Signature, VerbParameter, signature_of, split
 from neurodyn.core.registry import Registry
 
 _DEPTH = 3
@@ -91,7 +91,7 @@ def _beginning(names: Iterable[str], start: str) -> list[str]:
     return sorted({name for name in names if name.startswith(start)})
 
 
-def _values(one: Parameter) -> Iterable[str]:
+def _values(one: VerbParameter) -> Iterable[str]:
     if one.choices:
         return one.choices
     return _COMPLETERS[one.value]() if one.value in _COMPLETERS else ()
@@ -146,7 +146,7 @@ _COMPLETERS: dict[str, Callable[[], Iterable[str]]] = {
     "KIND": lambda: _registry("neurodyn.dynamics.kinds:KINDS"),
     "ALGORITHM": lambda: _registry("neurodyn.policy.algorithms:ALGORITHMS"),
     "PLANNER": lambda: [*_registry("neurodyn.control.planning.optimiser:PLANNERS"), "mpc", "imitation"],
-    "GAIT": lambda: _registry("neurodyn.control.mpc.gait:GAITS"),
+    "GAIT": lambda: _registry("neurodyn.walking.gait:GAITS"),
     "tensorboard|wandb|none|MODULE:CLASS": lambda: ["tensorboard", "wandb", "none"],
     "cpu|cuda|cuda:N": lambda: ["cpu", "cuda", "cuda:0"],
 }

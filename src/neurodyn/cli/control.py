@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.machine import Device
+from neurodyn.cli.terminal.flags import Device
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
 
 WALKERS = ("mpc", "imitation")
@@ -78,11 +78,9 @@ def control(
         neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
         neurodyn control a1 --planner mpc --command 0.5 0 0
     """
-    from neurodyn.cli.tables.results import print_tables
-    from neurodyn.cli.terminal.console import claimed, keep_result
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.cli.walking import walk_robot
-    from neurodyn.control.measured_state import Noise
+    from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
+    from neurodyn.cli.terminal.results import print_tables
+    from neurodyn.control.measurement_noise import MeasurementNoise
     from neurodyn.control.planning.closed_loop import run
     from neurodyn.control.planning.optimiser import PLANNERS
     from neurodyn.control.planning.planner import Planner
@@ -118,13 +116,13 @@ def control(
         return
     if model is None:
         raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
-    wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
+    wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, MeasurementNoise, "control")
     with claimed(json, out):
         with ProgressBar(f"opening {model} and {plant}"):
             where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
         critic = None
         if value is not None:
-            from neurodyn.policy.critic import load_critic
+            from neurodyn.policy.artifact import load_critic
 
             critic = load_critic(value, wanted)
         asked = Planner(
@@ -144,9 +142,57 @@ def control(
 
 def _warn_of_horizon(run: str, horizon: int) -> None:
     """Say that a plan is longer than the roll-outs that a model learned from."""
-    from neurodyn.core.notices import notice
+    from neurodyn.core.errors import notice
     from neurodyn.learn.run_folder import longest_forecast
 
     known = None if run in ("analytic", "hybrid") else longest_forecast(run)
     if known is not None and horizon > known:
         notice(f"the horizon of {horizon} frames is longer than the {known} frames that {run} was trained to predict")
+
+
+def walk_robot(
+    name: str,
+    *,
+    planner: str,
+    model: str | None,
+    plant: str,
+    episodes: int,
+    seconds: float,
+    seed: int,
+    settings: Path | None,
+    gait: str | None,
+    command: tuple[float, float, float] | None,
+    ground: str | None,
+    out: Path | None,
+    json: Path | None,
+) -> None:
+    """Let a quadruped walk; arguments as of `neurodyn control`."""
+    from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
+    from neurodyn.cli.terminal.results import print_tables
+    from neurodyn.core.errors import InputError
+    from neurodyn.core.verdict import require_usable
+    from neurodyn.robots import load
+    from neurodyn.walking.controller import IMITATION, walker
+    from neurodyn.walking.gait import Commands
+    from neurodyn.walking.plant import walking_plant
+    from neurodyn.walking.report import walk_headline, walk_tables, write_walk_report
+    from neurodyn.walking.walk import walk
+
+    if (planner == IMITATION) != (model is not None):
+        raise InputError(
+            "--planner imitation needs --model FOLDER, made by `neurodyn imitate`"
+            if model is None
+            else "--planner mpc takes no --model: its model is a single rigid body with the robot's mass"
+        )
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"--seconds is {seconds:g}; valid: above 0")
+    with claimed(json, out):
+        where = walking_plant(load(name), plant, ground)
+        controller, law, chosen = walker(where, gait=gait, settings=settings, imitation=model)
+        commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)
+        with ProgressBar(f"{name} walks in {plant}"):
+            result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
+        print_tables(walk_headline(result), walk_tables(result))
+        keep_result(result, json, out, lambda page: write_walk_report(page, where, result, path))
+    require_usable(str(result.verdict))
+    print(f"verdict: {result.verdict}")

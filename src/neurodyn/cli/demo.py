@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn demo`: from nothing to a trained model and a report, in one of three ways.
-
-Every stage leaves its result in the folder and is skipped where that is already there, so that an interrupted demo goes
-on where it stopped.
-"""
+"""`neurodyn demo`: a simulator learned, a log learned, or a policy learned in a model, with a report, in minutes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from neurodyn.core.interruption import Interrupted
+from neurodyn.core.progress import present_work, stage
+
+if TYPE_CHECKING:
+    from neurodyn.cli.terminal.console import ProgressBar
+
 
 _BUDGET = {"minutes": 2.5, "transitions": 1_000_000, "rollouts": 512}
 
@@ -53,18 +56,12 @@ def demo(
     if seed < 0:
         raise InputError(f"--seed is {seed}; valid: at least 0")
     if world_model:
-        from neurodyn.cli.demos.world_model import show_world_model
-
         with _alone(out := out or Path("demo-world-model")):
             show_world_model(out, seed)
     elif policy:
-        from neurodyn.cli.demos.policy import show_policy
-
         with _alone(out := out or Path("demo-policy")):
             show_policy(out, seed)
     else:
-        from neurodyn.cli.demos.cartpole import show_cartpole
-
         with _alone(out := out or Path("demo")):
             show_cartpole(out, **(_BUDGET | given), seed=seed)
 
@@ -79,3 +76,197 @@ def _alone(out: Path) -> Iterator[None]:
             yield
     except KeyboardInterrupt as stop:
         raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None
+
+
+ROBOT = "cartpole"
+
+
+def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, seed: int) -> None:
+    """Generate data, train a neural cartpole, measure it beside Newton's solver, and write a report.
+
+    Args:
+        out: Folder for data, run and report.
+        minutes: Time budget of the training.
+        transitions: Transitions of training data.
+        rollouts: Roll-outs of the evaluation.
+        seed: Seed of data and training.
+
+    Raises:
+        InputError: A number is out of range.
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_evaluation
+    from neurodyn.core.artifacts import write_json
+    from neurodyn.core.errors import InputError
+    from neurodyn.evaluate import evaluate
+    from neurodyn.learn import load_settings, with_budget
+    from neurodyn.report import write_report
+    from neurodyn.robots import load
+
+    with_budget(load_settings(load(ROBOT), "small"), minutes, None, seed)  # refused now, not minutes later
+    for name, value in (("transitions", transitions), ("rollouts", rollouts)):
+        if value < 1:
+            raise InputError(f"--{name} is {value}; valid: at least 1")
+    run = out / "run"
+    with ProgressBar("demo") as bar:
+        with stage(0.0, 0.1, "data"):
+            data = _data(out, transitions, seed, bar)
+        with stage(0.1, 0.6, "training"):
+            _train(data, run, minutes, seed, bar)
+        bar.say(
+            f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on"
+        )
+        with stage(0.6, 0.9):
+            result = evaluate(run, rollouts=rollouts)
+        write_json(out / "evaluation.json", result.plain())
+        bar.say("4/4  report: pictures are being ray-traced")
+        with stage(0.9, 1.0):
+            report = write_report(run, result)
+    print_evaluation(result)
+    print(f"report: {report}")
+    print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
+
+
+def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
+    from neurodyn.robots import load
+    from neurodyn.sim import generate
+
+    data, robot = out / "cartpole.h5", load(ROBOT)
+    if data.exists():
+        bar.say(f"1/4  data: {data} is there already")
+        return data
+    summary = generate(robot, transitions=transitions, out=data, seed=seed, resume=True)
+    bar.say(
+        f"1/4  data: {summary.transitions:,} transitions from Newton's {robot.simulator.solver} solver in "
+        f"{summary.seconds:.0f} s ({summary.rate:,.0f} per CPU-second), {data}"
+    )
+    return data
+
+
+def _train(data: Path, run: Path, minutes: float, seed: int, bar: "ProgressBar") -> None:
+    from neurodyn.learn import train
+
+    if is_trained(run):
+        bar.say(f"2/4  training: {run} is trained already")
+        return
+    bar.say(f"2/4  training: {minutes:g} minutes")
+    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=is_unfinished(run), progress=present_work())
+    bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
+
+
+LOG_ROBOT = "anymal-c"
+LOG = "pretrained:anymal-walks"
+LOG_SETTINGS = Path(__file__).with_name("walk.yaml")
+LOG_HORIZON, LOG_ROLLOUTS = 100, 256
+
+
+def show_world_model(out: Path, seed: int) -> None:
+    """Train a world model on the log that ships, forecast its test episodes, and write a report.
+
+    Args:
+        out: Folder for run and report.
+        seed: Seed of the training.
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_evaluation
+    from neurodyn.core.artifacts import resolve_run, write_json
+    from neurodyn.data.store import Store
+    from neurodyn.evaluate import evaluate
+    from neurodyn.learn import train
+    from neurodyn.report import write_report
+
+    log, run = resolve_run(LOG) / "log.h5", out / "run"
+    store = Store.open(log)
+    with ProgressBar("demo") as bar:
+        bar.say(
+            f"1/4  log: {len(store.table)} walks of a quadruped, {store.transitions:,} frames of "
+            f"{store.header.spec.dt:g} s, of what it measures with noise; {log}"
+        )
+        if is_trained(run):
+            bar.say(f"2/4  training: {run} is trained already")
+        else:
+            bar.say("2/4  training: three networks that remember; where they disagree the model is uncertain")
+            with stage(0.0, 0.7, "training"):
+                end = train(
+                    LOG_ROBOT, log, run, kind="world-model", size=str(LOG_SETTINGS), seed=seed, resume=is_unfinished(run),
+                    progress=present_work(),
+                )  # fmt: skip
+            bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
+        bar.say("3/4  evaluation: forecasts of walks that it was not trained on, from the controls alone")
+        with stage(0.7, 0.9):
+            result = evaluate(run, horizon=LOG_HORIZON, rollouts=LOG_ROLLOUTS)
+        write_json(out / "evaluation.json", result.plain())
+        bar.say("4/4  report")
+        with stage(0.9, 1.0):
+            report = write_report(run, result)
+    print_evaluation(result)
+    print(f"report: {report}")
+    print(f"next: neurodyn policy train anymal-velocity --dynamics {run} --out policies/walk")
+    print(f"verdict: {result.verdict}")
+
+
+TASK = "cartpole-swingup"
+MODEL = "pretrained:cartpole"
+POLICY_SETTINGS = Path(__file__).with_name("swingup.yaml")
+
+
+def show_policy(out: Path, seed: int) -> None:
+    """Train a policy in the neural cartpole that ships, and play it there and, where it is installed, in Newton.
+
+    Args:
+        out: Folder for policy and report.
+        seed: Seed of the training.
+
+    Raises:
+        InputError: The extra `policy` is not installed.
+    """
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_policy
+    from neurodyn.control.resolve import open_dynamics
+    from neurodyn.core.artifacts import write_json
+    from neurodyn.policy.evaluation import evaluate_policy
+    from neurodyn.policy.report import write_policy_report
+    from neurodyn.policy.settings import load_settings, with_flags
+    from neurodyn.policy.train import train_policy
+    from neurodyn.tasks import load
+
+    task, folder = load(TASK), out / "policy"
+    simulated = find_spec("newton") is not None
+    with ProgressBar("demo") as bar:
+        if is_trained(folder):
+            bar.say(f"1/3  training: {folder} is trained already")
+        else:
+            bar.say(f"1/3  training: PPO for {TASK} in {MODEL}, a network; no simulator runs")
+            settings = with_flags(load_settings(TASK, POLICY_SETTINGS), seed=seed)
+            where = open_dynamics(task, MODEL)
+            with stage(0.0, 0.8, "training"):
+                end = train_policy(task, where, folder, settings, resume=is_unfinished(folder), progress=present_work())
+            bar.say(f"     {end.step:,} updates, {end.cpu_seconds:.0f} CPU-s, policy in {folder}")
+        beside = "in Newton, where it has never been, and in the network" if simulated else "in the network"
+        bar.say(f"2/3  evaluation: 256 episodes {beside}")
+        with stage(0.8, 0.9):
+            result = evaluate_policy((str(folder),), (*(["analytic"] if simulated else []), MODEL), episodes=256)
+        write_json(out / "evaluation.json", result.plain())
+        bar.say("3/3  report")
+        with stage(0.9, 1.0):
+            report = write_policy_report(folder, result)
+    print_policy(result)
+    print(f"report: {report}")
+    print(f"next: neurodyn export {folder}")
+    print(f"verdict: {result.verdict}")
+
+
+def is_trained(run: Path) -> bool:
+    """Return whether the training of a run or of a policy has ended."""
+    from neurodyn.learn import read_metrics
+
+    metrics = read_metrics(run)
+    return bool(metrics and metrics[-1].get("finished"))
+
+
+def is_unfinished(run: Path) -> bool:
+    """Return whether a training was begun."""
+    return (run / "config.yaml").exists()

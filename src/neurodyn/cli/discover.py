@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device, Threads
+from neurodyn.cli.terminal.flags import Device, LoggerFlag, Threads
 
 
 def discover(
@@ -24,7 +23,7 @@ def discover(
     json: Path | None = None,
     threads: Threads = None,
     resume: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
@@ -51,14 +50,13 @@ def discover(
     """
     import msgspec
 
-    from neurodyn.cli.tables.fit import print_table
-    from neurodyn.cli.terminal.console import terminal
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, terminal
+    from neurodyn.cli.terminal.tables import print_table
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import read_config
     from neurodyn.core.description.blueprint import Blueprint
-    from neurodyn.identify.discovery.discover import DiscoverySettings
-    from neurodyn.identify.discovery.discovery_run import discover_run
+    from neurodyn.identify.discovery import DiscoverySettings
+    from neurodyn.identify.discovery_run import discover_run
     from neurodyn.learn.tracking.session import require_tracker
     from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data

@@ -11,14 +11,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from neurodyn.core.cores import available_cores
+from neurodyn.core.workers import available_cores
 
 _LITTLE_DISK, _LITTLE_MEMORY = 5.0, 4.0
 """Free space, and memory, below which trainings are likely to end early [GB]."""
 _NOT_FOR_USERS = {"dev", "docs", "bench"}
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """A line: of what, what was found, and what to do about it (empty where nothing)."""
 
     what: str
@@ -32,9 +32,8 @@ def doctor() -> None:
     Example:
         neurodyn doctor
     """
-    from neurodyn.cli.tables.fit import print_table
-    from neurodyn.cli.terminal.console import terminal
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, terminal
+    from neurodyn.cli.terminal.tables import print_table
 
     with ProgressBar("looking at this machine"):
         found = list(findings())
@@ -43,13 +42,13 @@ def doctor() -> None:
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[Diagnosis]:
     """Yield what there is to say of this machine."""
-    yield Finding(
+    yield Diagnosis(
         "neurodyn", f"{version('neurodyn')}, Python {platform.python_version()}, {platform.platform(terse=True)}"
     )
     for package in ("torch", "warp-lang"):
-        yield Finding(package, version(package))
+        yield Diagnosis(package, version(package))
     yield from _extras()
     yield _gpu()
     yield _threads()
@@ -58,13 +57,13 @@ def findings() -> Iterator[Finding]:
     yield from _caches()
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Diagnosis]:
     """Yield what is installed of each extra."""
     for extra, packages in extras().items():
         missing = [package for package in packages if _version(package) is None]
         there = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
         advice = f"pip install 'neurodyn[{extra}]'" if missing else ""
-        yield Finding(f"extra {extra}", there or "not installed", advice)
+        yield Diagnosis(f"extra {extra}", there or "not installed", advice)
 
 
 def extras() -> dict[str, list[str]]:
@@ -85,38 +84,38 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _gpu() -> Finding:
+def _gpu() -> Diagnosis:
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("GPU", "none that torch can use; everything runs on the processor")
+        return Diagnosis("GPU", "none that torch can use; everything runs on the processor")
     names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
-    return Finding("GPU", ", ".join(f"cuda:{k} {name}" for k, name in enumerate(names)))
+    return Diagnosis("GPU", ", ".join(f"cuda:{k} {name}" for k, name in enumerate(names)))
 
 
-def _threads() -> Finding:
+def _threads() -> Diagnosis:
     asked = os.environ.get("OMP_NUM_THREADS")
     said = "" if asked is None else f", OMP_NUM_THREADS={asked}"
-    return Finding("cores", f"{available_cores()} of {os.cpu_count()} usable{said}")
+    return Diagnosis("cores", f"{available_cores()} of {os.cpu_count()} usable{said}")
 
 
-def _memory() -> Finding:
+def _memory() -> Diagnosis:
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
         free, whole = (int(lines[name].split()[0]) / 1e6 for name in ("MemAvailable", "MemTotal"))
     except (OSError, KeyError, ValueError):
-        return Finding("memory", "unknown on this system")
+        return Diagnosis("memory", "unknown on this system")
     advice = "close other programs; large trainings may run out of memory" if free < _LITTLE_MEMORY else ""
-    return Finding("memory", f"{free:.1f} GB free of {whole:.1f}", advice)
+    return Diagnosis("memory", f"{free:.1f} GB free of {whole:.1f}", advice)
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> Diagnosis:
     free = shutil.disk_usage(folder).free / 1e9
     advice = "free some space; a dataset of a legged robot takes gigabytes" if free < _LITTLE_DISK else ""
-    return Finding("disk", f"{free:.1f} GB free in {folder}", advice)
+    return Diagnosis("disk", f"{free:.1f} GB free in {folder}", advice)
 
 
-def _caches() -> Iterator[Finding]:
+def _caches() -> Iterator[Diagnosis]:
     """Yield the cache of compiled kernels, which may be deleted: what is needed is compiled again."""
     if find_spec("warp") is None:
         return
@@ -127,7 +126,7 @@ def _caches() -> Iterator[Finding]:
     folder = Path(str(warp.config.kernel_cache_dir))
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
     writable = os.access(folder, os.W_OK)
-    yield Finding(
+    yield Diagnosis(
         "kernel cache",
         f"{size:.0f} MB in {folder}",
         "" if writable else "make it writable: kernels compile at every start",

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device, Threads
+from neurodyn.cli.terminal.flags import Device, LoggerFlag, Threads
 
 
 def evaluate(
@@ -26,7 +25,7 @@ def evaluate(
     threads: Threads = None,
     json: Path | None = None,
     report: Path | None = None,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Measure a model beside its simulator, or with --data beside recorded trajectories.
 
@@ -56,11 +55,11 @@ def evaluate(
         neurodyn evaluate runs/cartpole
         neurodyn evaluate pretrained:anymal-c --ground steps
     """
-    from neurodyn.cli.tables.results import evaluation_tables, print_evaluation
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run, write_json
     from neurodyn.evaluate import evaluate as measure
-    from neurodyn.learn.tracker_results import require_followed, show_results
+    from neurodyn.learn.metrics import require_followed, show_results
     from neurodyn.report import report_path, write_report
 
     require_writable(json, report, text=True)

@@ -18,7 +18,7 @@ def examples(*, out: Path = Path("examples")) -> None:
     Example:
         neurodyn examples --out examples
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import atomic_folder
     from neurodyn.core.errors import InputError
     from neurodyn.core.locks import exclusive

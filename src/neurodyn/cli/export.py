@@ -6,10 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import one_of
-from neurodyn.data.writers import WRITERS
-from neurodyn.dynamics.simulators import SIMULATORS
-from neurodyn.policy.checkpoints import POLICY_FORMATS
+from neurodyn.cli.terminal.flags import one_of
+from neurodyn.interop.formats import POLICY_FORMATS, SIMULATORS, WRITERS
 
 
 def export(
@@ -36,7 +34,7 @@ def export(
         neurodyn export runs/cartpole
         neurodyn export walks.h5 --to lerobot --out walks
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
@@ -54,14 +52,14 @@ def export(
         out = Path(f"{run.partition(':')[2]}.onnx")
     path = out if out is not None else Path(run) / ("policy.onnx" if is_policy else "model.onnx")
     if is_policy:
-        from neurodyn.policy.export import export_policy
+        from neurodyn.interop.onnx import export_policy
 
         require_writable(path)
         with ProgressBar(f"exporting {run}"):
             difference = export_policy(run, path)
     else:
-        from neurodyn.dynamics.files.artifact import load
-        from neurodyn.dynamics.files.export import export_model
+        from neurodyn.dynamics.artifact import load
+        from neurodyn.interop.onnx import export_model
 
         with ProgressBar(f"exporting {run}"):
             model = load(run)
@@ -72,7 +70,7 @@ def export(
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:
     """Write a policy as the checkpoint of another trainer."""
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED_POLICY
 
     ships = policy.startswith(PRETRAINED_POLICY)
@@ -84,7 +82,7 @@ def _export_policy(policy: str, to: str, out: Path | None) -> None:
 
 def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     """Write a dataset in the format of other tools."""
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 
@@ -99,8 +97,8 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 
 def _export_identified(run: str, to: str, out: Path | None) -> None:
     """Write what was identified of a robot for a simulator, and say what was."""
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.dynamics.simulators.write import export_identified
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.interop.export import export_identified
 
     with ProgressBar(f"exporting {run}"):
         exported = export_identified(run, to, out)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device, GpuIds, Threads, own_device
+from neurodyn.cli.terminal.flags import Device, GpuIds, LoggerFlag, Threads, own_device
 
 
 def finetune(
@@ -25,7 +24,7 @@ def finetune(
     gpu_ids: GpuIds = (),
     threads: Threads = None,
     resume: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Adapt a trained model to other data of the same robot and write it to a new run directory.
 
@@ -48,8 +47,7 @@ def finetune(
     Example:
         neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.console import report_training
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, report_training
     from neurodyn.learn.train import finetune as finetune_model
 
     with ProgressBar(f"fine-tuning {run}") as bar:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.machine import Device, Threads, cluster_of
+from neurodyn.cli.terminal.flags import Device, Threads, cluster_of
 
 if TYPE_CHECKING:
     from neurodyn.data.header import StoreHeader
@@ -61,8 +61,8 @@ def generate(
         neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
     """
     from neurodyn import robots
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.sim.generation.generate import generate as run
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.sim.generate import generate as run
 
     declared = robots.load(robot)
     with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {declared.name}"):
@@ -98,7 +98,7 @@ def generate(
 
 def _announce(robot: "Robot", header: "StoreHeader") -> None:
     """Say how wide the input of a network for these data is, and warn where that makes training slow."""
-    from neurodyn.learn.neural.inputs import contact_point_advice, network_inputs
+    from neurodyn.learn.neural.settings import contact_point_advice, network_inputs
 
     points = 0 if header.contact_points is None else len(header.contact_points.contact_points)
     print(f"{points} contact points, {network_inputs(robot, header.contact_points)} network inputs")

@@ -28,7 +28,7 @@ def hybrid(
     Example:
         neurodyn hybrid ant --out runs/ant-hybrid
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 
     with ProgressBar(f"compiling {robot}"):

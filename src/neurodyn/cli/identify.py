@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device, Threads, cluster_of
+from neurodyn.cli.terminal.flags import Device, LoggerFlag, Threads, cluster_of
 
 
 def identify(
@@ -40,7 +39,7 @@ def identify(
     workers: int | None = None,
     worker_memory: float | None = None,
     resume: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
 
@@ -88,12 +87,12 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify my-arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.tables.results import print_identification
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
-    from neurodyn.identify.prior import parse_priors
     from neurodyn.identify.run import identify as identify_robot
+    from neurodyn.identify.search_space import parse_priors
     from neurodyn.report.identification import write_identification
 
     require_writable(json, text=True)
@@ -125,10 +124,10 @@ def _drive_network(
     robot: str, data: str | tuple[str, ...], drive: str, out: Path, seed: int | None, json: Path | None
 ) -> None:
     """Train an actuator network and print its errors beside those of the best parametric drive."""
-    from neurodyn.cli.tables.results import print_drive_network
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_drive_network
     from neurodyn.core.artifacts import write_json
-    from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
+    from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.run import open_logs
     from neurodyn.robots import load
 

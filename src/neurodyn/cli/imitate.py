@@ -40,19 +40,19 @@ def imitate(
     """
     import msgspec
 
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.control.mpc.gait import GAITS
-    from neurodyn.control.mpc.imitate import ImitationSettings
-    from neurodyn.control.mpc.imitate import imitate as learn
-    from neurodyn.control.mpc.imitation import save_imitation
-    from neurodyn.control.mpc.plant import walking_plant
-    from neurodyn.control.mpc.settings import MpcSettings
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import read_config
     from neurodyn.core.errors import InputError
     from neurodyn.core.locks import exclusive
     from neurodyn.nets.onnx_file import require_onnx
     from neurodyn.robots import load
+    from neurodyn.walking.convex_mpc import MpcSettings
+    from neurodyn.walking.force_network import save_imitation
+    from neurodyn.walking.gait import GAITS
+    from neurodyn.walking.imitation import ImitationSettings
+    from neurodyn.walking.imitation import imitate as learn
+    from neurodyn.walking.plant import walking_plant
 
     if out.exists():
         raise InputError(f"{out}: is there already; valid: another folder")

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.choice import one_of
+from neurodyn.cli.terminal.flags import one_of
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.files.layouts import MODEL_LAYOUTS
+from neurodyn.interop.formats import MODEL_LAYOUTS
 
 
 def import_(
@@ -51,12 +51,12 @@ def import_(
         return
     if statistics is not None:
         raise InputError("--statistics is of a model's inputs; valid with --model")
-    from neurodyn.cli.tables.data import print_import
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.tables import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment
-    from neurodyn.robots.logs import find_map, find_reader, find_rows
+    from neurodyn.robots.data import find_map, find_reader, find_rows
 
     if reader is None and robot is None:
         raise InputError("says of which robot the logs are neither by --robot nor by --reader; give one of them")
@@ -81,8 +81,8 @@ def import_(
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
     """Write a checkpoint as a run, and say what it holds."""
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.dynamics.files.published import import_model
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.interop.checkpoints import import_model
 
     if len(files) != 1 or robot is None:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")

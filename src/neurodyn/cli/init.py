@@ -41,13 +41,13 @@ def init(
     Example:
         neurodyn init my_arm.urdf --fixed-base
     """
-    from neurodyn.cli.tables.decisions import print_decisions
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.tables import print_decisions
     from neurodyn.core.errors import InputError
-    from neurodyn.evaluate.checks.accept import why_refused
+    from neurodyn.evaluate.checks.run import why_refused
     from neurodyn.robots import ROBOTS
-    from neurodyn.sim.declaration.contact import BUDGET
     from neurodyn.sim.declaration.declare import declare
+    from neurodyn.sim.declaration.pose import BUDGET
 
     if fixed_base and floating:
         raise InputError("--fixed-base and --floating contradict each other; valid: one of them, or none to guess")

@@ -29,19 +29,18 @@ def inspect(
     Example:
         neurodyn inspect walk.h5
     """
-    from neurodyn.data.readers.formats import is_log
+    from neurodyn.data.readers.column_map import is_log
     from neurodyn.data.writer import SUFFIXES
 
     if file.suffix.lower() not in SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
-    from neurodyn.cli.tables.data import print_inspection
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.tables import print_inspection
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.core.progress import stage
-    from neurodyn.data.inspection import inspect_store
-    from neurodyn.data.plots import plot_store
+    from neurodyn.data.inspection import inspect_store, plot_store
     from neurodyn.data.store import Store
     from neurodyn.robots.data import declared_ranges
 
@@ -68,10 +67,10 @@ def inspect(
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
     """Show what a raw log holds, and draft a column map."""
-    from neurodyn.cli.tables.data import print_log
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.tables import print_log
     from neurodyn.core.artifacts import require_writable, write_json, write_text
-    from neurodyn.data.log_inspection import inspect_log
+    from neurodyn.data.inspection import inspect_log
     from neurodyn.robots import load
 
     path = column_map or Path(f"{log.resolve().name}.map.yaml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `neurodyn`: one verb, one file; bad input ends in one line and exit code 2."""
+"""The command `neurodyn`: one verb, one file; bad input is answered in one line with exit code 2."""
 
 import contextlib
 import errno
@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, suggestion
+from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
-from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
 
 
@@ -68,7 +67,7 @@ VERBS: Registry[Verb] = Registry(
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
     imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.imitate:imitate"),
-    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy.actions:ACTIONS"),
+    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.main:POLICY_ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
     export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
     completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.completion:completion"),
@@ -114,7 +113,7 @@ def run(arguments: list[str]) -> int:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
-        from neurodyn.cli.terminal.machine import out_of_memory
+        from neurodyn.cli.terminal.flags import out_of_memory
 
         short = out_of_memory(error)
         if short is None:
@@ -137,7 +136,7 @@ def _several() -> bool:
     """Return whether this is one of several processes, without torch, whose import takes a second."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return False
-    from neurodyn.learn.ranks import several
+    from neurodyn.learn.devices import several
 
     return several()
 
@@ -146,7 +145,7 @@ def _beside_others() -> contextlib.AbstractContextManager[Any]:
     """Join the processes that torchrun has started beside this one, if it has."""
     if not _several():
         return contextlib.nullcontext()
-    from neurodyn.learn.ranks import joined
+    from neurodyn.learn.devices import joined
 
     return joined()
 
@@ -198,7 +197,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
     if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
-        from neurodyn.learn.ranks import launch
+        from neurodyn.learn.devices import launch
 
         command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
         return launch(len(bound.keywords["gpu_ids"]), command_line)
@@ -314,3 +313,15 @@ def _one_line(page: str, command: str) -> str:
 
 if __name__ == "__main__":
     main()
+
+
+POLICY_ACTIONS: Registry[Verb] = Registry(
+    "policy action",
+    train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy.train:train", parallel=True),
+    play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy.play:play"),
+    evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy.evaluate:evaluate"),
+    **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy.import_:import_")},
+    log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy.log:log"),
+    online=Verb("train policy and model in turns", "neurodyn.cli.policy.online:online"),
+)
+"""What can be done with policies, by the word behind `neurodyn policy`."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.machine import Device
+from neurodyn.cli.terminal.flags import Device
 
 
 def reproduce(
@@ -35,7 +35,7 @@ def reproduce(
     Example:
         neurodyn reproduce runs/cartpole --out runs/again
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.verdict import require_usable
     from neurodyn.learn.reproduction import reproduce as train_again

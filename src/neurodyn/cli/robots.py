@@ -30,9 +30,8 @@ def robots(
 
 
 def _list(json: Path | None) -> None:
-    from neurodyn.cli.tables.fit import print_table
-    from neurodyn.cli.terminal.console import terminal
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, terminal
+    from neurodyn.cli.terminal.tables import print_table
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.config import to_dict
     from neurodyn.robots.listing import list_policies, list_robots
@@ -68,12 +67,10 @@ def _list(json: Path | None) -> None:
 
 
 def _show(name: str, json: Path | None) -> None:
-    from neurodyn.cli.terminal.console import terminal
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, terminal
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import to_dict
-    from neurodyn.dynamics.hybrid.declared import declared_hybrid
-    from neurodyn.dynamics.hybrid.named import list_quantities
+    from neurodyn.dynamics.hybrid.declared import declared_hybrid, list_quantities
     from neurodyn.robots import load
 
     require_writable(json, text=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
-    from neurodyn.cluster.sweep.trial import Outcome
+    from neurodyn.cluster.sweep.trials import TrialOutcome
 
 
 def sweep(
@@ -40,8 +40,8 @@ def sweep(
         neurodyn sweep sweep.yaml --out sweeps/width
         neurodyn sweep sweep.yaml --out sweeps/width --cluster auto --resume
     """
-    from neurodyn.cli.tables.results import print_tables
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_tables
     from neurodyn.cluster.sweep.sweep import PAGE, RESULT
     from neurodyn.cluster.sweep.sweep import sweep as run
     from neurodyn.core.artifacts import require_writable, write_json
@@ -51,7 +51,7 @@ def sweep(
     require_writable(json, text=True)
     with ProgressBar(f"sweep {spec.name}") as bar:
 
-        def told(done: int, total: int, outcome: "Outcome") -> None:
+        def told(done: int, total: int, outcome: "TrialOutcome") -> None:
             figure = outcome.figure
             what = outcome.failed or f"{'nan' if figure is None or figure.value is None else f'{figure.value:.4g}'}"
             bar.update(done / total, f"{done} of {total} trials; the last: {what}")

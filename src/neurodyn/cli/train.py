@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger, one_of, read_by
-from neurodyn.cli.terminal.machine import Device, GpuIds, Threads, own_device
+from neurodyn.cli.terminal.flags import Device, GpuIds, LoggerFlag, Threads, one_of, own_device, read_by
 from neurodyn.nets.networks import NETWORKS
 
 
@@ -37,7 +36,7 @@ def train(
     gpu_ids: GpuIds = (),
     threads: Threads = None,
     resume: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Train a model on a dataset and write it to a run directory.
 
@@ -69,8 +68,7 @@ def train(
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
         neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
-    from neurodyn.cli.terminal.console import report_training
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, report_training
     from neurodyn.learn.train import train as train_model
 
     with ProgressBar(f"training {robot} ({kind})") as bar:

@@ -6,9 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device
-from neurodyn.cli.terminal.recording import Format
+from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag
 
 
 def view(
@@ -24,7 +22,7 @@ def view(
     ground: str | None = None,
     device: Device = "cpu",
     live: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
@@ -47,12 +45,12 @@ def view(
     Example:
         neurodyn view runs/cartpole --out cartpole.gif
     """
-    from neurodyn.cli.terminal.recording import keep_recording, recording_file
+    from neurodyn.cli.terminal.flags import keep_recording, recording_file
     from neurodyn.core.artifacts import resolve_run
     from neurodyn.report.recording import record_run
 
     if live:
-        from neurodyn.sim.views.live import require_live
+        from neurodyn.sim.viewer import require_live
 
         require_live()
     writes = not live or out is not None or format is not None
@@ -65,7 +63,7 @@ def view(
     if file is not None:
         print(f"{what}: {file.path}")
     if live:
-        from neurodyn.sim.views.live import play, window
+        from neurodyn.sim.viewer import play, window
 
         print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
         motions = [path.q[0] for path in (recording.predicted, recording.truth)]

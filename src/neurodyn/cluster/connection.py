@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from neurodyn.core.cores import available_cores
 from neurodyn.core.errors import InputError
+from neurodyn.core.workers import available_cores
 
 LOCAL, RUNNING = "local", "auto"
 _OBJECTS = 1 << 28

@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from neurodyn.cluster.connection import connected, require_ray
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.workers import AHEAD, outcome_of
 from neurodyn.version import __version__
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.interface import Environment
+from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.evaluate.scenario import scenario
 from neurodyn.geometry.ground import Ground
@@ -57,7 +57,7 @@ def task_ground(task: Task, name: str, worlds: int, seed: int) -> Environment:
 
 def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
     """Return quantities whose base position has its height above the ground below the base, instead of above zero."""
-    from neurodyn.sim.clearance import ground_height
+    from neurodyn.sim.sampling import ground_height
 
     def height(_: Quantities) -> Tensor:
         position = quantities["base_position"]
@@ -81,7 +81,7 @@ def _widened(scene: Scene) -> Scene:
 
 def _highest(ground: Ground) -> Tensor:
     """Return the greatest height of the ground where a robot starts, about the origin of each world [m]."""
-    from neurodyn.sim.clearance import ground_height
+    from neurodyn.sim.sampling import ground_height
 
     assert ground.pose is not None
     along = torch.linspace(-_REACH, _REACH, _PLACES)

@@ -9,17 +9,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from neurodyn.control.compatibility import require_fit
-from neurodyn.control.frame_end import episode_bounds
 from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, Starts
+from neurodyn.control.task_frames import episode_bounds, require_fit
 from neurodyn.core import artifacts
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, suggestion
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
-from neurodyn.dynamics.files.artifact import load
-from neurodyn.dynamics.generators import device_generator
-from neurodyn.dynamics.interface import Dynamics, State, Step
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import State, Step, device_generator
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device

@@ -8,7 +8,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.core.records import Record
+from neurodyn.core.config import Record
 from neurodyn.tasks import Task
 
 _IMPLAUSIBLE = "implausible"
@@ -49,7 +49,7 @@ class Returns(Record, frozen=True, rename=_KEYS):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EpisodeOutcomes:
     """Episodes of a policy, the first of each world.
 
     Attributes:
@@ -71,7 +71,7 @@ class Outcome:
     terms: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def joined(cls, parts: "Sequence[Outcome]") -> "Outcome":
+    def joined(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
         """Return the episodes of several outcomes as one."""
         succeeded = [part.succeeded for part in parts if part.succeeded is not None]
         names = ("returns", "penalised", "lengths", "failed", "implausible")
@@ -87,10 +87,10 @@ class Outcome:
         return returns_in(dynamics, [self])
 
 
-def returns_in(dynamics: str, policies: Sequence[Outcome]) -> Returns:
+def returns_in(dynamics: str, policies: Sequence[EpisodeOutcomes]) -> Returns:
     """Return means over the episodes of one or several policies of a task in some dynamics."""
 
-    def mean(values: Callable[[Outcome], Tensor | None]) -> float:
+    def mean(values: Callable[[EpisodeOutcomes], Tensor | None]) -> float:
         return float(torch.stack([found.float() for one in policies if (found := values(one)) is not None]).mean())
 
     means = [float(one.returns.mean()) for one in policies]
@@ -111,7 +111,7 @@ def returns_in(dynamics: str, policies: Sequence[Outcome]) -> Returns:
     )
 
 
-class Tally:
+class EpisodeTally:
     """Counts the first episode of each of a batch of worlds.
 
     Attributes:
@@ -170,9 +170,9 @@ class Tally:
         """Returns so far, shape [worlds]."""
         return self._returns[0]
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> EpisodeOutcomes:
         """Return what was counted, on the CPU."""
-        return Outcome(
+        return EpisodeOutcomes(
             self._returns[0].cpu(), self._returns[1].cpu(), self._lengths.cpu(), self._failed.cpu(),
             self._implausible.cpu(), None if self._succeeded is None else self._succeeded.cpu(),
             {name: values.cpu() for name, values in self._terms.items()},

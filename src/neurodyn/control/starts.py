@@ -10,9 +10,10 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.interface import State, Window, present_state
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State, Window, present_state
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.tasks import Task
 

@@ -1,21 +1,122 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a task in some dynamics: the one loop body of environments, planners and whatever else acts.
+"""Frames of a task in some dynamics: the one loop body of whatever acts, what a frame earns, how episodes end, and which dynamics fit."""
 
-A frame: the task turns an action into a control, the dynamics predict what it does, the frame is judged, and the task's
-memory moves on.
-"""
-
+import math
+from collections import deque
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from neurodyn.control.frame_end import FrameEnd, episode_bounds, judge
 from neurodyn.control.grounds import heights_above, home_ground
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, Window, present_state
+from neurodyn.dynamics.guard import KEPT, MOST, Before, guard_bounds, report, state_fault
+from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.world_model.termination import LIKELY
+from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Memory, Task
+
+
+def episode_bounds(task: Task, dynamics: Dynamics) -> PlausibleBounds:
+    """Return the states of some dynamics outside of which an episode of a task fails: those of the guard."""
+    return guard_bounds(dynamics, task.declaration())
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where episodes failed in a frame.
+
+    Attributes:
+        failed: Whether the episode failed, shape [worlds], bool.
+        implausible: Whether it did because its state is implausible or not finite, shape [worlds], bool.
+    """
+
+    failed: Tensor
+    implausible: Tensor
+
+
+@dataclass(frozen=True)
+class FrameEnd(Ending):
+    """How a frame ended in each world.
+
+    Attributes:
+        reward: What it earned, shape [worlds].
+        names: Names of the parts of the reward.
+        parts: The parts, shape [parts, worlds].
+    """
+
+    reward: Tensor
+    names: tuple[str, ...]
+    parts: Tensor
+
+
+def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
+    """Return what the frame that ended in `step` earned, and where the episode failed.
+
+    Args:
+        task: The task.
+        bounds: Its `episode_bounds` in these dynamics.
+        step: What the dynamics predicted.
+        now: Quantities of the state in which the frame ended.
+        memory: Memory of the task as the frame began.
+        action: Actions during the frame, shape [worlds, actions].
+    """
+    names, parts = _terms(task, now, memory, action)
+    reward = parts.sum(0)
+    end = ending(task, bounds, step, now, memory, reward[:, None])
+    return _paid(task, end, reward, names, parts)
+
+
+def ending(
+    task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, others: Tensor | None = None
+) -> Ending:
+    """Return where the episode failed in the frame that ended in `step`.
+
+    Arguments are those of `judge`; `others` are other numbers that must be finite, shape [worlds, n].
+    """
+    state = step.state
+    implausible = bounds.outside(state.q, state.qd, state.channels, others)
+    failed = task.terminated(now, memory) | implausible
+    if step.termination is not None:
+        failed = failed | (step.termination > LIKELY)
+    return Ending(failed, implausible)
+
+
+def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
+    """Return what frames earned whose ends are known, those of many frames at once; rewards see no gradient of ends.
+
+    A reward that is not finite counts as that of an implausible state, though the episode went on.
+
+    Args:
+        task: The task.
+        end: How they ended, shape [n] each.
+        now: Quantities of the states in which they ended.
+        memory: Memory of the task as they began.
+        action: Actions during them, shape [n, actions].
+    """
+    names, parts = _terms(task, now, memory, action)
+    reward = parts.sum(0)
+    whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
+    return _paid(task, whole, reward, names, parts)
+
+
+def _terms(task: Task, now: Quantities, memory: Memory, action: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """Return names and values of the terms of the reward, shape [terms, n]."""
+    terms = task.reward(now, memory, action)
+    return tuple(terms), torch.stack(list(terms.values()))
+
+
+def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
+    """Return the end of a frame, which earned nothing of its own where the state is implausible."""
+    implausible = end.implausible
+    return FrameEnd(
+        end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), names,
+        parts.masked_fill(implausible, 0.0),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -144,3 +245,95 @@ class TaskFrames:
         if step.epistemic is None or self._scale is None:
             return None
         return (step.epistemic / self._scale).sum(-1)
+
+
+class FaultWatch:
+    """Keeps the last frames of all worlds, and reports the ones that end in implausible states.
+
+    Episodes that end so are failures already (`control.frame_end`) and start anew; here they get a name. A policy that
+    explores has many of them, so that the first few are reported and the others only counted.
+    """
+
+    def __init__(self, frames: TaskFrames, where: str) -> None:
+        """Take a task in some dynamics; `where` is what runs, for messages."""
+        self._frames, self._where = frames, where
+        self._recent: deque[tuple[State, Tensor | None]] = deque(maxlen=KEPT + frames.dynamics.spec.context)
+        self._left = MOST
+
+    def see(self, before: Moment, after: Moment, step: Step, end: Ending, lengths: Tensor) -> None:
+        """Take note of a frame.
+
+        Args:
+            before: Worlds as the frame began.
+            after: Worlds as it ended.
+            step: What the dynamics predicted.
+            end: How it ended.
+            lengths: Frames of the present episodes, this one included, shape [worlds].
+        """
+        if not self._left:
+            return
+        self._recent.append((before.state, after.torque))
+        if not bool(end.implausible.any()):
+            return
+        self._left -= 1
+        world = int(end.implausible.int().argmax())
+        frame = int(lengths[world])
+        state = step.state
+        if not bool(self._frames.bounds.outside(state.q, state.qd, state.channels)[world]):
+            return  # its reward was not finite, which the task's terms say
+        only = State.unchecked(
+            q=state.q[world : world + 1], qd=state.qd[world : world + 1],
+            channels=None if state.channels is None else state.channels[world : world + 1],
+        )  # fmt: skip
+        found = state_fault(self._frames.bounds, only, self._where, frame=frame)
+        fault = type(found)(**{
+            **found.plain(), "world": world, "worlds": int(end.implausible.sum()), "of": len(end.implausible),
+        })  # fmt: skip
+        report(fault, self._before(world, frame))
+
+    def _before(self, world: int, frame: int) -> Before | None:
+        """Return the last states of a world's episode; None where targets drive it, whose torques are not known."""
+        kept = list(self._recent)[-frame:]
+        torques = [torque[world] for _, torque in kept if torque is not None]
+        if len(torques) < len(kept):
+            return None
+        states = [state for state, _ in kept]
+        channels = [state.channels[world] for state in states if state.channels is not None]
+        window = Window(
+            torch.stack([state.q[world] for state in states])[None].clone(),
+            torch.stack([state.qd[world] for state in states])[None].clone(),
+            torch.stack(torques)[None, :-1].clone(),
+            torch.stack(channels)[None].clone() if channels else None,
+        )
+        return Before(self._frames.dynamics.spec, window, self._frames.environment, world)
+
+
+def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"] = 0.0) -> None:
+    """Refuse dynamics of another robot or frame length, a model that was never fitted, and a bad penalty.
+
+    Raises:
+        InputError: The penalty is below 0, or the dynamics know no uncertainty; or the model is not fitted.
+        MismatchError: Joints, controls or dt are others than those of the task's robot.
+    """
+    if penalty != "auto" and not (math.isfinite(penalty) and penalty >= 0):
+        raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")
+    name = dynamics.spec.robot
+    if penalty and not dynamics.uncertain:
+        asked = penalty if penalty == "auto" else f"{penalty:g}"
+        raise InputError(
+            f"penalty is {asked}, but these {dynamics.kind} dynamics of {name!r} do not know how uncertain they are; "
+            "valid here: 0; world models and models of `neurodyn train --members 5` know it"
+        )
+    if not dynamics.trained:
+        raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
+    wanted, given = task.declaration().spec, dynamics.spec
+    found = []
+    if given.controls != wanted.controls:
+        found.append(f"controls are {list(given.controls)} instead of {list(wanted.controls)}")
+    mine, theirs = ([joint.name for joint in spec.joints if joint.kind != "free"] for spec in (wanted, given))
+    if mine != theirs:
+        found.append(f"joints are {theirs} instead of {mine}")
+    if abs(given.dt - wanted.dt) > 1e-6 * wanted.dt:
+        found.append(f"dt is {given.dt:.6g} s instead of {wanted.dt:.6g} s")
+    if found:
+        raise MismatchError(f"task {task.name!r} is not for these dynamics of {name!r}: {'; '.join(found[:3])}")

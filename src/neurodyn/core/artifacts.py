@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from neurodyn.core.checksums import CHECKSUM, of_tensors, opened, sealed
-from neurodyn.core.errors import InputError, choices, suggestion
+from neurodyn.core.errors import InputError, choices, notice, suggestion
 from neurodyn.core.locks import is_alive
-from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import read_text, require_regular
+from neurodyn.core.provenance import CHECKSUM, of_tensors, opened, sealed
 
 if TYPE_CHECKING:
     import torch

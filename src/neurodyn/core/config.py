@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations and configurations: frozen structs that are read from, and written to, YAML, TOML and JSON.
-
-Every configuration of the library derives from `Config`. Reading checks types and refuses unknown keys, so
-that a misspelt key is an error that names its place instead of a silently used default.
-"""
+"""Frozen structs that are read from YAML, TOML and JSON (`Config`) or written to JSON as results (`Record`)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 
 import msgspec
 import yaml
+from msgspec import UNSET
 
 from neurodyn.core.errors import MOST_COUNT, InputError, require
 from neurodyn.core.plain_data import parse_text, read_text
@@ -216,3 +213,31 @@ def to_yaml(config: Any) -> str:
 def describe_os_error(error: Exception) -> str:
     """Return the plain-language part of an operating-system error."""
     return getattr(error, "strerror", None) or str(error)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A typed result; `rename` gives fields other keys in JSON.
+
+    Attributes:
+        inline: Fields whose entries stand beside the other keys in JSON instead of below a key of their own.
+    """
+
+    inline: ClassVar[tuple[str, ...]] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON holds it; what is UNSET is left out."""
+        found: dict[str, Any] = {}
+        for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
+            value = plain(getattr(self, name))
+            if value is not UNSET:
+                found |= value if name in self.inline else {key: value}
+        return found
+
+
+def plain(value: Any) -> Any:
+    """Return records, and what holds them, as dictionaries and lists."""
+    if isinstance(value, Record):
+        return value.plain()
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value

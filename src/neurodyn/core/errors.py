@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that a user can mend, apart from faults of ours."""
+"""Errors that a user can mend, apart from faults of ours, and notices of what was done otherwise than asked."""
 
+import warnings
 from collections.abc import Iterable
 from pathlib import PurePath
 
@@ -80,3 +81,18 @@ def require(ok: bool, what: str, value: object, valid: str) -> None:
     """Raise the ValueError of a struct that checks itself, "WHAT is VALUE; valid: VALID", unless `ok`."""
     if not ok:
         raise ValueError(f"{what} is {value}; valid: {valid}")
+
+
+_given: set[str] = set()
+
+
+class Notice(UserWarning):
+    """One line that says what was left out or replaced, and why; the command line prints it as it is."""
+
+
+def notice(text: str) -> None:
+    """Give a notice, once in a process: a robot is built many times."""
+    line = " ".join(text.split())
+    if line not in _given:
+        _given.add(line)
+        warnings.warn(Notice(line), stacklevel=2)

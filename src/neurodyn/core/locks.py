@@ -31,14 +31,14 @@ _WORDS = 3
 
 
 @dataclass
-class _Held:
+class _HeldLock:
     """A lock of this process: its thread, and how often that asked for it."""
 
     thread: int
     count: int
 
 
-_held: dict[str, _Held] = {}
+_held: dict[str, _HeldLock] = {}
 _guard = threading.Lock()
 
 
@@ -85,7 +85,7 @@ def _once(key: str, target: str | Path) -> Iterator[bool]:
     """
     thread = threading.get_ident()
     with _guard:
-        held = _held.setdefault(key, _Held(thread, 0))
+        held = _held.setdefault(key, _HeldLock(thread, 0))
         if held.thread != thread:
             raise _taken(target, "another thread of this process")
         held.count += 1

@@ -5,19 +5,16 @@ from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
     from neurodyn.data.header import Split, Status, StoreHeader
-    from neurodyn.data.inspection import inspect_store
-    from neurodyn.data.log_inspection import inspect_log
-    from neurodyn.data.plots import plot_store
-    from neurodyn.data.readers.column_map import ColumnMap, read_column_map
-    from neurodyn.data.readers.formats import READERS, LogFormat
+    from neurodyn.data.inspection import inspect_log, inspect_store, plot_store
+    from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, read_column_map
     from neurodyn.data.readers.logs import import_logs, open_data
     from neurodyn.data.readers.raw import RawRun
     from neurodyn.data.readers.rows import import_rows
-    from neurodyn.data.rows import RowLayout
+    from neurodyn.data.row_layout import RowLayout
     from neurodyn.data.store import Store
     from neurodyn.data.windows import Batch, Windows, WindowSampler, all_windows
     from neurodyn.data.writer import StoreWriter
-    from neurodyn.data.writers import WRITERS
+    from neurodyn.interop.formats import WRITERS
 
 __all__ = [
     "READERS", "WRITERS", "Batch", "ColumnMap", "LogFormat", "RawRun", "RowLayout", "Split", "Status", "Store",

@@ -40,9 +40,9 @@ class TrainingRange(Config, frozen=True):
 
 def training_range(data: "Store | Mixture") -> TrainingRange:
     """Return the range of the training episodes of a store, or of several."""
+    from neurodyn.data.header import Split
     from neurodyn.data.mixture import Mixture  # loads HDF5, which a model that is loaded does not need
-    from neurodyn.data.sample import split_blocks
-    from neurodyn.data.store import Split
+    from neurodyn.data.split import split_blocks
 
     ranges = [
         TrainingRange(

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
-from neurodyn.data.store import Store
-from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, take
+from neurodyn.data.store import IN_MEMORY, Rows, Store, StoredRows, take
 
 _BLOCK = 1 << 15
 """Windows of a block of a stream."""
@@ -67,7 +66,7 @@ class WindowIndex:
 
 
 @dataclass(frozen=True)
-class Picked:
+class DrawnWindows:
     """Windows that were drawn.
 
     Attributes:
@@ -80,15 +79,15 @@ class Picked:
     rows: Tensor
     starts: Tensor
 
-    def part(self, windows: slice) -> "Picked":
+    def part(self, windows: slice) -> "DrawnWindows":
         """Return some of the windows."""
-        return Picked(self.numbers[windows], self.rows, self.starts[windows])
+        return DrawnWindows(self.numbers[windows], self.rows, self.starts[windows])
 
 
 class WindowSource(Protocol):
     """Draws windows at random and holds their rows."""
 
-    def pick(self, random: torch.Generator, count: int) -> Picked:
+    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
         """Draw so many windows, with replacement."""
         ...
 
@@ -101,17 +100,17 @@ class WindowSource(Protocol):
         ...
 
 
-class InMemory:
+class WindowsInMemory:
     """Windows of rows that are all in memory."""
 
     def __init__(self, rows: Tensor, index: WindowIndex) -> None:
         self._rows, self._index = rows, index
 
-    def pick(self, random: torch.Generator, count: int) -> Picked:
+    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
         """Draw so many windows."""
         numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
         starts = torch.from_numpy(self._index.rows(numbers)).to(self._rows.device)
-        return Picked(numbers, self._rows, starts)
+        return DrawnWindows(numbers, self._rows, starts)
 
     def state(self) -> dict[str, Any]:
         """Return nothing."""
@@ -121,21 +120,21 @@ class InMemory:
         """Do nothing."""
 
 
-class FromFile(InMemory):
+class WindowsFromFile(WindowsInMemory):
     """The same windows as of rows in memory, each read from the file when it is drawn: for few draws."""
 
     def __init__(self, rows: StoredRows, index: WindowIndex) -> None:
         self._file, self._index = rows, index
 
-    def pick(self, random: torch.Generator, count: int) -> Picked:
+    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
         """Draw so many windows."""
         numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
         states = self._index.length + 1
         rows = torch.from_numpy(take(self._file, self._index.rows(numbers), states))
-        return Picked(numbers, rows.flatten(0, 1), states * torch.arange(count))
+        return DrawnWindows(numbers, rows.flatten(0, 1), states * torch.arange(count))
 
 
-class Stream:
+class StreamedWindows:
     """Windows of the part of a file that is in memory; blocks of it are replaced one by one by others.
 
     All windows in a row are cut into blocks, which are read in random order, each once before any is read again. As
@@ -164,7 +163,7 @@ class Stream:
         self._loaded, self._drawn = 0, 0
         self._read_until(held)
 
-    def pick(self, random: torch.Generator, count: int) -> Picked:
+    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
         """Draw so many windows, after blocks of which enough were drawn made room for others."""
         self._read_until(self._due())
         place = torch.randint(len(self._held), (count,), generator=random).numpy()
@@ -173,7 +172,7 @@ class Stream:
         first = self._bounds[block]
         numbers = first + (share * (self._bounds[block + 1] - first) >> 30)
         starts = torch.from_numpy(place * self._size + self._index.rows(numbers) - self._first[block])
-        picked = Picked(numbers, self._rows.flatten(0, 1), starts)
+        picked = DrawnWindows(numbers, self._rows.flatten(0, 1), starts)
         self._drawn += count
         return picked
 
@@ -217,5 +216,5 @@ def window_source(
         stream: Bytes of a file's rows to hold, for many draws; None to read each window by itself.
     """
     if isinstance(rows, np.ndarray):
-        return InMemory(torch.from_numpy(rows).to(device), index)
-    return FromFile(rows, index) if stream is None else Stream(rows, index, seed, stream)
+        return WindowsInMemory(torch.from_numpy(rows).to(device), index)
+    return WindowsFromFile(rows, index) if stream is None else StreamedWindows(rows, index, seed, stream)

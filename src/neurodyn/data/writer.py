@@ -22,8 +22,21 @@ from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
-from neurodyn.data.checksums import CHECKSUMS, PIECE_ROWS, Checksums, crc, record_type, records
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
+from neurodyn.data.header import (
+    CHECKSUMS,
+    EPISODE,
+    PIECE_ROWS,
+    Checksums,
+    Split,
+    Status,
+    StoreHeader,
+    crc,
+    dataset,
+    read_header,
+    record_type,
+    records,
+    write_header,
+)
 
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20

@@ -1,47 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all kinds of dynamics have in common, and what those in common have that are learned."""
+"""What all kinds of dynamics have in common, and what learned ones add; with the quantities that a robot's declaration adds: end effector and contacts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.description.contact_points import ContactPointLayout
-from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
+from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.training_range import TrainingRange
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
-from neurodyn.dynamics.compared_rollouts import ComparedRollouts, compared
 from neurodyn.dynamics.control import require_torques
-from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.guard import watch_rollout
-from neurodyn.dynamics.interface import (
-    Carry,
-    Control,
-    Dynamics,
-    Environment,
-    State,
-    Step,
-    Trajectory,
-    Window,
-    present_state,
-)
-from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
-from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.dynamics.interface import Carry, Dynamics
+from neurodyn.dynamics.measures import ComparedRollouts, compared
+from neurodyn.dynamics.quantities import Maker, Quantities, gravity_direction, state_quantities
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
+from neurodyn.robots.sections import EndEffector, matching
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.proximity import ProximityQuery
+
+
+def declared_end_effector(robot: Robot | None, state: State) -> dict[str, Maker]:
+    """Return the place of the end effector, where the robot declares one."""
+    end = None if robot is None else robot.end_effector
+    if end is None:
+        return {}
+    return {"end_effector_position": lambda _: _end_effector(end)(None, state.q, state.qd).position[:, 0]}
+
+
+def declared_contacts(
+    robot: Robot | None, layout: ContactPointLayout | None, ground: Ground | None, state: State
+) -> dict[str, Maker]:
+    """Return which of the declared contacts touch the ground: those with a contact point that is inside."""
+    if robot is None or layout is None or not robot.contacts:
+        return {}
+    return {"contact": lambda _: _touching(layout, tuple(robot.contacts.values()), ground, state)}
+
+
+def contact_names(robot: Robot | None) -> tuple[str, ...]:
+    """Return the names of the declared contacts."""
+    return () if robot is None else tuple(robot.contacts)
+
+
+def _touching(
+    layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], ground: Ground | None, state: State
+) -> Tensor:
+    """Return 1 where a body touches the ground and 0 elsewhere, shape [worlds, contacts]."""
+    readings = _proximity(layout)(ground, state.q.detach(), state.qd.detach())
+    radius, members = _members(layout, contacts, state.q.device)
+    inside = (readings.distance < radius) & readings.valid
+    return (inside.to(state.q) @ members.to(state.q)).clamp_max(1.0)
+
+
+@lru_cache(maxsize=16)
+def _end_effector(end: EndEffector) -> "ProximityQuery":
+    index = [joint.name for joint in end.joints].index(end.joint)
+    contact_point = ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0)
+    return _proximity(ContactPointLayout(joints=end.joints, contact_points=(contact_point,)))
+
+
+@lru_cache(maxsize=16)
+def _proximity(layout: ContactPointLayout) -> "ProximityQuery":
+    from neurodyn.geometry.proximity import ProximityQuery  # loads Warp, which robots without contacts do not need
+
+    return ProximityQuery(layout)
+
+
+@lru_cache(maxsize=16)
+def _members(
+    layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the radius of each contact point, and which contact it belongs to, shape [contact points, contacts]."""
+    shapes = [contact_point.name.rpartition("/")[0] for contact_point in layout.contact_points]
+    with torch.inference_mode(False):
+        radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points], device=device)
+        members = torch.tensor(
+            [[float(matching(shape, patterns)) for patterns in contacts] for shape in shapes], device=device
+        )
+    return radius, members
+
 
 _WORTH_CAPTURE = 8
 """Frames of a roll-out from which on its step is captured on a GPU: recording takes as long as a few steps."""
 
 
 @dataclass(frozen=True)
-class _Surroundings:
+class _ResolvedEnvironment:
     """The environment that was asked for last.
 
     Attributes:
@@ -73,7 +130,7 @@ class BaseDynamics(ABC):
     robot: Robot | None = None
     training_range: TrainingRange | None = None
     device: str = "cpu"
-    _surroundings: "_Surroundings | None" = None
+    _surroundings: "_ResolvedEnvironment | None" = None
     _captured: CapturedStep | None = None
     _no_capture: bool = False
 
@@ -130,7 +187,7 @@ class BaseDynamics(ABC):
         """
         return self._resolved(environment).environment
 
-    def _resolved(self, environment: Environment | None) -> "_Surroundings":
+    def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
         """Return an environment with what is computed of it once, as checks that read gravity stall a GPU."""
         known, device = self._surroundings, torch.device(self.device)
         if known is None or known.given is not environment or known.device != device:
@@ -138,7 +195,7 @@ class BaseDynamics(ABC):
             down = None if whole.gravity is None else gravity_direction(whole.gravity)
             down = None if down is None else down.to(device)
             whole = whole if _lies_on(whole, device) else whole.to(device)
-            known = self._surroundings = _Surroundings(environment, device, whole, down)
+            known = self._surroundings = _ResolvedEnvironment(environment, device, whole, down)
         return known
 
     def _filled_in(self, environment: Environment | None) -> Environment:
@@ -281,7 +338,7 @@ class BaseDynamics(ABC):
         return state_quantities(
             self.spec, state, owner=f"{self.kind} dynamics of {self.spec.robot!r}", step=step, torque=torque,
             com=self.base_com, down=given.down, contact_names=contact_names(robot),
-            more=reach(robot, state) | touch(robot, self.contact_points, given.environment.ground, state),
+            more=declared_end_effector(robot, state) | declared_contacts(robot, self.contact_points, given.environment.ground, state),
         )  # fmt: skip
 
     def require_ground(self) -> None:  # noqa: B027  # most feel any ground

@@ -1,18 +1,288 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of worlds: states, controls, environments, histories, predictions and roll-outs.
+"""Batches of worlds: states, controls, environments, histories, predictions and roll-outs; checked when they are built, and picked, printed and drawn alike."""
 
-Built from torch tensors or numpy arrays, which become tensors (floats keep their dtype). Shapes and dtypes are checked
-when one is built (`dynamics.batched`).
-"""
-
+import dataclasses
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from neurodyn.dynamics.batched import Batched
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def new_figure(**options: Any) -> "Figure":
+    """Return an empty figure.
+
+    Args:
+        options: Options of `matplotlib.figure.Figure`.
+    """
+    return _kind()(layout="constrained", **options)
+
+
+@cache
+def _kind() -> "type[Figure]":
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=90)
+            return buffer.getvalue()
+
+    return NotebookFigure
+
+
+Axis = tuple[str, int]
+"""Name of an axis, and what is added to its size for comparisons."""
+
+
+class Batched:
+    """Base of frozen dataclasses whose fields are arrays over a batch of worlds, or None."""
+
+    def __post_init__(self) -> None:
+        """Turn numpy arrays into tensors, and check all shapes and dtypes; neither copies nor reads a tensor.
+
+        Raises:
+            InputError: An array has another number of axes, another size than its fellows, or another dtype.
+        """
+        fields, fixed = _fields(type(self))
+        values, sizes, dtype = self.__dict__, dict(fixed), None
+        if "state" in values:
+            sizes["worlds"] = values["state"].q.shape[0]
+        for name, layouts in fields:
+            value = values[name]
+            if value is None:
+                continue
+            if not isinstance(value, Tensor):
+                value = values[name] = _tensor(value, self, name)
+            if not layouts:
+                continue
+            shape = value.shape
+            axes = layouts.get(len(shape))
+            if axes is None:
+                raise InputError(_refusal(self, name))
+            for size, (axis, offset) in zip(shape, axes, strict=True):
+                if sizes.setdefault(axis, size + offset) != size + offset:
+                    raise InputError(_refusal(self, name))
+            if dtype is None:
+                dtype = value.dtype
+                if not dtype.is_floating_point:
+                    raise InputError(f"{type(self).__name__}.{name} is {dtype}; valid: a floating dtype")
+            elif value.dtype is not dtype:
+                raise InputError(
+                    f"{type(self).__name__}.{name} is {value.dtype}, but what comes before it is {dtype}; valid: one "
+                    "dtype for all"
+                )
+
+    @classmethod
+    def unchecked(cls, **values: Any) -> Self:
+        """Return a batch of arrays that are known to fit, for loops in which a check of each frame would cost time."""
+        made = object.__new__(cls)
+        made.__dict__.update(values)
+        return made
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds; 1 where the values are those of all worlds."""
+        return _worlds(self) or 1
+
+    def rows(self, index: Tensor | slice) -> Self:
+        """Return some of the worlds.
+
+        Args:
+            index: Numbers of the worlds, int64; or which of them, bool, shape [worlds]; or a slice.
+        """
+        changed = {name: value[index] for name, value in self._over_worlds().items()}
+        changed |= {name: value.rows(index) for name, value in self.__dict__.items() if hasattr(value, "rows")}
+        return dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return batches of the same fields one after another as one; what spans no worlds is that of the first."""
+        if len(parts) == 1:
+            return parts[0]
+        changed: dict[str, Any] = {
+            name: torch.cat([getattr(p, name) for p in parts]) for name in parts[0]._over_worlds()
+        }
+        for name, value in parts[0].__dict__.items():
+            if isinstance(value, Batched):
+                changed[name] = type(value).joined([getattr(part, name) for part in parts])
+        return dataclasses.replace(parts[0], **changed)  # type: ignore[type-var]
+
+    def to(self, target: torch.device | torch.dtype | str) -> Self:
+        """Return the arrays on another device, or of another dtype; a ground follows by itself when it is measured."""
+        kinds = (Tensor, Batched)
+        changed = {name: value.to(target) for name, value in self.__dict__.items() if isinstance(value, kinds)}
+        return dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+    def _over_worlds(self) -> dict[str, Tensor]:
+        """Return the arrays whose first axis is that of the worlds."""
+        worlds, fields = _worlds(self), dict(_fields(type(self))[0])
+
+        def spans(name: str, value: Any) -> bool:
+            if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != worlds:
+                return False
+            # The axes of an array that broadcasts have no names.
+            return fields[name][value.ndim][0][0] == "worlds" if fields[name] else value.ndim > 1
+
+        return {name: value for name, value in self.__dict__.items() if spans(name, value)}
+
+    def numpy(self) -> dict[str, np.ndarray]:
+        """Return all arrays that there are by name, on the host; those of a state within under their own names."""
+        return {name: value.detach().cpu().numpy() for name, value, _ in _arrays(self)}
+
+    def plot(self, spec: StateSpec | None = None, *, worlds: int = 8) -> "Figure":
+        """Draw every array: over time where it has frames, else as one point for each world.
+
+        Args:
+            spec: Names of the coordinates, and the length of a frame; None for numbers.
+            worlds: Most worlds to draw.
+        """
+        arrays = _arrays(self)
+        figure = new_figure(figsize=(8.0, 0.8 + 2.2 * len(arrays)))
+        if arrays:
+            for axes, array in zip(figure.subplots(len(arrays), squeeze=False)[:, 0], arrays, strict=True):
+                _draw(axes, *array, spec, worlds)
+        return figure
+
+    def __repr__(self) -> str:
+        shapes, others = [], []
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor):
+                shapes.append(f"{name} {list(value.shape)}")
+            elif value is not None:
+                others.append(f"{name}={value!r}")
+        found = next((value for value in self.__dict__.values() if isinstance(value, Tensor)), None)
+        where = "" if found is None else f"; {str(found.dtype).removeprefix('torch.')} on {found.device}"
+        return f"{type(self).__name__}({', '.join([*others, *shapes])}{where})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the arrays, for notebooks."""
+        heads = "".join(f"<th>{head}</th>" for head in ("", "shape", "dtype", "device", "least", "mean", "greatest"))
+        lines = []
+        for name, value, _ in _arrays(self):
+            cells = [name, list(value.shape), str(value.dtype).removeprefix("torch."), value.device]
+            if value.numel():
+                cells += [f"{float(x):.4g}" for x in (value.min(), value.mean(), value.max())]
+            lines.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
+        return f"<b>{escape(type(self).__name__)}</b><table><tr>{heads}</tr>{''.join(lines)}</table>"
+
+
+@cache
+def _fields(kind: type) -> tuple[list[tuple[str, dict[int, tuple[Axis, ...]]]], dict[str, int]]:
+    """Return, for each field with arrays, its axes by their number (empty: any), and axes of a fixed size."""
+    found, fixed = [], {}
+    for name, hint in get_type_hints(kind).items():
+        texts = [part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str")]
+        if not texts:
+            continue
+        layouts = [] if "..." in texts else [tuple(_axis(word) for word in text.split()) for text in texts]
+        fixed |= {axis: int(axis) for layout in layouts for axis, _ in layout if axis.isdigit()}
+        found.append((name, {len(layout): layout for layout in layouts}))
+    return found, fixed
+
+
+def _axis(word: str) -> Axis:
+    name, _, less = word.partition("-")
+    return name, int(less or 0)
+
+
+def _tensor(value: Any, owner: Batched, name: str) -> Tensor:
+    """Return a numpy array or a number as a tensor of its dtype, or of the default one where it is no float."""
+    kind = type(value).__name__
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "fiu":
+            return torch.tensor(value, dtype=None if value.dtype.kind == "f" else torch.get_default_dtype())
+        kind = f"ndarray of {value.dtype.name}"
+    elif isinstance(value, Real):
+        return torch.tensor(float(value))
+    raise InputError(f"{type(owner).__name__}.{name} is of type {kind}; valid: a numpy array or a torch tensor")
+
+
+def _refusal(owner: Batched, name: str) -> str:
+    """Say, in a line, what the shape of a field could have been."""
+    fields, _ = _fields(type(owner))
+    layouts, shape = dict(fields)[name], list(getattr(owner, name).shape)
+    words = " or ".join(
+        f"[{', '.join(axis + (f' - {less}' if less else '') for axis, less in layout)}]" for layout in layouts.values()
+    )
+    others = [
+        f"{other} {list(value.shape)}" if isinstance(value, Tensor) else f"{other} of {value.worlds} worlds"
+        for other, value in owner.__dict__.items()
+        if other != name and isinstance(value, Tensor | Batched)
+    ]
+    beside = f" beside {', '.join(others)}" if others else ""
+    hint = "; one world is x[None]" if len(shape) + 1 in layouts and len(shape) not in layouts else ""
+    return f"{type(owner).__name__}.{name} has shape {shape}{beside}; valid: {words}{hint}"
+
+
+def _worlds(owner: Batched) -> int | None:
+    for name, layouts in _fields(type(owner))[0]:
+        value = getattr(owner, name)
+        if value is not None and layouts and layouts[value.ndim][0][0] == "worlds":
+            return value.shape[0]
+    return next((value.worlds for value in owner.__dict__.values() if isinstance(value, Batched)), None)
+
+
+def _arrays(owner: Batched) -> list[tuple[str, Tensor, tuple[str, ...]]]:
+    """Return name, values and names of the axes of all arrays, those of batches within first."""
+    found = [array for value in owner.__dict__.values() if isinstance(value, Batched) for array in _arrays(value)]
+    for name, layouts in _fields(type(owner))[0]:
+        value = getattr(owner, name)
+        if value is not None:
+            axes = layouts.get(value.ndim)
+            found.append((name, value, tuple(axis for axis, _ in axes) if axes else ("",) * value.ndim))
+    return found
+
+
+def _draw(axes: "Axes", name: str, value: Tensor, names: tuple[str, ...], spec: StateSpec | None, worlds: int) -> None:
+    shown = value.detach().cpu().double()
+    if names and names[0] == "worlds":
+        shown = shown[:worlds]
+    axes.set_ylabel(name)
+    labels = _labels(spec, names[-1] if names else "")
+    if shown.ndim == 3:
+        time = torch.arange(shown.shape[1]) * (1.0 if spec is None else spec.dt)
+        for column in range(shown.shape[-1]):
+            for world, line in enumerate(shown[..., column]):
+                label = labels[column] if labels and not world else None
+                axes.plot(time, line, color=f"C{column % 10}", linewidth=0.8, label=label)
+        axes.set_xlabel("frame" if spec is None else "time [s]")
+        if labels:
+            axes.legend(fontsize="x-small", loc="upper right")
+        return
+    for row in shown.reshape(-1, shown.shape[-1] if shown.ndim else 1):
+        axes.plot(range(len(row)), row, "o", markersize=3)
+    if labels:
+        axes.set_xticks(range(len(labels)), labels, fontsize="x-small")
+
+
+def _labels(spec: StateSpec | None, axis: str) -> tuple[str, ...]:
+    if spec is None:
+        return ()
+    channels = tuple(channel.name for channel in spec.channels)
+    return {
+        "nq": spec.q_names,
+        "nv": spec.qd_names,
+        "nu": spec.controls,
+        "nx": channels,
+        "nc": spec.contacts,
+        "size": (*spec.q_names, *spec.qd_names, *channels),
+    }.get(axis, ())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,3 +419,16 @@ class Trajectory(Batched):
 def present_state(context: State | Window) -> State:
     """Return the state in which a context ends."""
     return context.present if isinstance(context, Window) else context
+
+
+class _Elsewhere(torch.Generator):
+    """Stands in on devices without generators of their own (`meta`), whose tensors hold no numbers."""
+
+    device = torch.device("meta")
+
+
+def device_generator(device: torch.device, seed: int) -> torch.Generator:
+    """Return a generator whose `device` is the one given, seeded."""
+    if device.type == "meta":
+        return _Elsewhere()
+    return torch.Generator(device).manual_seed(seed)

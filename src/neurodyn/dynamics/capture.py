@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps captured as CUDA graphs: recorded once with all their kernels, torch's and Warp's, and replayed as one launch.
-
-A step takes a state and inputs, and returns the next state and outputs: dataclasses, tuples, lists and dicts of
-tensors. A graph knows tensors by their addresses, so the state stays in memory of its own, inputs are copied there, and
-outputs are copied out. What is no tensor must not change from step to step.
-"""
+"""Steps captured as CUDA graphs and replayed as one launch; trees of tensors such as carries taken apart, put together, saved and restored."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -13,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import NeurodynError
+from neurodyn.core.errors import InputError, NeurodynError
 
 StepFunction = Callable[..., tuple[Any, Any]]
 """From a state and inputs to the next state and outputs."""
@@ -27,7 +22,7 @@ class CaptureError(NeurodynError):
 
 
 @runtime_checkable
-class Recording(Protocol):
+class RecordedGraph(Protocol):
     """Something that was recorded and can be done again."""
 
     def replay(self) -> None:
@@ -35,11 +30,11 @@ class Recording(Protocol):
         ...
 
 
-Recorder = Callable[[Callable[[], None], torch.device, Sequence[torch.Generator]], Recording]
+Recorder = Callable[[Callable[[], None], torch.device, Sequence[torch.Generator]], RecordedGraph]
 """Records a call on a device that draws from some generators."""
 
 
-def cuda_graph(work: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]) -> Recording:
+def cuda_graph(work: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]) -> RecordedGraph:
     """Record a call as a CUDA graph, with the kernels that Warp launches."""
     import warp as wp
 
@@ -206,3 +201,45 @@ def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
     made = object.__new__(type(tree))
     made.__dict__.update(values)
     return made
+
+
+_OWN = "__own__"
+"""Stands for what holds no numbers: whoever goes on has made it anew."""
+
+
+def saved_tree(tree: Any) -> Any:
+    """Return what changes of a tree of dataclasses, tuples, lists and dicts: tensors, numbers, texts and None.
+
+    The result is made of dicts by name or number, and can be written by `core.artifacts.write_tree`.
+    """
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    if isinstance(tree, Tensor):
+        return tree.detach().clone()
+    parts = parts_of(tree)
+    saved = {} if parts is None else {str(name): saved_tree(part) for name, part in parts}
+    return saved if any(not _is_own(part) for part in saved.values()) else _OWN
+
+
+def restored_tree(template: Any, saved: Any) -> Any:
+    """Return a tree of the form of a fresh one with what `saved_tree` gave in it.
+
+    Raises:
+        InputError: It is of another form.
+    """
+    if isinstance(saved, Tensor):
+        return saved.to(template.device) if isinstance(template, Tensor) else saved
+    if _is_own(saved):
+        return template
+    if not isinstance(saved, dict):
+        return saved
+    parts = parts_of(template)
+    if parts is None or {str(name) for name, _ in parts} != saved.keys():
+        raise InputError(
+            f"saved worlds hold {', '.join(sorted(saved))}, which is not what {type(template).__name__} holds"
+        )
+    return with_parts(template, {name: restored_tree(part, saved[str(name)]) for name, part in parts})
+
+
+def _is_own(saved: Any) -> bool:
+    return isinstance(saved, str) and saved == _OWN

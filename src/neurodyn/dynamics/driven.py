@@ -19,18 +19,10 @@ from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
-from neurodyn.dynamics.interface import (
-    Control,
-    Dynamics,
-    Environment,
-    State,
-    Step,
-    Trajectory,
-    Window,
-    present_state,
-)
-from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.robots import Robot
 

@@ -19,10 +19,9 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
-from neurodyn.core.records import Record
+from neurodyn.core.errors import InputError, notice
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Environment, State, Trajectory, Window
 from neurodyn.robots.declaration import Robot

@@ -11,19 +11,17 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from neurodyn.core.description.contact_points import ContactPointLayout
-from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.compared_rollouts import ComparedRollouts
+from neurodyn.dynamics.measures import ComparedRollouts
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 
-__all__ = [
-    "Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state",
-]  # fmt: skip
+__all__ = ["Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state"]
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of dynamics."""

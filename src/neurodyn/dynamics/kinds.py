@@ -63,6 +63,6 @@ KINDS: Registry[Kind] = Registry(
     neural="neurodyn.dynamics.neural:KIND",
     hybrid="neurodyn.dynamics.hybrid:KIND",
     **{"world-model": "neurodyn.dynamics.world_model:KIND"},
-    nerd="neurodyn.dynamics.nerd:KIND",
+    nerd="neurodyn.interop.nerd:KIND",
 )
 """All kinds of dynamics."""

@@ -31,7 +31,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.geometry import base_frame, rotation
-from neurodyn.geometry.constants import columns
+from neurodyn.geometry.tensors import columns
 
 _DIRECTION = "projected_gravity"
 _ROTATION = "base_rotation"

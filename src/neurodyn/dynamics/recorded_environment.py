@@ -5,7 +5,7 @@ import torch
 
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Environment
+from neurodyn.dynamics.batch import Environment
 from neurodyn.geometry.ground import Ground
 
 

@@ -10,15 +10,14 @@ from neurodyn.core.lazy import lazy
 from neurodyn.dynamics.kinds import KINDS
 
 with lazy(__name__):
-    from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck
-    from neurodyn.evaluate.checks.run import CHECKS, check
+    from neurodyn.evaluate.checks.run import CHECKS, CheckResult, Finding, RobotCheck, check
     from neurodyn.evaluate.launches import EmptyWindows, LaunchCount, count_launches
     from neurodyn.evaluate.logged import beside_log
     from neurodyn.evaluate.metrics import METRICS, Metric
     from neurodyn.evaluate.records import Evaluation
     from neurodyn.evaluate.run import evaluate
-    from neurodyn.evaluate.runs.comparison import RunComparison, RunFigures, compare_figures
-    from neurodyn.evaluate.runs.figures import compare_runs, figures_of
+    from neurodyn.evaluate.run_comparison import RunComparison, RunFigures, compare_figures
+    from neurodyn.evaluate.run_figures import compare_runs, figures_of
     from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
     from neurodyn.evaluate.simulated import beside_simulator
     from neurodyn.evaluate.world_model import forecast_log

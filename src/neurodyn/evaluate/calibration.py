@@ -1,19 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of a model: coverage, its standard deviation beside its error, out of distribution, with noise."""
+"""Calibration of models that predict their errors: coverage, rank correlation, out of distribution, and with noise."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.progress import tracked
+from neurodyn.dynamics.batch import State, Trajectory, present_state
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.evaluate.engine import roll_out
 from neurodyn.evaluate.forecasts import Forecasts, MemberErrors, changed
-from neurodyn.evaluate.rank import chance_above, rank_correlation
 from neurodyn.evaluate.recorded import Recorded
-from neurodyn.evaluate.records import Coverage, DrawnOut, Noisy, OutOfDistribution, RankCorrelation
+from neurodyn.evaluate.records import Coverage, DrawnOut, MemberCalibration, Noisy, OutOfDistribution, RankCorrelation
+from neurodyn.evaluate.rollouts import RolloutBatch, roll_out
+
+
+def ranks(values: Tensor) -> Tensor:
+    """Return the rank of each value, equal values sharing the mean of theirs, shape [n], float64."""
+    ordered, order = values.double().sort()
+    _, inverse, counts = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
+    last = counts.cumsum(0).double()
+    mean = last - (counts.double() - 1) / 2
+    found = torch.empty_like(ordered)
+    found[order] = mean[inverse]
+    return found
+
+
+def rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Return Spearman's rank correlation of two sets of values, shape [n] each; 0 where one of them is constant."""
+    x, y = ranks(a), ranks(b)
+    x, y = x - x.mean(), y - y.mean()
+    size = float(x.norm() * y.norm())
+    return float(x @ y) / size if size > 0 else 0.0
+
+
+def chance_above(a: Tensor, b: Tensor) -> float:
+    """Return the chance that a value of `a` is above one of `b` (the area under the ROC curve), ties counting half."""
+    joined = ranks(torch.cat([a, b]))
+    n, m = len(a), len(b)
+    return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
+
 
 _NOISE = (0.01, 0.03, 0.1)
 FACTORS = (1.5, 2.0, 3.0)
@@ -104,3 +135,56 @@ def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
     assert path.epistemic is not None  # a world model predicts it
     values = (path.epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
     return values[values.isfinite()]
+
+
+_FRAMES = (1, 10, 50, 100, 200)
+
+
+def member_calibration(
+    model: Dynamics, path: Trajectory, truth: Trajectory, starts: RolloutBatch
+) -> MemberCalibration | UnsetType:
+    """Return the calibration of roll-outs; UNSET of a model that does not say how uncertain it is.
+
+    Args:
+        model: The model.
+        path: Its roll-outs.
+        truth: What became of the same starts.
+        starts: The first of the starts, with what drives them.
+    """
+    if path.epistemic is None or not isinstance(model, NeuralDynamics):
+        return UNSET
+    found, frames = MemberErrors(model, path, truth), path.epistemic.shape[1]
+    marks = sorted({mark for mark in _FRAMES if mark <= frames} | {frames})
+    return MemberCalibration(
+        members=model.members,
+        coverage={str(mark): coverage_at(found, mark) for mark in marks},
+        epistemic={str(mark): ranks_at(found, mark) for mark in marks},
+        out_of_distribution=_out_of_distribution(model, truth, starts),
+    )
+
+
+@torch.no_grad()
+def _out_of_distribution(model: NeuralDynamics, truth: Trajectory, starts: RolloutBatch) -> OutOfDistribution:
+    """Return the deviation after one frame where velocities and joints lie further from their mean than they do.
+
+    States are those half way along the true paths, where the robot moves as it does, not as it was set down.
+    """
+    count, frame = present_state(starts.past).worlds, (truth.q.shape[1] - 1) // 2
+    state, control = State(truth.q[:count, frame], truth.qd[:count, frame]), starts.drive.at(frame)
+
+    def epistemic(factor: float) -> Tensor:
+        drawn = _drawn_out(model.spec, state, factor)
+        _, step = model.step_(model.begin(drawn, starts.environment), drawn, control)
+        assert step.epistemic is not None  # all members see all worlds
+        values = (step.epistemic / model.state_scale).mean(-1)
+        return values[values.isfinite()]
+
+    return drawn_out(epistemic(1.0), {factor: epistemic(factor) for factor in FACTORS})
+
+
+def _drawn_out(spec: StateSpec, state: State, factor: float) -> State:
+    """Return states drawn out from their mean; a base and ball joints stay where they are, but for their velocities."""
+    q, qd, joints = state.q.clone(), state.qd, [spec.q_names.index(joint.name) for joint in spec.joints if joint.scalar]
+    centre = q[:, joints].mean(0)
+    q[:, joints] = centre + factor * (q[:, joints] - centre)
+    return replace(state, q=q, qd=qd.mean(0) + factor * (qd - qd.mean(0)))

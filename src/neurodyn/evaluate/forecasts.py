@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.progress import counted
-from neurodyn.dynamics.interface import State, Trajectory, Window
+from neurodyn.dynamics.batch import State, Trajectory, Window
+from neurodyn.dynamics.coordinates import coordinate_difference
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.tangent import coordinate_difference
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.dynamics.world_model.observation import Observation
-from neurodyn.evaluate.engine import Batch, roll_out
+from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import ColumnMeans
+from neurodyn.evaluate.rollouts import RolloutBatch, roll_out
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Forecasts:
     truth: Trajectory
 
     @classmethod
-    def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[Batch] | None = None) -> "Forecasts":
+    def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[RolloutBatch] | None = None) -> "Forecasts":
         """Forecast from all starts, or from others in their place."""
         batches = starts.batches(model.spec.context, environments=False) if batches is None else batches
         return cls(model, roll_out(model, counted(iter(batches), len(starts.windows))).path, starts.truth)
@@ -152,7 +152,7 @@ class MemberErrors:
         return self.model.spec.dt
 
 
-def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[Batch]:
+def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[RolloutBatch]:
     """Yield starts whose histories are changed as vectors of measured columns, shape [worlds, T + 1, size]."""
     for batch in starts.batches(model.spec.context, environments=False):
         past = _history(batch.past)
@@ -167,7 +167,7 @@ def _history(past: State | Window) -> Window:
     return Window(past.q[:, None], past.qd[:, None], none, None if past.channels is None else past.channels[:, None])
 
 
-def difference(observation: Observation, x: Tensor, reference: Tensor) -> Tensor:
+def difference(observation: WorldObservation, x: Tensor, reference: Tensor) -> Tensor:
     """Return x - reference, angles that turn without end modulo 2 pi, shape [..., size]."""
     error = x - reference
     for column in observation.continuous.tolist():

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.dynamics.interface import Window
+from neurodyn.dynamics.batch import Window
 
 _READS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2"})
 """Operators for whose result the host waits."""

@@ -14,7 +14,8 @@ from torch import Tensor
 from neurodyn.core.progress import counted
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
-from neurodyn.dynamics.interface import Dynamics, Trajectory
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import (
     MOVING,
     constant_velocity,
@@ -24,10 +25,8 @@ from neurodyn.dynamics.measures import (
     joint_distance,
     persistence,
 )
-from neurodyn.evaluate.comparison import compare
-from neurodyn.evaluate.engine import SEED, about, roll_out
-from neurodyn.evaluate.member_calibration import member_calibration
-from neurodyn.evaluate.metrics import Compared, percentiles
+from neurodyn.evaluate.calibration import member_calibration
+from neurodyn.evaluate.metrics import Compared, compare, percentiles
 from neurodyn.evaluate.recorded import Recorded, split_name
 from neurodyn.evaluate.records import (
     Logged,
@@ -38,6 +37,7 @@ from neurodyn.evaluate.records import (
     StateErrors,
     Tossed,
 )
+from neurodyn.evaluate.rollouts import SEED, about, roll_out
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)

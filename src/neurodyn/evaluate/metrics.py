@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs beside the truth: what is measured, and its means over frames and roll-outs.
-
-Figures follow NeRD's passive-motion evaluation (arXiv 2508.15755, section 4): means over all frames up to a horizon and
-over all roll-outs.
-"""
+"""Errors of roll-outs beside the truth: the metrics, by horizon and over time, trivial baselines, and joint limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.registry import Registry
-from neurodyn.dynamics.interface import Trajectory
-from neurodyn.dynamics.measures import Columns, finite_worlds, position_errors
-from neurodyn.evaluate.records import Curve, Curves, Percentiles, Summary
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.measures import ErrorColumns, constant_velocity, finite_worlds, persistence, position_errors
+from neurodyn.evaluate.records import (
+    Baselines,
+    ErrorCurve,
+    ErrorCurves,
+    ErrorSummary,
+    LimitSplit,
+    Percentiles,
+    RolloutComparison,
+)
 from neurodyn.robots import Robot
 
 HORIZONS = (10, 100, 500, 1000)
@@ -53,9 +58,9 @@ class Compared:
     truth: Trajectory
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> ErrorColumns:
         """Which position errors belong together."""
-        return Columns.of(self.robot)
+        return ErrorColumns.of(self.robot)
 
     @cached_property
     def position_errors(self) -> Tensor:
@@ -73,7 +78,7 @@ class Compared:
         found = {name: metric.compute(self) for name, metric in METRICS.items()}
         return {name: errors for name, errors in found.items() if errors is not None}
 
-    def summary(self, horizon: int, rows: Tensor | None = None) -> Summary:
+    def summary(self, horizon: int, rows: Tensor | None = None) -> ErrorSummary:
         """Return mean errors up to a horizon over some roll-outs; None for those that are finite."""
         rows = self.finite if rows is None else rows
         means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
@@ -87,25 +92,25 @@ class Compared:
         joints: dict[str, float | None] = {
             name: None if single is None else single[i] for name, i in self.columns.joints().items()
         }
-        return Summary(means=means, percentiles=spread, joints=joints)
+        return ErrorSummary(means=means, percentiles=spread, joints=joints)
 
-    def by_horizon(self, marks: list[int], rows: Tensor | None = None) -> dict[str, Summary]:
+    def by_horizon(self, marks: list[int], rows: Tensor | None = None) -> dict[str, ErrorSummary]:
         """Return mean errors up to each horizon."""
         return {str(mark): self.summary(mark, rows) for mark in marks}
 
-    def curves(self, points: int = 200) -> Curves:
+    def curves(self, points: int = 200) -> ErrorCurves:
         """Return mean and percentiles of the errors at single frames, for plots."""
         length = self.truth.q.shape[1] - 1
         frames = torch.linspace(1, length, min(points, length)).long().unique()
         found = {}
         for name, errors in self.errors.items():
             at = errors[self.finite][:, frames - 1].double().mean(-1)
-            found[name] = Curve(
+            found[name] = ErrorCurve(
                 mean=at.mean(0).tolist() if len(at) else [],
                 median=at.median(0).values.tolist() if len(at) else [],
                 p90=torch.quantile(at, 0.9, dim=0).tolist() if len(at) else [],
             )
-        return Curves(frame=frames.tolist(), by_metric=found)
+        return ErrorCurves(frame=frames.tolist(), by_metric=found)
 
 
 def _of_columns(part: str) -> Callable[[Compared], Tensor | None]:
@@ -126,7 +131,7 @@ METRICS: Registry[Metric] = Registry(
 """All errors, by their key in JSON, in the order in which they are shown."""
 
 
-def shown(summary: Summary) -> dict[str, Metric]:
+def shown(summary: ErrorSummary) -> dict[str, Metric]:
     """Return the metrics that a summary holds with percentiles."""
     return {name: METRICS[name] for name in METRICS if name in summary.percentiles}
 
@@ -143,3 +148,53 @@ def percentiles(values: Tensor) -> Percentiles:
 def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
     """Return the horizons to report: the usual ones as far as the roll-outs go, and their end."""
     return sorted({mark for mark in marks if mark <= frames} | {frames})
+
+
+def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated: bool) -> RolloutComparison:
+    """Return errors of roll-outs beside those of the baselines.
+
+    Args:
+        robot: The robot.
+        predicted: Roll-outs of a model.
+        truth: What happened from the same starts.
+        simulated: Whether the truth is a simulator's: its own blow-ups and joint limits are counted too.
+    """
+    compared = Compared(robot, predicted, truth)
+    end = truth.q.shape[1] - 1
+    marks, sound = horizons_up_to(end), finite_worlds(truth)
+    # Baselines over the same roll-outs as the simulator's own: those that it brings to their end.
+    held, moving = (
+        Compared(robot, path, truth).by_horizon(marks, sound)
+        for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))
+    )
+    return RolloutComparison(
+        summary=compared.summary(end),
+        by_horizon=compared.by_horizon(marks),
+        finite_fraction=float(finite_worlds(predicted).double().mean()),
+        simulator_finite_fraction=float(sound.double().mean()) if simulated else UNSET,
+        baselines=Baselines(persistence=held, constant_velocity=moving),
+        limits={str(mark): _split_by_limits(compared, mark) for mark in marks} if simulated else UNSET,
+        curve=compared.curves(),
+    )
+
+
+def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
+    """Return which roll-outs of the simulator reach a joint limit within a horizon, shape [worlds]."""
+    q = truth.q[:, : horizon + 1]
+    touched = torch.zeros(q.shape[0], dtype=torch.bool)
+    for joint in robot.spec.joints:
+        values = q[..., robot.spec.q_names.index(joint.q_names[0])]
+        if joint.upper is not None:
+            touched |= (values >= joint.upper).any(1)
+        if joint.lower is not None:
+            touched |= (values <= joint.lower).any(1)
+    return touched
+
+
+def _split_by_limits(compared: Compared, horizon: int) -> LimitSplit:
+    touched = touches_limit(compared.robot, compared.truth, horizon)
+    return LimitSplit(
+        touching_fraction=float(touched.double().mean()),
+        touching=compared.summary(horizon, compared.finite & touched),
+        not_touching=compared.summary(horizon, compared.finite & ~touched),
+    )

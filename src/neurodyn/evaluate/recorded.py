@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_in, held_out_split
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
-from neurodyn.dynamics.interface import Trajectory, Window
+from neurodyn.dynamics.batch import Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.engine import Batch, Drive
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch
 
 MOST = 20_000
 """Starts along a log, unless asked for another number."""
@@ -53,7 +54,7 @@ class Recorded:
         stride = max(1, -(-total // (most or MOST)))
         return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
 
-    def batches(self, seen: int, *, environments: bool = True) -> Iterator[Batch]:
+    def batches(self, seen: int, *, environments: bool = True) -> Iterator[RolloutBatch]:
         """Yield the starts, with the last `seen` recorded frames before them.
 
         Args:
@@ -66,7 +67,9 @@ class Recorded:
             channels = None if w.channels is None else w.channels[:, first : start + 1]
             past = Window(w.q[:, first : start + 1], w.qd[:, first : start + 1], w.control[:, first:start], channels)
             where = None if recorded is None else recorded.of(w)
-            yield Batch(past if first < start else past.present, Drive(torque=w.control[:, start:]), where)
+            yield RolloutBatch(
+                past if first < start else past.present, ControlSequence(torque=w.control[:, start:]), where
+            )
 
     @property
     def truth(self) -> Trajectory:

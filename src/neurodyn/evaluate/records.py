@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.records import Record
+from neurodyn.core.config import Record
 from neurodyn.dynamics.guard import Fault
 
 PERSISTENCE = "hold_last"
@@ -59,7 +59,7 @@ class About(Result, frozen=True):
     dt: float
 
 
-class Summary(Result, frozen=True):
+class ErrorSummary(Result, frozen=True):
     """Mean errors over all frames up to a horizon and over all roll-outs.
 
     `means` are by metric, None where no roll-out is finite and 0 of a base that a robot does not have; `percentiles`
@@ -85,11 +85,11 @@ class Summary(Result, frozen=True):
 class Baselines(Result, frozen=True):
     """Errors of trivial predictions, by horizon: nothing moves; velocities stay as they are."""
 
-    persistence: dict[str, Summary]
-    constant_velocity: dict[str, Summary]
+    persistence: dict[str, ErrorSummary]
+    constant_velocity: dict[str, ErrorSummary]
 
 
-class Curve(Result, frozen=True):
+class ErrorCurve(Result, frozen=True):
     """Errors at single frames, over the roll-outs."""
 
     mean: list[float]
@@ -97,35 +97,35 @@ class Curve(Result, frozen=True):
     p90: list[float]
 
 
-class Curves(Result, frozen=True):
+class ErrorCurves(Result, frozen=True):
     """Errors at `frame`, by metric."""
 
     inline: ClassVar = ("by_metric",)
 
     frame: list[int]
-    by_metric: dict[str, Curve]
+    by_metric: dict[str, ErrorCurve]
 
 
 class LimitSplit(Result, frozen=True):
     """Errors of roll-outs that reach a joint limit, and of the others."""
 
     touching_fraction: float
-    touching: Summary
-    not_touching: Summary
+    touching: ErrorSummary
+    not_touching: ErrorSummary
 
 
-class Comparison(Result, frozen=True, kw_only=True):
+class RolloutComparison(Result, frozen=True, kw_only=True):
     """Roll-outs beside the truth; UNSET is what a log does not have: a simulator, and joint limits."""
 
     inline: ClassVar = ("summary",)
 
-    summary: Summary
-    by_horizon: dict[str, Summary]
+    summary: ErrorSummary
+    by_horizon: dict[str, ErrorSummary]
     finite_fraction: float
     simulator_finite_fraction: float | UnsetType = UNSET
     baselines: Baselines
     limits: dict[str, LimitSplit] | UnsetType = UNSET
-    curve: Curves
+    curve: ErrorCurves
 
     def better(self, horizon: str, metric: str) -> float | None:
         """Return how many times the better baseline's mean error is that of the model."""
@@ -186,7 +186,7 @@ class PartialComparison(Result, frozen=True, kw_only=True):
 
     rollouts: int
     seed: int | UnsetType = UNSET
-    comparison: Comparison
+    comparison: RolloutComparison
     calibration: MemberCalibration | UnsetType = UNSET
 
 
@@ -194,8 +194,8 @@ class ReferenceErrors(Result, frozen=True):
     """The simulator's own errors by horizon: at half the step, and from starts that are off by 1e-6."""
 
     rollouts: int
-    half_step: dict[str, Summary]
-    perturbed: dict[str, Summary]
+    half_step: dict[str, ErrorSummary]
+    perturbed: dict[str, ErrorSummary]
 
 
 class Drift(Result, frozen=True):
@@ -254,7 +254,7 @@ class Simulated(Result, frozen=True):
     ground: str | None
     starts: str
     hold: list[float] | None
-    comparison: Comparison
+    comparison: RolloutComparison
     reference_errors: ReferenceErrors | None
     energy: EnergyDrift | None
     driven: PartialComparison | None
@@ -279,7 +279,7 @@ class Simulated(Result, frozen=True):
         return found
 
 
-class OfLog(Result, frozen=True, kw_only=True):
+class LogEvaluation(Result, frozen=True, kw_only=True):
     """What evaluations beside logs have in common.
 
     Before a start the model sees `context_frames` recorded frames; roll-outs `start` as "logged", or from states
@@ -331,7 +331,7 @@ class LogSection(Result, frozen=True):
     marks: dict[str, LogMark]
 
 
-class Logged(OfLog, frozen=True):
+class Logged(LogEvaluation, frozen=True):
     """A model beside the log of a bolted robot.
 
     `by_horizon` are means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over those
@@ -339,8 +339,8 @@ class Logged(OfLog, frozen=True):
     """
 
     moving_above: float
-    summary: Summary
-    by_horizon: dict[str, Summary]
+    summary: ErrorSummary
+    by_horizon: dict[str, ErrorSummary]
     finite_fraction: float
     at_horizon: dict[str, LogSection]
     groups: dict[str, LogSection]
@@ -350,11 +350,11 @@ class Logged(OfLog, frozen=True):
     calibration: MemberCalibration | UnsetType = UNSET
 
 
-class Tossed(OfLog, frozen=True):
+class Tossed(LogEvaluation, frozen=True):
     """A model beside the log of a floating robot, from single states, `stride` states apart; and from first states."""
 
     stride: int
-    comparison: Comparison
+    comparison: RolloutComparison
     releases: PartialComparison
     calibration: MemberCalibration | UnsetType = UNSET
 
@@ -420,7 +420,7 @@ class Failures(Result, frozen=True):
     predicted: float
 
 
-class Forecast(OfLog, frozen=True):
+class ForecastEvaluation(LogEvaluation, frozen=True):
     """A world model beside a log.
 
     `columns` are what was measured, `state_scale` their standard deviations over the training data, and `by_frame` the
@@ -428,8 +428,8 @@ class Forecast(OfLog, frozen=True):
     """
 
     members: int
-    summary: Summary
-    by_horizon: dict[str, Summary]
+    summary: ErrorSummary
+    by_horizon: dict[str, ErrorSummary]
     finite_fraction: float
     columns: list[str]
     units: list[str]
@@ -446,4 +446,4 @@ class Forecast(OfLog, frozen=True):
     failures: Failures | UnsetType = UNSET
 
 
-Evaluation = Simulated | Logged | Tossed | Forecast
+Evaluation = Simulated | Logged | Tossed | ForecastEvaluation

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate the model of a run with the defaults that suit it: beside its simulator, or beside its log."""
+"""Evaluate the model of a run with the defaults that suit it, and judge whether it is any use."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,29 @@ from msgspec import UNSET
 
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import Config, read_config
-from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
+from neurodyn.core.verdict import Verdict, of_bounds, of_faults, of_persistence, together
+from neurodyn.core.workers import resolve_threads
 from neurodyn.data.store import Store
-from neurodyn.dynamics.files.artifact import kind_of, load, load_simulator, robot_of
-from neurodyn.dynamics.files.same_robot import require_robot
-from neurodyn.dynamics.guard import FOLDER, watching
+from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.guard import FOLDER, Fault, watching
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
-from neurodyn.evaluate.engine import SEED
-from neurodyn.evaluate.judgement import judge
+from neurodyn.dynamics.same_robot import require_robot
+from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.recorded import chosen_split
-from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
+from neurodyn.evaluate.records import (
+    PERSISTENCE,
+    Evaluation,
+    ForecastEvaluation,
+    Logged,
+    RolloutComparison,
+    Simulated,
+    Tossed,
+)
+from neurodyn.evaluate.rollouts import SEED
 from neurodyn.evaluate.scenario import ALL, scenario, scenarios
 from neurodyn.evaluate.simulated import beside_simulator, with_grounds
 from neurodyn.evaluate.stability import stability
@@ -35,12 +44,71 @@ from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 
+
+def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
+    """Return the verdict on an evaluation: beside persistence, on what broke down, and on what left its bounds.
+
+    A model is compared with persistence at the shortest horizon: over longer ones motion may be chaotic, and nothing
+    that is predicted may be better than the mean.
+
+    Args:
+        result: What was measured.
+        faults: What broke down meanwhile.
+    """
+    worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
+    found = [*_beside_persistence(result)]
+    if worst is not None:
+        found.append(of_faults(worst.words, worst.worlds, worst.of))
+    if isinstance(result, Simulated) and result.stability is not UNSET:
+        for mode in ("passive", "driven"):
+            run = getattr(result.stability, mode)
+            if run is not UNSET:
+                found.append(of_bounds(mode, run.in_bounds_fraction, result.stability.frames, run.first_out))
+    return together(found)
+
+
+@singledispatch
+def _beside_persistence(result: Evaluation) -> Iterator[Verdict]:
+    raise TypeError(type(result))
+
+
+@_beside_persistence.register
+def _(result: Simulated | Tossed) -> Iterator[Verdict]:
+    yield from _compared(result.comparison)
+
+
+@_beside_persistence.register
+def _(result: Logged) -> Iterator[Verdict]:
+    marks = result.at_horizon["all"].marks
+    mark = marks[min(marks, key=int)]
+    yield of_persistence(mark.model.q_mean, mark.persistence.q_mean, f"joint error {mark.seconds:.3g} s ahead")
+
+
+@_beside_persistence.register
+def _(result: ForecastEvaluation) -> Iterator[Verdict]:
+    mark = result.at_horizon[min(result.at_horizon, key=int)]
+    mine, still = mark.by_model["model"].scaled, mark.by_model[PERSISTENCE].scaled
+    yield of_persistence(mine, still, f"error {mark.seconds:.3g} s ahead, in standard deviations,")
+
+
+def _compared(comparison: RolloutComparison) -> Iterator[Verdict]:
+    """Judge each metric; a model that is better in one of them knows something."""
+    horizon = min(comparison.by_horizon, key=int)
+    mine, still = comparison.by_horizon[horizon], comparison.baselines.persistence[horizon]
+    judged = [
+        of_persistence(mine.means[name], still.means[name], f"{name} over {horizon} frames")
+        for name in mine.percentiles
+    ]
+    if judged and all(one.grade == "fails" for one in judged):
+        yield judged[0]
+
+
 CARRIED = "log.h5"
 """Name of a log that a run carries with it."""
 
 
 @dataclass(frozen=True)
-class Question:
+class EvaluationRequest:
     """What is asked of the model of a run; see `evaluate`."""
 
     run: str
@@ -100,7 +168,7 @@ def evaluate(
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
     cores = resolve_threads(threads)
-    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
+    asked = EvaluationRequest(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
     kind = KINDS[kind_of(run)]
     shipped = str(run).startswith(PRETRAINED)  # what ships with the package is not written to
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
@@ -110,7 +178,7 @@ def evaluate(
     )  # fmt: skip
 
 
-def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
+def evaluate_simulating(asked: EvaluationRequest) -> Simulated | Logged | Tossed:
     """Measure a model that predicts what a simulator has as its state."""
     run, robot = asked.run, load_robot(robot_of(asked.run))
     if asked.beside:
@@ -141,7 +209,7 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
     return result
 
 
-def evaluate_forecasting(asked: Question) -> Forecast:
+def evaluate_forecasting(asked: EvaluationRequest) -> ForecastEvaluation:
     """Measure a world model, which predicts what its log measures."""
     if asked.ground is not None or asked.stability:
         raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")

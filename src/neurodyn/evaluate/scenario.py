@@ -14,8 +14,8 @@ from torch import Tensor
 from neurodyn.core.config import read_config
 from neurodyn.core.description.scene import Plane, Scene, Shape, Terrain
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.interface import Environment, State
-from neurodyn.evaluate.engine import Drive
+from neurodyn.dynamics.batch import Environment, State
+from neurodyn.evaluate.rollouts import ControlSequence
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 
@@ -76,7 +76,7 @@ class Scenario:
 
 def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
     """Draw poses as for data, but a ground in every world."""
-    from neurodyn.sim.ground_sampling import sample_grounds
+    from neurodyn.sim.sampling import sample_grounds
 
     if robot.ground_sampling is not None:
         always = msgspec.structs.replace(robot.ground_sampling, absent=0.0)
@@ -130,7 +130,7 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
     return {name: scenario(robot, name) for name in names}
 
 
-def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> Drive:
+def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> ControlSequence:
     """Return the drive of passive motion: no torque, or a controller that holds the nominal pose.
 
     Args:
@@ -140,18 +140,18 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
         hold: Stiffness and damping of the controller; None for the robot's own `gains.hold`, where it has gains.
     """
     if robot.command == "target":
-        return Drive(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
+        return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
     if hold is None and robot.gains is not None:
         hold = robot.gains.hold
     if hold is None:
-        return Drive(torque=torch.zeros(worlds, 1, robot.spec.nu).expand(-1, frames, -1))
+        return ControlSequence(torque=torch.zeros(worlds, 1, robot.spec.nu).expand(-1, frames, -1))
     kp, kd = (torch.full((worlds, 1), gain) for gain in hold)
-    return Drive(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
+    return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
 
 
 def driven_at_random(
     robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
-) -> Drive:
+) -> ControlSequence:
     """Return the drive of wild motion, as data are drawn: random torques in every frame, or random targets.
 
     Args:
@@ -166,8 +166,10 @@ def driven_at_random(
 
     if robot.gains is None:
         drawn = sample_torques(robot, worlds, frames, rng)
-        return Drive(target=drawn) if robot.command == "target" else Drive(torque=drawn)
+        return ControlSequence(target=drawn) if robot.command == "target" else ControlSequence(torque=drawn)
     intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
     kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
     offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
-    return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(offset.astype(np.float32)), kp=kp, kd=kd)
+    return ControlSequence(
+        target=torch.tensor(robot.nominal_q()) + torch.from_numpy(offset.astype(np.float32)), kp=kp, kd=kd
+    )

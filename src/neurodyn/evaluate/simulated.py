@@ -1,27 +1,222 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model beside its reference simulator: passive and driven roll-outs from the same states."""
+"""A model beside its reference simulator: passive and driven roll-outs from the same states, the simulator's own errors, and energy drift."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
+import numpy as np
 import torch
 from msgspec import UNSET
+from torch import Tensor
 
 from neurodyn.core.config import to_dict
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.progress import stage, tracked
+from neurodyn.core.progress import counted, stage, tracked
 from neurodyn.core.seeds import generator
-from neurodyn.dynamics.interface import Dynamics, Environment, State
-from neurodyn.evaluate.comparison import compare
-from neurodyn.evaluate.energy_drift import energy_drift
-from neurodyn.evaluate.engine import SEED, Batch, Drive, Rolled, about, follow, roll_out
-from neurodyn.evaluate.member_calibration import member_calibration
-from neurodyn.evaluate.records import PartialComparison, Simulated
-from neurodyn.evaluate.reference_errors import reference_errors, reference_rollouts
+from neurodyn.core.workers import Workers, resolve_threads
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import Environment, State, Trajectory, present_state
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.measures import displace, finite_worlds
+from neurodyn.evaluate.calibration import member_calibration
+from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
+from neurodyn.evaluate.records import Drift, EnergyDrift, ErrorSummary, PartialComparison, ReferenceErrors, Simulated
+from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
-from neurodyn.evaluate.simulator_rollouts import Asked, SimulatorRollouts
+from neurodyn.learn.devices import threads
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot
+
+_PIECE, _FLOATING_PIECE = 128, 64
+"""Worlds that are simulated at once, of robots on a fixed base and of slower ones."""
+
+
+@dataclass(frozen=True)
+class RolloutRequest:
+    """Roll-outs that are asked for.
+
+    Attributes:
+        batch: Their starts.
+        half_step: Whether the simulator takes steps of half the length.
+    """
+
+    batch: RolloutBatch
+    half_step: bool = False
+
+
+class SimulatorRollouts:
+    """Rolls the simulator of a robot out, in one process or in several; a context manager.
+
+    What is asked for is begun at once, and simulated in other processes while this one does something else.
+    """
+
+    def __init__(self, robot: Robot, threads: int | None = None) -> None:
+        """Prepare roll-outs.
+
+        Args:
+            robot: The robot.
+            threads: Processes; None for one on each available core. Results do not depend on it.
+
+        Raises:
+            InputError: `threads` is below 1.
+        """
+        self._size = _PIECE if robot.fixed_base else _FLOATING_PIECE
+        self._workers = Workers(_Simulate(robot), resolve_threads(threads))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._workers.__exit__(kind, error, trace)
+
+    def begin(self, asked: Mapping[str, RolloutRequest]) -> "PendingRollouts":
+        """Begin roll-outs, each of which has a name."""
+        pieces = {name: list(self._pieces(one)) for name, one in asked.items()}
+        every = [piece for some in pieces.values() for piece in some]
+        return PendingRollouts({name: len(some) for name, some in pieces.items()}, self._workers.map(every))
+
+    def _pieces(self, asked: RolloutRequest) -> Iterator[RolloutRequest]:
+        batch, size = asked.batch, self._size
+        for begin in range(0, len(batch.past.q), size):
+            yield replace(asked, batch=_rows(batch, slice(begin, begin + size)))
+
+
+class PendingRollouts:
+    """Roll-outs that were begun."""
+
+    def __init__(self, counts: dict[str, int], results: Iterator[RolloutResult]) -> None:
+        self._counts, self._results = counts, results
+
+    def collect(self) -> dict[str, RolloutResult]:
+        """Return all roll-outs by name; their times are those of all processes together."""
+        found, results = {}, counted(self._results, sum(self._counts.values()))
+        for name, count in self._counts.items():
+            parts = [next(results) for _ in range(count)]
+            path = Trajectory.joined([part.path for part in parts])
+            found[name] = RolloutResult(
+                path, sum(part.seconds for part in parts), sum(part.cpu_seconds for part in parts)
+            )
+        return found
+
+
+class _Simulate:
+    """Rolls a simulator out; each process has worlds of its own, built when they are first needed."""
+
+    def __init__(self, robot: Robot) -> None:
+        self._robot = robot
+        self._warm: set[tuple[int, bool]] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Simulate, (self._robot,)
+
+    def __call__(self, asked: RolloutRequest) -> RolloutResult:
+        dynamics = self._halved if asked.half_step else self._declared
+        size = len(asked.batch.past.q), asked.half_step
+        with threads(1), torch.no_grad():
+            if size not in self._warm:  # compile kernels and fill caches before anything is timed
+                self._warm.add(size)
+                follow(dynamics, replace(asked.batch, drive=asked.batch.drive.until(2)))
+            return roll_out(dynamics, [asked.batch])
+
+    @cached_property
+    def _declared(self) -> AnalyticDynamics:
+        return AnalyticDynamics(self._robot)
+
+    @cached_property
+    def _halved(self) -> AnalyticDynamics:
+        return AnalyticDynamics(self._robot, substeps=2 * self._robot.simulator.substeps)
+
+
+def _rows(batch: RolloutBatch, rows: slice) -> RolloutBatch:
+    """Return some of the starts, in memory of their own where that is less to send to another process."""
+    environment = None if batch.environment is None else batch.environment.rows(rows)
+    start = present_state(batch.past).rows(rows)
+    own = State(*(_compact(x) for x in (start.q, start.qd)))
+    drive = batch.drive.worlds(rows)
+    return RolloutBatch(
+        own, replace(drive, **{n: _compact(x) for n, x in vars(drive).items() if x is not None}), environment
+    )
+
+
+def _compact(values: Tensor) -> Tensor:
+    """Return values without what lies beside them in memory; what is repeated in memory stays so."""
+    held = values.untyped_storage().nbytes()
+    return values.clone() if held > values.numel() * values.element_size() else values
+
+
+SIZE = 1e-6
+
+
+def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[str, RolloutRequest]:
+    """Return the roll-outs of the simulator that `reference_errors` compares with those from `starts`.
+
+    Args:
+        robot: The robot.
+        starts: The first starts of roll-outs of the simulator.
+        seed: Seed of the perturbation.
+    """
+    start = perturb(robot.spec, present_state(starts.past), generator(seed, "perturb"))
+    return {
+        "half_step": RolloutRequest(starts, half_step=True),
+        "perturbed": RolloutRequest(RolloutBatch(start, starts.drive, starts.environment)),
+    }
+
+
+def reference_errors(robot: Robot, found: Mapping[str, RolloutResult]) -> ReferenceErrors:
+    """Return the simulator's own errors by horizon: at half the step, and from perturbed starts.
+
+    Args:
+        robot: The robot.
+        found: What came of `reference_rollouts`, and "passive", the simulator's roll-outs, of which those from the
+            same starts come first.
+    """
+    count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
+    truth = found["passive"].path.rows(slice(0, count))
+
+    def errors(name: str) -> dict[str, ErrorSummary]:
+        return Compared(robot, found[name].path, truth).by_horizon(marks)
+
+    return ReferenceErrors(rollouts=count, half_step=errors("half_step"), perturbed=errors("perturbed"))
+
+
+def perturb(spec: StateSpec, state: State, rng: np.random.Generator, size: float = SIZE) -> State:
+    """Return states of which every coordinate is off by `size` to either side [rad, m, rad/s or m/s]."""
+    q, qd = (torch.from_numpy(rng.choice([-size, size], state.qd.shape).astype(np.float32)) for _ in range(2))
+    return State(displace(spec, state.q, q), state.qd + qd)
+
+
+_SAMPLES, _DRIFT_WORLDS = 101, 256
+
+
+def energy_drift(robot: Robot, predicted: Trajectory, truth: Trajectory) -> EnergyDrift:
+    """Return how far the energy of passive roll-outs moves from its start, of model and simulator."""
+    frames = torch.linspace(0, truth.q.shape[1] - 1, _SAMPLES).long().unique()
+    model, simulator = (_drift(robot, path, frames) for path in (predicted, truth))
+    return EnergyDrift(frames=frames.tolist(), model=model, simulator=simulator)
+
+
+def _drift(robot: Robot, path: Trajectory, frames: torch.Tensor) -> Drift | None:
+    from neurodyn.sim.energy import energy
+
+    kept = finite_worlds(path)
+    q, qd = path.q[kept][:_DRIFT_WORLDS, frames], path.qd[kept][:_DRIFT_WORLDS, frames]
+    if not len(q):
+        return None
+    kinetic, potential = energy(robot, q, qd)
+    total = kinetic + potential
+    drift = (total - total[:, :1]).abs()
+    return Drift(
+        mean_drift=float(drift[:, 1:].mean()), final_drift=percentiles(drift[:, -1]),
+        drift_curve=drift.mean(0).tolist(), energy_range=float((total.max() - total.min()).abs()),
+    )  # fmt: skip
+
 
 _WORLDS, _REFERENCES = 512, 256
 _SLOWER = 4
@@ -42,7 +237,7 @@ class Sampled:
 
     start: State
     environment: Environment
-    drive: Drive
+    drive: ControlSequence
 
     @classmethod
     def draw(
@@ -63,33 +258,33 @@ class Sampled:
         drive = passive(robot, count, frames, where.hold)
         return cls(start, environment, driven_at_random(robot, count, frames, rng) if driven else drive)
 
-    def rows(self, rows: slice) -> Batch:
+    def rows(self, rows: slice) -> RolloutBatch:
         """Return some of the starts."""
-        return Batch(self.start.rows(rows), self.drive.worlds(rows), self.environment.rows(rows))
+        return RolloutBatch(self.start.rows(rows), self.drive.worlds(rows), self.environment.rows(rows))
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[RolloutBatch]:
         """Return the starts in batches of worlds."""
         return [self.rows(slice(begin, begin + _WORLDS)) for begin in range(0, self.start.worlds, _WORLDS)]
 
 
-def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[Rolled, Rolled]:
+def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult, RolloutResult]:
     """Roll model and simulator out from the same starts; return both."""
     with SimulatorRollouts(robot, 1) as simulator:
         with stage(0.0, 0.4, "simulator"):
-            pending = simulator.begin({"all": Asked(starts.rows(slice(None)))})
+            pending = simulator.begin({"all": RolloutRequest(starts.rows(slice(None)))})
         with stage(0.4, 0.6, "model"):
             found = roll_model_out(model, starts)
         with stage(0.6, 1.0, "simulator"):
             return found, pending.collect()["all"]
 
 
-def roll_model_out(model: Dynamics, starts: Sampled) -> Rolled:
+def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
     """Roll a model out from all starts."""
     batches = starts.batches()
     # Compile kernels and fill caches before anything is timed; sizes as they will be.
     for batch in {len(b.past.q): b for b in batches}.values():
         with torch.no_grad():
-            follow(model, Batch(batch.past, batch.drive.until(2), batch.environment))
+            follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
     with torch_threads(1):
         return roll_out(model, tracked(batches))
 
@@ -131,12 +326,12 @@ def beside_simulator(
     _require_memory(robot, horizon, rollouts)
     starts = Sampled.draw(robot, horizon, rollouts, seed, driven=False, where=where)
     count = _few(robot, starts, references)
-    asked = {"passive": Asked(starts.rows(slice(None)))}
+    asked = {"passive": RolloutRequest(starts.rows(slice(None)))}
     if count:
         asked |= reference_rollouts(robot, starts.rows(slice(0, count)), seed)
     wild = _driven(robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None
     if wild is not None:
-        asked["driven"] = Asked(wild.rows(slice(None)))
+        asked["driven"] = RolloutRequest(wild.rows(slice(None)))
     with SimulatorRollouts(robot, threads) as simulator:
         with stage(0.0, 0.1, "simulator"):  # the first of many pieces; others may go on beside the model
             pending = simulator.begin(asked)

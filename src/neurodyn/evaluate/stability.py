@@ -16,10 +16,11 @@ from torch import Tensor
 
 from neurodyn.core.progress import counted, tracked
 from neurodyn.core.seeds import generator
+from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.guard import Fault, state_fault
-from neurodyn.dynamics.interface import Dynamics, Environment, State
-from neurodyn.evaluate.engine import Drive
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.evaluate.records import LongRun, Stability
+from neurodyn.evaluate.rollouts import ControlSequence
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
@@ -124,7 +125,7 @@ def stability(
 
 def _drives(
     robot: Robot, where: Scenario, worlds: int, frames: int, rng: np.random.Generator | None
-) -> Iterator[Drive]:
+) -> Iterator[ControlSequence]:
     """Yield the drive in pieces that memory does not mind."""
     hold = where.hold if where.hold is not None or robot.gains is None else robot.gains.hold
     for begin in range(0, frames, _CHUNK):
@@ -139,7 +140,7 @@ def _run(
     model: Dynamics,
     start: State,
     environment: Environment,
-    pieces: Iterator[Drive],
+    pieces: Iterator[ControlSequence],
     proximity: "ProximityQuery | None",
     bounds: PlausibleBounds,
 ) -> _Watch:
@@ -180,8 +181,8 @@ def _greatest(values: Tensor) -> float | None:
 
 def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
     """Return the bounds of the robot, with velocities that its energy allows where it declares none."""
-    from neurodyn.sim.bounds import plausible_bounds
     from neurodyn.sim.build import build
+    from neurodyn.sim.energy import plausible_bounds
 
     return plausible_bounds(robot, build(robot, worlds=1)).of_spec(model.spec)
 

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world model beside a log: errors by horizon, and whether it knows how large they are.
-
-Errors are compared with the persistence baseline, and with other world models from the same starts. The predicted
-standard deviation is measured by how often the truth lies within it; its epistemic part by how well it orders forecasts
-by their error, and by whether it grows out of distribution.
-"""
+"""A world model beside a log: errors by horizon, calibration, contacts and failures."""
 
 from collections.abc import Mapping
 
@@ -16,13 +11,80 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tell, tracked
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.dynamics.world_model.termination import FRAMES, Alarms, alarms_along
 from neurodyn.evaluate import calibration
-from neurodyn.evaluate.engine import SEED, about, roll_out
-from neurodyn.evaluate.events import contact_scores, failure_scores
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import MOST, Recorded, split_name
-from neurodyn.evaluate.records import PERSISTENCE, Forecast, Summary, WorldGroup, WorldMark
+from neurodyn.evaluate.records import (
+    PERSISTENCE,
+    ErrorSummary,
+    EventScores,
+    Failures,
+    ForecastEvaluation,
+    WorldGroup,
+    WorldMark,
+)
+from neurodyn.evaluate.rollouts import SEED, RolloutBatch, about, roll_out
+
+
+@torch.no_grad()
+def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores]:
+    """Return scores of each contact over all frames of forecasts, with a chance above one half taken for yes.
+
+    Args:
+        model: The model.
+        starts: Windows with labels.
+    """
+    if not model.spec.nc:
+        return {}
+    chances, labels, context = [], [], starts.context
+    for windows, batch in zip(starts.windows, starts.batches(model.spec.context, environments=False), strict=True):
+        assert windows.contacts is not None  # of a log that a model of contacts fits
+        labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
+        chances.append(_chances(model, batch).flatten(0, 1))
+    said, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
+    return {name: _scores(said[:, i], is_so[:, i]) for i, name in enumerate(model.spec.contacts)}
+
+
+def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
+    """Return how well a model that terminates predicts which episodes fail within `FRAMES` frames.
+
+    Args:
+        model: The model.
+        store: The log.
+        split: Which episodes; None for all.
+        context: Frames of history.
+    """
+    found: Alarms = alarms_along(model, (store,), split, context)
+    said, is_so = found.raised, found.right
+    failures = Failures(
+        frames=FRAMES, starts=len(said), failed=float(is_so.double().mean()), predicted=float(said.double().mean())
+    )
+    return _scores(said, is_so), failures
+
+
+def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
+    start, control = model.observation.of_state(present_state(batch.past)), batch.drive.torque
+    assert control is not None  # a log has controls
+    found = model.follow(model.begin(batch.past).hidden, start[None], control[None])
+    assert found.logits is not None  # asked for only of models with contacts
+    return found.logits[..., : model.spec.nc].sigmoid().mean(0)
+
+
+def _scores(said: Tensor, is_so: Tensor) -> EventScores:
+    both = float((said & is_so).sum())
+    yes, no, claimed = float(is_so.sum()), float((~is_so).sum()), float(said.sum())
+    recall = both / yes if yes else None
+    others = float((~said & ~is_so).sum()) / no if no else None
+    return EventScores(
+        rate=yes / max(1.0, yes + no),
+        recall=recall,
+        precision=both / claimed if claimed else None,
+        balanced_accuracy=None if recall is None or others is None else (recall + others) / 2,
+    )
+
 
 _VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)
@@ -41,7 +103,7 @@ def forecast_log(
     rollouts: int | None = None,
     seed: int = SEED,
     beside: Mapping[str, WorldModel] | None = None,
-) -> Forecast:
+) -> ForecastEvaluation:
     """Measure a world model on recorded episodes.
 
     Args:
@@ -80,7 +142,7 @@ def forecast_log(
         noise = calibration.with_noise(model, few, marks, seed)
     tell(0.95, "out of distribution")
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
-    return Forecast(
+    return ForecastEvaluation(
         about=about(model, frames, len(found.error), seed),
         members=model.members,
         context_frames=context,
@@ -88,8 +150,8 @@ def forecast_log(
         episodes=len(episodes_in(store, split)),
         env_steps_per_second=_speed(model, few, frames),
         notes=store.header.notes,
-        summary=Summary(means={**nothing, **_joint_means(model, kept)}),
-        by_horizon={str(m): Summary(means=_joint_means(model, kept[:, :m])) for m in marks},
+        summary=ErrorSummary(means={**nothing, **_joint_means(model, kept)}),
+        by_horizon={str(m): ErrorSummary(means=_joint_means(model, kept[:, :m])) for m in marks},
         finite_fraction=float(found.finite.double().mean()),
         columns=list(model.observation.names),
         units=list(model.observation.units),

@@ -6,6 +6,6 @@ from neurodyn.core.lazy import lazy
 with lazy(__name__):
     from neurodyn.geometry.ground import Ground
     from neurodyn.geometry.proximity import ProximityQuery, Readings
-    from neurodyn.geometry.terrain import terrain_heights
+    from neurodyn.geometry.solids import terrain_heights
 
 __all__ = ["Ground", "ProximityQuery", "Readings", "terrain_heights"]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.geometry import rotation
-from neurodyn.geometry.array_shapes import Matrices, Positions, Vectors, Velocities
+from neurodyn.geometry.tensors import Matrices, Positions, Vectors, Velocities
 
 
 class BaseView(NamedTuple):

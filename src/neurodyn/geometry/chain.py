@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-# Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202
-# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
-# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-"""Motion of a body by the chain of joints that carries it, as Warp functions.
-
-Conventions are Newton's: a free joint has the position of the child's origin and its quaternion (scalar last),
-the velocity of the child's centre of mass and its angular velocity; a ball joint has a quaternion and the
-angular velocity. Velocities of both are along the axes of the joint's frame in the parent, which are the
-world's for a free joint with an identity frame. Quaternions are normalised before use.
-
-Constants of a joint: `anchor` and `frame`, origin and rotation of its frame in the parent body; `offset` and `turn`,
-origin of its frame in the child body and rotation from that body into it; `axis` of a revolute or prismatic joint in
-its frame; `centre` of mass of a free joint's child body, in that body's frame.
-"""
+"""Motion of a body by the chain of joints that carries it, and the numbers of kinds of joints, for Warp."""
 
 from typing import Any
 
 import warp as wp
 
-from neurodyn.geometry.kinds import BALL, FREE, PRISMATIC, REVOLUTE
+from neurodyn.core.description.spec import COORDINATES
+
+JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
+REVOLUTE, PRISMATIC, BALL, FREE = (wp.constant(JOINT_KINDS[k]) for k in ("revolute", "prismatic", "ball", "free"))
+
+SHAPE_KINDS = {"plane": 0, "box": 1, "sphere": 2, "capsule": 3, "cylinder": 4, "mesh": 5, "heightfield": 6}
+PLANE, BOX, SPHERE, CAPSULE, CYLINDER, MESH, HEIGHTFIELD = map(wp.constant, range(7))
+
+FROM_ROOT, FROM_BASE, FROM_BEFORE = map(wp.constant, range(3))
+
+
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201, ANN202
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 
 
 @wp.func

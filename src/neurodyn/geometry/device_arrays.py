@@ -9,17 +9,16 @@ import numpy as np
 import torch
 import warp as wp
 
-from neurodyn.core.description.contact_points import ContactPointLayout
-from neurodyn.core.description.joint_kinds import places
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import places
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.heights import block_ranges
-from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
-from neurodyn.geometry.launching import Held
+from neurodyn.geometry.chain import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
+from neurodyn.geometry.distances import BLOCK
+from neurodyn.geometry.launching import OperatorHandle
 from neurodyn.geometry.meshes import pseudo_normals
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.geometry.solids import Solid, solids_of_scene
-from neurodyn.geometry.surfaces import BLOCK
+from neurodyn.geometry.solids import Solid, block_ranges, solids_of_scene
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class ShapeArrays:
         return self._grids[id(heights)]
 
 
-class CompiledShapes(Held):
+class CompiledShapes(OperatorHandle):
     """The shapes of grounds that differ by their pose alone, by device and precision."""
 
     def __init__(self, scene: Scene, shared: Sequence[Solid], own: Sequence[Sequence[Solid]]) -> None:

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warp started without its banner, and launches of its kernels on torch tensors: recorded, ordered, as operators.
+"""Launches of Warp kernels on torch tensors: recorded, ordered, as operators of torch.
 
-A function that launches kernels is an operator of torch (`operator`), so that it can be traced (`torch.compile`), run
-on tensors without data (device `meta`), and counted by torch's dispatch modes as torch's own operators are.
+Also without torch: on arrays that stay where they are, and compiled ahead of time for GPUs.
 """
 
 import ctypes
 import itertools
 import os
+import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
@@ -47,7 +50,7 @@ def takes_operator(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu" or torch.compiler.is_compiling()
 
 
-class Held:
+class OperatorHandle:
     """Something that operators take by number.
 
     Attributes:
@@ -234,3 +237,135 @@ class Launches:
                 self._launches.pop(next(iter(self._launches)))
             launch = self._launches[key] = make()
         return launch
+
+
+# Warp reads the annotations of these functions.
+# pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
+
+
+def table_kernel(text: str) -> Any:
+    """Return the kernel of a text that sees the number of its thread, `thread`, and `table.data`."""
+
+    @wp.func_native(text)
+    def body(thread: int, table: wp.array(dtype=wp.uint64)) -> None: ...
+
+    @wp.kernel(enable_backward=False, module="unique")
+    def kernel(table: wp.array(dtype=wp.uint64)) -> None:
+        body(wp.tid(), table)
+
+    return kernel
+
+
+class FixedLaunch:
+    """A recorded launch of such a kernel: it can be captured in a graph.
+
+    Attributes:
+        command: What Warp recorded.
+        words: The table.
+    """
+
+    def __init__(self, kernel: Any, threads: int, words: list[int], device: str) -> None:
+        """Record a launch without running it.
+
+        Args:
+            kernel: What `table_kernel` returned.
+            threads: Number of threads.
+            words: The table.
+            device: Warp device.
+        """
+        self.words = words
+        self._table = wp.array(np.array(words, dtype=np.uint64), dtype=wp.uint64, device=device)
+        self.command: Any = wp.launch(kernel, threads, inputs=[self._table], device=device, record_cmd=True)
+
+    def update(self, words: list[int]) -> None:
+        """Exchange the words."""
+        self.words = words
+        self._table.assign(np.array(words, dtype=np.uint64))
+
+
+_REGISTERS, _FRAME = 0x2F, 0x11
+"""Numbers of NVIDIA's attributes of a kernel: registers of a thread, and bytes of its frame in local memory."""
+
+_SIZED = 0x04
+"""Form of an attribute that says how long it is."""
+
+
+def compile_for_cuda(kernels: Iterable[Any], arch: int, folder: str | Path) -> list[Path]:
+    """Compile Warp kernels to machine code of a GPU.
+
+    Args:
+        kernels: The kernels; of generic ones, as many overloads as have been launched so far.
+        arch: Compute capability times ten: 80 (A100), 90 (H100) ...
+        folder: Where sources and machine code go.
+
+    Returns:
+        Files of machine code, one for each module of kernels.
+
+    Raises:
+        RuntimeError: One does not compile.
+    """
+    start_warp()
+    modules = dict.fromkeys(kernel.module for kernel in kernels)
+    return [path for module in modules for path in wp.compile_aot_module(module, arch=arch, module_dir=folder)]
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What a thread of a kernel needs.
+
+    Attributes:
+        registers: Registers of 32 bits.
+        local: Local memory, off the chip, for what does not fit into registers [bytes].
+    """
+
+    registers: int
+    local: int
+
+
+def kernel_resources(path: str | Path) -> dict[str, KernelResources]:
+    """Return what each kernel of a file of machine code (cubin) needs, by its name in the file.
+
+    Raises:
+        ValueError: The file is no machine code.
+    """
+    data = Path(path).read_bytes()
+    if data[:4] != b"\x7fELF":
+        raise ValueError(f"{path} is no machine code")
+    sections = _sections(data)
+    symbols = _symbols(data, sections)
+    found: dict[str, dict[int, int]] = {}
+    for _, start, size, _ in (section for section in sections if section[0] == ".nv.info"):
+        at = start
+        while at < start + size:
+            form, attribute, length = struct.unpack_from("<BBH", data, at)
+            at += 4
+            if form == _SIZED:
+                if attribute in (_REGISTERS, _FRAME):
+                    symbol, value = struct.unpack_from("<II", data, at)
+                    found.setdefault(symbols[symbol], {})[attribute] = value
+                at += length
+    return {
+        name: KernelResources(values[_REGISTERS], values.get(_FRAME, 0))
+        for name, values in found.items()
+        if _REGISTERS in values
+    }
+
+
+def _sections(data: bytes) -> list[tuple[str, int, int, int]]:
+    """Return name, offset, size and type of each section."""
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    entry, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    raw = [struct.unpack_from("<IIQQQQ", data, table + entry * i) for i in range(count)]
+    base = raw[names][4]
+    return [(_text(data, base + name), offset, size, kind) for name, kind, _, _, offset, size in raw]
+
+
+def _symbols(data: bytes, sections: list[tuple[str, int, int, int]]) -> list[str]:
+    """Return the names of all symbols, in order."""
+    where = {name: (offset, size) for name, offset, size, _ in sections}
+    (start, size), (names, _) = where[".symtab"], where[".strtab"]
+    return [_text(data, names + struct.unpack_from("<I", data, at)[0]) for at in range(start, start + size, 24)]
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode()

@@ -10,12 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
 from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
-from neurodyn.geometry.launching import Held, Launch, Launches, held, operator, start_warp, warp_device
+from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
 
 
 class Readings(NamedTuple):
@@ -40,7 +40,7 @@ class Readings(NamedTuple):
     valid: Tensor
 
 
-class Sight(Held):
+class Sight(OperatorHandle):
     """Radius and margin of each contact point, and the length of a frame, for the contact features."""
 
     def __init__(self, own: Sequence[tuple[float, float, float]]) -> None:
@@ -58,7 +58,7 @@ class Sight(Held):
         return self._arrays[key]
 
 
-class ProximityQuery(Held):
+class ProximityQuery(OperatorHandle):
     r"""Measures all contact points of a layout in one kernel over (world, contact point).
 
     Works in float32 and float64 on any device. Gradients reach positions and velocities through torch's

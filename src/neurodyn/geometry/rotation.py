@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.geometry.array_shapes import Matrices, Quaternions, Rows, Vectors
+from neurodyn.geometry.tensors import Matrices, Quaternions, Rows, Vectors
 
 
 def multiply(a: Quaternions, b: Quaternions) -> Quaternions:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes with their triangles and heights at hand: what a scene or a simulator's model is turned into."""
+"""Solids of a scene with triangles and heights at hand: heightfields from files, and terrains made from a seed."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,10 +20,126 @@ from neurodyn.core.description.scene import (
     Sphere,
     Terrain,
 )
-from neurodyn.geometry.heights import heightfield_heights
+from neurodyn.core.errors import InputError
 from neurodyn.geometry.meshes import TriangleMesh, read_mesh
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.geometry.terrain import terrain_heights
+
+
+def heightfield_heights(path: Path) -> np.ndarray:
+    """Read heights [m], shape [rows along y, columns along x].
+
+    Raises:
+        InputError: The file is missing, is no array of at least 2 x 2 numbers, or holds numbers that are not finite.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; valid: a .npy file of heights")
+    try:
+        heights = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: cannot be read as .npy: {error}") from None
+    return check_heights(heights, str(path))
+
+
+def check_heights(heights: object, where: str) -> np.ndarray:
+    """Return heights as float64 if they are a grid of finite numbers.
+
+    Raises:
+        InputError: They are not.
+    """
+    if not isinstance(heights, np.ndarray) or heights.dtype.kind not in "fiu":
+        raise InputError(f"{where}: holds no array of numbers; valid: heights [m], shape [rows, columns]")
+    if heights.ndim != 2 or min(heights.shape) < 2:
+        raise InputError(f"{where}: heights have shape {list(heights.shape)}; valid: [rows, columns], at least 2 each")
+    bad = ~np.isfinite(heights)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            f"{where}: {int(bad.sum())} heights are not finite, the first at row {row}, column {column}; "
+            "valid: finite numbers [m]"
+        )
+    return heights.astype(np.float64)
+
+
+def block_ranges(heights: np.ndarray, block: int) -> np.ndarray:
+    """Return least and greatest height in blocks of block x block cells, shape [blocks, 2], row by row."""
+    rows, columns = (np.array(heights.shape) - 1 + block - 1) // block
+    padded = np.pad(
+        heights, ((0, rows * block + 1 - heights.shape[0]), (0, columns * block + 1 - heights.shape[1])), mode="edge"
+    )
+    tiles = np.lib.stride_tricks.sliding_window_view(padded, (block + 1, block + 1))[::block, ::block]
+    return np.stack([tiles.min((2, 3)), tiles.max((2, 3))], -1).reshape(-1, 2)
+
+
+_TILE = 4.0
+"""Edge of the tiles of a mixed terrain [m]."""
+
+_MOST_HEIGHTS = 16_000_000
+
+
+def terrain_heights(terrain: Terrain) -> np.ndarray:
+    """Return the heights of a terrain [m], shape [rows along y, columns along x], centred at its origin.
+
+    Vertices are `cell` apart; the same declaration gives the same heights on every machine up to rounding. At
+    the centre of the terrain the height is zero for all styles but "rough" and "steps".
+
+    Raises:
+        InputError: The grid would have fewer than 2 or more than 16 million vertices.
+    """
+    columns, rows = (round(edge / terrain.cell) + 1 for edge in terrain.size)
+    if min(rows, columns) < 2 or rows * columns > _MOST_HEIGHTS:
+        raise InputError(
+            f"terrain of {terrain.size[0]:g} x {terrain.size[1]:g} m with cells of {terrain.cell:g} m has "
+            f"{rows} x {columns} heights; valid: at least 2 each and {_MOST_HEIGHTS} in all; change size or cell"
+        )
+    generator = np.random.default_rng([terrain.seed, 0x7E44])
+    makers = {"rough": _rough, "steps": _steps, "stairs": _stairs, "mixed": _mixed}
+    return makers[terrain.style](generator, rows, columns, terrain)
+
+
+def _rough(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    """Gaussian noise, smoothed to bumps of the length `feature`, scaled to the amplitude."""
+    noise = generator.standard_normal((rows, columns))
+    frequency = np.fft.fftfreq(rows)[:, None] ** 2 + np.fft.rfftfreq(columns)[None] ** 2
+    width = terrain.feature / terrain.cell / 4  # standard deviation of the smoothing, in cells
+    smooth = np.fft.irfft2(np.fft.rfft2(noise) * np.exp(-2 * (np.pi * width) ** 2 * frequency), s=(rows, columns))
+    smooth -= smooth.mean()
+    return terrain.amplitude * smooth / max(float(np.abs(smooth).max()), 1e-12)
+
+
+def _steps(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    """Square blocks, each at a height of its own, with walls one cell wide."""
+    edge = max(2, round(terrain.feature / terrain.cell))
+    blocks = generator.uniform(-terrain.amplitude, terrain.amplitude, (-(-rows // edge), -(-columns // edge)))
+    return np.repeat(np.repeat(blocks, edge, 0), edge, 1)[:rows, :columns]
+
+
+def _stairs(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    """Square rings around a flat centre; treads as deep as `feature`, three steps down or up to the amplitude."""
+    y, x = (np.abs(np.arange(count) - (count - 1) / 2) * terrain.cell for count in (rows, columns))
+    ring = np.floor(np.maximum(y[:, None], x[None]) / terrain.feature + 0.5)
+    level = 3 - np.abs(3 - ring % 6)  # 0 1 2 3 2 1 0 ...
+    direction = -1.0 if generator.random() < 0.5 else 1.0
+    return direction * terrain.amplitude * level / 3
+
+
+def _mixed(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    """Tiles of all styles in random order, and flat ones; the tile in the centre is flat.
+
+    Rough tiles fade to zero at their borders, so that tiles meet in steps no higher than the amplitude.
+    """
+    edge = max(2, round(_TILE / terrain.cell))
+    makers = (_rough, _steps, _stairs, None)
+    across, along = -(-rows // edge), -(-columns // edge)
+    styles = generator.integers(0, len(makers), (across, along))
+    styles[across // 2, along // 2] = len(makers) - 1
+    heights = np.zeros((across * edge, along * edge))
+    for i in range(across):
+        for j in range(along):
+            maker = makers[styles[i, j]]
+            if maker is not None:
+                heights[i * edge : (i + 1) * edge, j * edge : (j + 1) * edge] = maker(generator, edge, edge, terrain)
+    return heights[:rows, :columns]
+
 
 Kind = Literal["plane", "box", "sphere", "capsule", "cylinder", "mesh", "heightfield"]
 

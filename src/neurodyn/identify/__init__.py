@@ -4,21 +4,21 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
-    from neurodyn.identify.discovery.discover import Discovery, DiscoverySettings, discover
-    from neurodyn.identify.discovery.discovery_run import discover_run
-    from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
+    from neurodyn.identify.block_bootstrap import Resamples, bootstrap
+    from neurodyn.identify.certainty import profiles
+    from neurodyn.identify.convergence import Convergence, curvature, judge
+    from neurodyn.identify.discovery import Discovery, DiscoverySettings, discover
+    from neurodyn.identify.discovery_run import discover_run
+    from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.held_out import forecast_errors, hybrid_forecast, noise_floor
+    from neurodyn.identify.identifiability import Identifiability, identifiability
     from neurodyn.identify.identify import Identification
-    from neurodyn.identify.intervals.block_bootstrap import Resamples, bootstrap
-    from neurodyn.identify.intervals.convergence import Convergence, curvature, judge
-    from neurodyn.identify.intervals.identifiability import Identifiability, identifiability
-    from neurodyn.identify.noise import Noise, estimate_noise
-    from neurodyn.identify.optimisers.basin_hopping import basin_hopping
-    from neurodyn.identify.optimisers.least_squares import Solution, fitted, levenberg_marquardt
-    from neurodyn.identify.prior import Prior, prior_of
-    from neurodyn.identify.profile import profiles
+    from neurodyn.identify.least_squares import Solution, fitted, levenberg_marquardt
+    from neurodyn.identify.population_search import basin_hopping
+    from neurodyn.identify.readings import Noise, estimate_noise
     from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
     from neurodyn.identify.run import identify
+    from neurodyn.identify.search_space import Prior, prior_of
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 
 __all__ = [

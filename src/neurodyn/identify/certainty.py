@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure identified quantities are: convergence first, then intervals, or why there are none."""
+"""How certain identified quantities are: convergence first, then intervals and profile likelihoods; values that differ from log to log."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,65 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.description.parameter import Parameter
-from neurodyn.identify.intervals.block_bootstrap import Resamples, bootstrap
-from neurodyn.identify.intervals.blocks import blocks_of
-from neurodyn.identify.intervals.convergence import Convergence, curvature, elsewhere, judge
-from neurodyn.identify.intervals.identifiability import Identifiability, identifiability
+from neurodyn.identify.block_bootstrap import Resamples, bootstrap
+from neurodyn.identify.convergence import Convergence, curvature, elsewhere, judge
+from neurodyn.identify.identifiability import Identifiability, blocks_of, identifiability, student_t
+from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduce
 from neurodyn.identify.parameter_search import Searched
-from neurodyn.identify.profile import profiles
-from neurodyn.identify.residuals import Residuals
-from neurodyn.identify.result import Found, ProfileCurve
+from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve
+from neurodyn.identify.search_space import SearchSpace
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
+
+_REACH = 1.5
+"""How far a profile reaches, in half widths of the interval."""
+_ITERATIONS = 10
+
+Report = Callable[[int, int], bool]
+"""Called with the quantities done and their number; ends the work where it returns true."""
+
+
+@torch.no_grad()
+def profiles(
+    residuals: Residuals, point: Point, analysis: Identifiability, points: int, report: Report | None = None
+) -> dict[str, ProfileCurve]:
+    """Return the profile likelihood of each quantity that has an interval.
+
+    Args:
+        residuals: The residuals in the units of the fit.
+        point: The solution.
+        analysis: Its analysis.
+        points: Values of each quantity.
+        report: See `Report`.
+    """
+    point, space = point.pick(torch.tensor([0])), residuals.space
+    if not isinstance(space, SearchSpace):
+        return {}
+    least = float(residuals.cost(point)[0])
+    slope = residuals.chain(point.x)[0].diagonal()
+    white = analysis.white
+    half = student_t(analysis.degrees) * analysis.deviations
+    curves: dict[str, ProfileCurve] = {}
+    for k, name in enumerate(analysis.names):
+        if not bool(torch.isfinite(half[k])) or bool(analysis.bound[k]) or float(half[k]) == 0.0:
+            continue
+        offsets = _REACH * float(half[k]) / float(slope[k]) * torch.linspace(-1.0, 1.0, points, dtype=torch.float64)
+        x = point.x.expand(points, -1).clone()
+        x[:, k] += offsets
+        x = space.clipped(x)
+        start = Point(x, *(part.expand(points, *part.shape[1:]).clone() for part in (point.local, point.initial)))
+        fitted = levenberg_marquardt(residuals.with_space(space.fixing(k)), start, _ITERATIONS, tolerance=1e-6)
+        rise = 2.0 * (fitted.cost - least) / analysis.variance
+        curves[name] = ProfileCurve(
+            values=residuals.values(fitted.point.x)[:, k].tolist(),
+            rise=[float(value) if bool(torch.isfinite(value)) else None for value in rise],
+            bound=float((half[k] / white[k]).square()),
+        )
+        if report is not None and report(k + 1, len(analysis.names)):
+            break
+    return curves
+
 
 _STATE = "bootstrap"
 _DISAGREE = 2.0
@@ -52,7 +101,7 @@ class Certainty:
 
     def found(
         self, specs: Sequence[Parameter], values: Tensor, prior: dict[str, float], together: Tensor | None
-    ) -> list[Found]:
+    ) -> list[IdentifiedParameter]:
         """Return the quantities with their intervals, or why they have none.
 
         Args:
@@ -72,7 +121,7 @@ class Certainty:
             best = fast if drawn is None else drawn[k]
             both = drawn is not None and why is None and fast is not None
             found.append(
-                Found(
+                IdentifiedParameter(
                     name=spec.name,
                     value=float(values[k]),
                     interval=None if why is not None or best is None else list(best),
@@ -85,7 +134,7 @@ class Certainty:
             )
         return found
 
-    def warnings(self, found: Sequence[Found]) -> list[str]:
+    def warnings(self, found: Sequence[IdentifiedParameter]) -> list[str]:
         """Return what a user should know beside the table."""
         lines = (
             [] if self.convergence.converged else [f"not converged: {self.convergence.reason}; there are no intervals"]
@@ -166,3 +215,33 @@ def _resampled(
 
 def _bounds(specs: Sequence[Parameter], name: str, default: float) -> Tensor:
     return torch.tensor([default if getattr(s, name) is None else getattr(s, name) for s in specs], dtype=torch.float64)
+
+
+def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[str, dict[str, LogValue]]:
+    """Return the value of each quantity that differs from log to log, by its name and by log.
+
+    Args:
+        residuals: The residuals at their solution.
+        point: The solution; its first set counts.
+        variance: Variance of the residuals in their units.
+    """
+    names, logs = list(residuals.options.per_log), residuals.windows.logs
+    if not names or not residuals.physical:
+        return {}
+    point = point.pick(torch.tensor([0]))
+    matrix, gradient, _ = reduce(residuals, residuals.normal(point, physical=True))
+    full = assemble(residuals, matrix, gradient, point, physical=True)[0][0]
+    covariance = variance * torch.linalg.pinv(full, hermitian=True)
+    values = residuals.values(point.x)[0]
+    known, first = list(residuals.names), len(full) - len(logs) * residuals.locals
+    found: dict[str, dict[str, LogValue]] = {}
+    for place, name in enumerate(names):
+        k, size = known.index(name), residuals.options.per_log[name]
+        column = residuals.locals - len(names) + place
+        found[name] = {}
+        for log, label in enumerate(logs):
+            own = first + log * residuals.locals + column
+            total = covariance[k, k] + 2 * size * covariance[k, own] + size**2 * covariance[own, own]
+            value = float(values[k] + size * point.local[0, log, column])
+            found[name][label] = LogValue(value=value, deviation=float(total.clamp_min(0.0).sqrt()))
+    return found

@@ -13,11 +13,12 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.closed_loop import DrivenModel
-from neurodyn.dynamics.interface import Dynamics, State, Trajectory, Window
+from neurodyn.dynamics.batch import State, Trajectory, Window
+from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import (
     MOVING,
     constant_velocity,
@@ -28,15 +29,15 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.noise import Noise
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.starts import Start, lead, started
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.learn.fit_windows import FitWindows
 
 Forecast = Callable[[FitWindows, int], Trajectory]
 """From windows and their frames of context to the T + 1 states from the end of the context on."""
 
 
-class Errors(Record, frozen=True):
+class CoordinateErrors(Record, frozen=True):
     """Mean absolute errors at a horizon, over coordinates and by name; None where no window counts."""
 
     q_mean: float | None = None
@@ -50,8 +51,8 @@ class HorizonErrors(Record, frozen=True):
 
     inline = ("errors",)
 
-    errors: Errors
-    moving: Errors
+    errors: CoordinateErrors
+    moving: CoordinateErrors
     finite_fraction: float
 
 
@@ -143,12 +144,12 @@ def forecast_errors(
     )  # fmt: skip
 
 
-def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, rows: Tensor) -> Errors:
+def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, rows: Tensor) -> CoordinateErrors:
     if not bool(rows.any()):
-        return Errors()
+        return CoordinateErrors()
     q = joint_distance(spec, path.q[rows, frame], truth.q[rows, frame]).mean(0)
     qd = (path.qd[rows, frame] - truth.qd[rows, frame]).abs().mean(0)
-    return Errors(
+    return CoordinateErrors(
         q_mean=float(q.mean()), qd_mean=float(qd.mean()), q=dict(zip(error_names(spec), q.tolist(), strict=True)),
         qd=dict(zip(spec.qd_names, qd.tolist(), strict=True)),
     )  # fmt: skip

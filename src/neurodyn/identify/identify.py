@@ -13,24 +13,25 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_dict
-from neurodyn.core.cores import resolve_threads
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import Progress
-from neurodyn.core.versions import package_versions
-from neurodyn.core.workers import Executor
+from neurodyn.core.provenance import package_versions
+from neurodyn.core.workers import Executor, resolve_threads
+from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.closed_loop import DrivenModel
-from neurodyn.dynamics.files.artifact import load_simulator
+from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.by_log import values_by_log
-from neurodyn.identify.certainty import Certainty, certainty
+from neurodyn.identify.block_bootstrap import require_blocks
+from neurodyn.identify.certainty import Certainty, certainty, values_by_log
+from neurodyn.identify.convergence import SearchEnd
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
@@ -40,37 +41,35 @@ from neurodyn.identify.held_out import (
     model_forecast,
     noise_floor,
 )
-from neurodyn.identify.intervals.block_bootstrap import require_blocks
-from neurodyn.identify.intervals.convergence import End
-from neurodyn.identify.intervals.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.identifiability import identifiability, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
-from neurodyn.identify.noise import Noise, given_noise
-from neurodyn.identify.optimisers.basin_hopping import rounds_done
 from neurodyn.identify.parameter_search import Searched, search
-from neurodyn.identify.prior import prior_of
+from neurodyn.identify.population_search import rounds_done
+from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
-    Ends,
-    Found,
     HeldOutWindows,
-    Identified,
+    IdentificationFigures,
+    IdentifiedParameter,
     Insensitive,
     RunFit,
     Sample,
+    SearchMinima,
     SensorErrors,
     TorqueErrors,
 )
-from neurodyn.identify.sensing import Sensing
+from neurodyn.identify.search_space import prior_of
+from neurodyn.identify.sensors import LogSensors
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, lead, start_of, started
 from neurodyn.identify.whole_runs import run_errors, whole_runs
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
-from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+from neurodyn.learn.fit_windows import FitWindows, fit_windows
+from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import Budget
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
@@ -93,13 +92,13 @@ class Identification:
         runs: Whole held-out runs with their fits.
     """
 
-    figures: Identified
+    figures: IdentificationFigures
     sample: Sample
     runs: list[RunFit]
 
 
 @dataclass(frozen=True)
-class Problem:
+class IdentificationProblem:
     """The problem that an identification solves.
 
     Attributes:
@@ -126,7 +125,7 @@ class Problem:
 
 
 def identify(
-    problem: Problem,
+    problem: IdentificationProblem,
     out: Path,
     settings: IdentificationSettings,
     *,
@@ -154,7 +153,7 @@ def identify(
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 
-def require_problem(problem: Problem, settings: IdentificationSettings) -> None:
+def require_problem(problem: IdentificationProblem, settings: IdentificationSettings) -> None:
     """Refuse what `identify` refuses before it begins: unknown quantities and sensors, data of another robot.
 
     Raises:
@@ -166,7 +165,7 @@ def require_problem(problem: Problem, settings: IdentificationSettings) -> None:
 class _Identification:
     def __init__(
         self,
-        problem: Problem,
+        problem: IdentificationProblem,
         out: Path,
         settings: IdentificationSettings,
         progress: Progress | None,
@@ -176,7 +175,7 @@ class _Identification:
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
         quantities = nominal(self.mechanism, self.engine.contact)
-        self.sensing = Sensing.of(
+        self.sensing = LogSensors.of(
             problem.robot, problem.store, settings, quantities, problem.parameters, self.mechanism.bounds()
         )
         self.problem = problem = replace(problem, store=self.sensing.store)
@@ -294,7 +293,7 @@ class _Identification:
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
             point = Point(saved["x"], saved["local"], saved["initial"])
             flags = [bool(flag) for flag in saved["flags"]]
-            end = End(flags[0], flags[1], int(saved["iterations"]), flags[2], flags[3])
+            end = SearchEnd(flags[0], flags[1], int(saved["iterations"]), flags[2], flags[3])
             return Searched(residuals, point, end, saved["ends"], saved["costs"])
         step = 0
 
@@ -326,16 +325,16 @@ class _Identification:
     def _networks(self, identified: DrivenModel, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
-        windows = Windows(
+        windows = NetworkWindows(
             train=self._started(identified, Split.TRAIN, settings.network.windows, residuals.noise),
             held_out=self._started(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
             scale=residuals.channel_scale,
             environments=self.environments,
         )
-        network, budget = settings.network, Budget(settings.network.steps)
+        network, budget = settings.network, TrainingBudget(settings.network.steps)
         if settings.minutes is not None:
             used = (self._clock() - self.spent_before) / 60.0
-            budget = Budget(minutes=max(0.05, settings.minutes - used), clock=settings.clock)
+            budget = TrainingBudget(minutes=max(0.05, settings.minutes - used), clock=settings.clock)
         learner = NetworkLearner(
             model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best.settle())
         )
@@ -358,7 +357,7 @@ class _Identification:
 
     def _result(
         self, identified: DrivenModel, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
-    ) -> Identified:
+    ) -> IdentificationFigures:
         residuals, analysis = searched.residuals, known.analysis
         text = warning(analysis)
         if text is not None:
@@ -375,7 +374,7 @@ class _Identification:
             for entry in parameters
         ]
         errors, floor, windows = self._errors(identified, residuals.noise)
-        return Identified(
+        return IdentificationFigures(
             robot=self.problem.robot.name,
             kind=identified.kind,
             parameters=parameters,
@@ -440,11 +439,11 @@ class _Identification:
             for name, before, after, noise in zip(measured.channels, nominal, found, fitted_noise, strict=True)
         }
 
-    def _ends(self, searched: Searched) -> Ends | UnsetType:
+    def _ends(self, searched: Searched) -> SearchMinima | UnsetType:
         if not len(searched.ends):
             return UNSET
         values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
-        return Ends(starts=self.starts, costs=searched.costs.tolist(), values=values)
+        return SearchMinima(starts=self.starts, costs=searched.costs.tolist(), values=values)
 
     def _whole_runs(self, identified: DrivenModel, noise: Noise) -> list[RunFit]:
         split = held_out_split(self.problem.store)
@@ -548,7 +547,7 @@ def _set(model: DrivenModel, values: Tensor) -> None:
         own.raw.copy_(own.raw_of(values[: len(own.specs)]))
 
 
-def _table(found: Sequence[Found]) -> tuple[list[str], list[list[str]]]:
+def _table(found: Sequence[IdentifiedParameter]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of a table of identified quantities."""
     rows = []
     for one in found:

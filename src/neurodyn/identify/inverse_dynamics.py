@@ -28,19 +28,20 @@ from torch import Tensor
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError, choices
+from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.identify.certainty import Certainty
-from neurodyn.identify.intervals.convergence import Convergence, End
-from neurodyn.identify.intervals.identifiability import Identifiability, pseudo_inverse
-from neurodyn.identify.optimisers.least_squares import Solution, refined
+from neurodyn.identify.convergence import Convergence, SearchEnd
+from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.least_squares import Solution, refined
 from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors
 from neurodyn.identify.search_space import SearchSpace
+from neurodyn.multibody.drive import FRICTION_SPEED
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
-from neurodyn.multibody.passive import FRICTION_SPEED
 
 _OWN = ("armature", "damping", "friction", "stiffness", "preload")
 """What acts on a joint alone, in the order of its columns; the preload is -stiffness times rest."""
@@ -237,7 +238,7 @@ def searched_torques(
     require_finite(residuals, start)
     solution = Solution(start, residuals.cost(start), torch.ones(1), 0, torch.ones(1, dtype=torch.bool))
     residuals, solution = refined(residuals, solution)
-    end = End(settled=fit.converged, moved=True, iterations=0)
+    end = SearchEnd(settled=fit.converged, moved=True, iterations=0)
     nothing = fit.values.new_zeros(0, len(fit.values))
     why = "torques and prior agree best here" if fit.converged else "iterations were used up"
     known = Certainty(

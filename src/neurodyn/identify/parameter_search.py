@@ -1,28 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for parameters: many starts where one is not enough, horizons that grow, then the local optimiser.
-
-Searches from several starts end in several places. The best few are brought to an end on all windows, and how far they
-lie apart is kept: ends that fit as well as the best but lie elsewhere say that the log does not decide between them.
-"""
+"""The search for parameters: many starts where one is not enough, growing horizons, then Levenberg-Marquardt or L-BFGS."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.workers import Executor
-from neurodyn.identify.intervals.convergence import End
-from neurodyn.identify.optimisers.basin_hopping import Population
-from neurodyn.identify.optimisers.cma_es import cma_es
-from neurodyn.identify.optimisers.lbfgs import lbfgs
-from neurodyn.identify.optimisers.least_squares import Solver, fitted, levenberg_marquardt
-from neurodyn.identify.optimisers.searches import SEARCHES
+from neurodyn.identify.convergence import SearchEnd
+from neurodyn.identify.least_squares import Solution, Solver, Stop, fitted, levenberg_marquardt
+from neurodyn.identify.population_search import SEARCHES, Population, cma_es
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.settings import IdentificationSettings, Optimiser
+
+
+def lbfgs(
+    residuals: Residuals,
+    start: Point,
+    iterations: int,
+    *,
+    tolerance: float = 1e-9,
+    stop: Stop | None = None,
+) -> Solution:
+    """Minimise the cost of residuals from S starts, one after the other, within the bounds (L-BFGS-B of SciPy).
+
+    Arguments as of `least_squares.levenberg_marquardt`.
+    """
+    parts = [
+        _single(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop) for k in range(len(start.x))
+    ]
+    point = Point(*(torch.cat([getattr(p.point, name) for p in parts]) for name in ("x", "local", "initial")))
+    return Solution(
+        point,
+        torch.cat([p.cost for p in parts]),
+        torch.cat([p.damping for p in parts]),
+        max(p.iterations for p in parts),
+        torch.cat([p.converged for p in parts]),
+    )
+
+
+def _single(residuals: Residuals, start: Point, iterations: int, tolerance: float, stop: Stop | None) -> Solution:
+    from scipy.optimize import minimize
+
+    shapes = [part.shape for part in (start.x, start.local, start.initial)]
+    cuts = np.cumsum([shape.numel() for shape in shapes])[:-1]
+    done = 0
+
+    def unpacked(vector: np.ndarray) -> Point:
+        pieces = np.split(vector, cuts)
+        x, local, initial = (torch.from_numpy(p.copy()).view(shape) for p, shape in zip(pieces, shapes, strict=True))
+        return Point(x, local, initial)
+
+    def packed(point: Point) -> np.ndarray:
+        return torch.cat([part.flatten() for part in (point.x, point.local, point.initial)]).numpy()
+
+    def value(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        cost, gradient = residuals.gradients(unpacked(vector))
+        finite = bool(torch.isfinite(cost).all())
+        return (float(cost), np.nan_to_num(packed(gradient))) if finite else (1e300, np.zeros_like(vector))
+
+    def after(intermediate_result: object) -> None:
+        nonlocal done
+        done += 1
+        cost = torch.tensor([float(intermediate_result.fun)], dtype=torch.float64)  # type: ignore[attr-defined]
+        if stop is not None and stop(done, cost):
+            raise StopIteration
+
+    infinite = np.full(len(packed(start)) - residuals.parameters, np.inf)
+    lower = np.concatenate([residuals.space.lower.numpy(), -infinite])
+    upper = np.concatenate([residuals.space.upper.numpy(), infinite])
+    bounds = list(zip(lower.tolist(), upper.tolist(), strict=True))
+    options = {"maxiter": iterations, "ftol": tolerance, "gtol": 1e-9, "maxcor": 30}
+    result = minimize(value, packed(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=after)
+    cost = torch.tensor([float(result.fun)], dtype=torch.float64)
+    settled = torch.tensor([bool(result.success)])
+    return Solution(unpacked(result.x), cost, torch.full_like(cost, 1e-2), int(result.nit), settled)
+
 
 _WINDOWS = 48
 """Windows of a search from many starts."""
@@ -48,7 +106,7 @@ class Searched:
 
     residuals: Residuals
     point: Point
-    end: End
+    end: SearchEnd
     ends: Tensor
     costs: Tensor
 
@@ -104,7 +162,7 @@ def search(
         seed=seed,
     )
     best = solution.point.pick(torch.tensor([solution.best]))
-    end = End(
+    end = SearchEnd(
         settled=bool(solution.converged[solution.best]),
         moved=not torch.equal(best.x[0], residuals.space.nominal),
         iterations=solution.iterations,

@@ -23,18 +23,15 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.closed_loop import DrivenModel
+from neurodyn.dynamics.batch import State, Trajectory
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
-from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.dynamics.tangent import position_difference
-from neurodyn.identify.measured import Measured
-from neurodyn.identify.noise import LEAST, Noise
-from neurodyn.identify.prior import Prior
-from neurodyn.identify.search_space import SearchSpace
-from neurodyn.learn.hybrid.finite import require_finite_path
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.identify.readings import LEAST, ComparedReadings, Noise
+from neurodyn.identify.search_space import Prior, SearchSpace
+from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27
 _STEP = 1e-5
@@ -136,7 +133,7 @@ class Residuals:
         noise: Noise,
         options: ResidualOptions | None = None,
         *,
-        measured: Measured | None = None,
+        measured: ComparedReadings | None = None,
         scale: Tensor | None = None,
         environments: RecordedEnvironments | None = None,
         space: Space | None = None,
@@ -227,7 +224,7 @@ class Residuals:
         """Return these residuals in other units, and with other noise."""
         return self._changed(scale=scale, noise=noise)
 
-    def on(self, windows: FitWindows, measured: Measured | None) -> "Residuals":
+    def on(self, windows: FitWindows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows, and what sensors read in them."""
         return self._changed(windows=windows, measured=measured)
 
@@ -410,7 +407,7 @@ class Residuals:
         return torch.cat(parts).view(sets, w.count, w.frames, len(self.scale))
 
     def _sensed(
-        self, measured: Measured, path: Trajectory, torque: Tensor, physical: Tensor, rows: Tensor
+        self, measured: ComparedReadings, path: Trajectory, torque: Tensor, physical: Tensor, rows: Tensor
     ) -> Tensor:  # fmt: skip
         """Return the errors of sensors along roll-outs, shape [N, T, channels]."""
         environment, ground = None, self.windows.ground

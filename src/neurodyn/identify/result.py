@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.records import Record
+from neurodyn.core.config import Record
 from neurodyn.identify.held_out import HorizonErrors
 
 
-class OfLog(Record, frozen=True):
+class LogValue(Record, frozen=True):
     """A quantity in one log, and the standard deviation with which it is known there."""
 
     value: float
     deviation: float
 
 
-class Found(Record, frozen=True):
+class IdentifiedParameter(Record, frozen=True):
     """A free quantity.
 
     Attributes:
@@ -40,10 +40,10 @@ class Found(Record, frozen=True):
     sandwich: list[float] | UnsetType = UNSET
     prior: float | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
-    by_log: dict[str, OfLog] | UnsetType = UNSET
+    by_log: dict[str, LogValue] | UnsetType = UNSET
 
 
-class Ends(Record, frozen=True):
+class SearchMinima(Record, frozen=True):
     """Where searches from several starts ended: their costs, the lowest first, and values by name in this order."""
 
     starts: int
@@ -117,7 +117,7 @@ class TorqueErrors(Record, frozen=True):
     identified: dict[str, float]
 
 
-class Identified(Record, frozen=True):
+class IdentificationFigures(Record, frozen=True):
     """What an identification finds.
 
     Attributes:
@@ -155,7 +155,7 @@ class Identified(Record, frozen=True):
 
     robot: str
     kind: str
-    parameters: list[Found]
+    parameters: list[IdentifiedParameter]
     converged: bool
     reason: str
     intervals: str
@@ -180,7 +180,7 @@ class Identified(Record, frozen=True):
     seed: int
     sensors: dict[str, SensorErrors] = msgspec.field(default_factory=dict)
     resamples: int | UnsetType = UNSET
-    ends: Ends | UnsetType = UNSET
+    ends: SearchMinima | UnsetType = UNSET
     profiles: dict[str, ProfileCurve] | UnsetType = UNSET
     torque: TorqueErrors | UnsetType = UNSET
 

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification by names: from a robot, its log and what is free to a run directory."""
+"""Identification by names: from a robot, its logs and what is free to a run directory; plain drives for joints that declare none."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from neurodyn.core.config import read_config
 from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress
 from neurodyn.core.workers import Executor
-from neurodyn.data.episodes import joined
+from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
-from neurodyn.dynamics.files.same_robot import require_same_simulator
-from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
-from neurodyn.identify.identify import Identification, Problem
+from neurodyn.dynamics.same_robot import require_same_simulator
+from neurodyn.identify.identify import Identification, IdentificationProblem
 from neurodyn.identify.identify import identify as identify_problem
 from neurodyn.identify.settings import (
     IdentificationRecord,
@@ -25,11 +27,51 @@ from neurodyn.identify.settings import (
     changed,
     load_identification,
 )
-from neurodyn.learn.reproduction import Again
-from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
+
+LONGEST_DELAY = 0.03
+"""Delays up to this are searched [s]."""
+
+_FREE = {"torque": ("gain", "delay"), "pd": ("kp", "kd", "delay", "bias")}
+_PASSIVE = ("armature", "damping", "friction")
+
+
+def with_drives(robot: Robot, kind: str) -> Robot:
+    """Return a robot whose driven joints all have a drive: of one kind where they declare none.
+
+    Raises:
+        InputError: There is no such kind, or a PD drive has no gains to start from.
+    """
+    DRIVE_LAWS.require(kind)
+    start = Drive(longest_delay=LONGEST_DELAY, kind=kind)
+    missing = [name for name in DRIVE_LAWS[kind].needs if getattr(start, name) is None]
+    bare = [name for name in robot.actuated if name not in robot.drives]
+    if missing and bare:
+        if robot.gains is None or missing != ["kp", "kd"]:
+            raise InputError(
+                f"robot {robot.name!r}: a drive of kind {kind!r} at {bare[0]!r} needs {' and '.join(missing)} to start "
+                f"from; valid: `drives: {{{bare[0]}: {{kind: {kind}, ...}}}}` in the declaration, or `gains` with hold"
+            )
+        start = msgspec.structs.replace(start, kp=robot.gains.hold[0], kd=robot.gains.hold[1])
+    return msgspec.structs.replace(robot, drives={**dict.fromkeys(bare, start), **robot.drives})
+
+
+def drive_parameters(robot: Robot) -> tuple[str, ...]:
+    """Return what is free of drives where nobody says: their own numbers, and armature, damping and friction."""
+    free = []
+    for name, drive in robot.drives.items():
+        own = drive.quantities()
+        free += [f"actuator.{name}.{what}" for what in _FREE.get(drive.kind, ()) if what in own]
+        free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in own]
+        if not drive.elastic:
+            free += [f"{name}.{what}" for what in _PASSIVE]
+        else:
+            free += [f"actuator.{name}.{what}" for what in ("stiffness", "rotor_inertia", "coulomb", "viscous")]
+    return tuple(free)
 
 
 def identify(
@@ -131,7 +173,7 @@ def plan_identification(
     device: str = "cpu",
     drive: str | None = None,
     executor: Executor | None = None,
-) -> tuple[Problem, IdentificationSettings]:
+) -> tuple[IdentificationProblem, IdentificationSettings]:
     """Return the problem that `identify` is asked to solve, and its settings; arguments and errors are its own."""
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
@@ -147,14 +189,16 @@ def plan_identification(
     store = data if isinstance(data, Store) else open_logs(declared, data)
     require_same_simulator(declared, store)
     place = "" if isinstance(data, Store) else _place(data)
-    return Problem(declared, locate(robot), place, store, asked, blueprint, beside, device, executor), chosen
+    return IdentificationProblem(
+        declared, locate(robot), place, store, asked, blueprint, beside, device, executor
+    ), chosen
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(data)] if isinstance(data, str | Path) else [Path(path) for path in data]
 
 
-def identify_again(again: Again) -> None:
+def identify_again(again: TrainingAgain) -> None:
     """Identify once more what a run identified; the runs that were measured beside it are left out."""
     record = again.read(IdentificationRecord)
     assert isinstance(record.parameters, tuple)

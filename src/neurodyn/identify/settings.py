@@ -10,15 +10,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.dynamics.hybrid.declared import simulated_contact
-from neurodyn.identify.optimisers.searches import SEARCHES
-from neurodyn.learn.hybrid.settings import NetworkSettings
+from neurodyn.identify.population_search import SEARCHES
+from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.plan import Clock
-from neurodyn.learn.presets import load_preset
-from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.settings import RunRecord, load_preset
 from neurodyn.multibody.contact_model import SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot
@@ -128,7 +127,7 @@ class IdentificationSettings(Config, frozen=True):
     history: int = 16
     substeps: int | UnsetType = UNSET
     contact: str | UnsetType | None = UNSET
-    network: NetworkSettings = NetworkSettings()
+    network: NetworkTrainingSettings = NetworkTrainingSettings()
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     rollouts: int = 4000
     parameter_share: float = 0.3

@@ -17,18 +17,18 @@ from torch import Tensor, nn
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
-from neurodyn.dynamics.closed_loop import DrivenModel
+from neurodyn.dynamics.batch import Environment, State, Trajectory, Window
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.dynamics.tangent import position_difference
-from neurodyn.identify.noise import Noise
-from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.search_space import FixedSpace
 from neurodyn.identify.settings import IdentificationRecord
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.learn.fit_windows import FitWindows
 
 _ITERATIONS = 8
 

@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.closed_loop import DrivenModel
-from neurodyn.dynamics.interface import State
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.held_out import Forecast
-from neurodyn.identify.noise import Noise
+from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import RunErrors, RunFit
-from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+from neurodyn.learn.fit_windows import FitWindows, fit_windows
 
 _RUNS = 3
 _SECONDS = 20.0

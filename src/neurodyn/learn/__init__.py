@@ -4,16 +4,15 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
-    from neurodyn.learn.hybrid.trainer import split_weights
-    from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+    from neurodyn.learn.devices import joined
+    from neurodyn.learn.fit_windows import FitWindows, fit_windows
+    from neurodyn.learn.hybrid import split_weights
     from neurodyn.learn.loop import Callback, TrainState
-    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn.metrics import read_metrics, show_results
     from neurodyn.learn.neural.settings import Settings, load_settings
     from neurodyn.learn.optimiser import OPTIMISERS, Method
     from neurodyn.learn.plan import with_budget
-    from neurodyn.learn.ranks import joined
-    from neurodyn.learn.run_record import RunRecord
-    from neurodyn.learn.tracker_results import show_results
+    from neurodyn.learn.settings import RunRecord
     from neurodyn.learn.tracking.tracker import TRACKERS, Opening, Tracker
     from neurodyn.learn.train import finetune, train
 

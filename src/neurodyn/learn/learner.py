@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Verdict
-from neurodyn.learn.ranks import here
-from neurodyn.learn.schedule import Schedule
+from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.optimiser import Schedule
 
 if TYPE_CHECKING:
     from neurodyn.learn.loop import TrainingLoop, TrainState
@@ -21,7 +21,7 @@ _MOST_TRIALS = 128
 
 
 @dataclass(frozen=True)
-class Step:
+class OptimiserStep:
     """What came of an optimiser step.
 
     Attributes:
@@ -82,7 +82,7 @@ class Learner:
         """End a phase; return whether the training ends with it."""
         return False
 
-    def step(self, done: float, at: "TrainState") -> Step:
+    def step(self, done: float, at: "TrainState") -> OptimiserStep:
         """Take one optimiser step, at the share `done` of the phase."""
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class GradientLearner(Learner):
     def draw(self) -> None:
         """Draw the batch of a step."""
 
-    def stepped(self, step: Step) -> None:
+    def stepped(self, step: OptimiserStep) -> None:
         """Follow up an optimiser step."""
 
     def set_optimiser(self, optimiser: torch.optim.Optimizer, *, line_search: bool = False) -> None:
@@ -182,7 +182,7 @@ class GradientLearner(Learner):
         """Cut the gradients off at the norm `clip`; return the norm before."""
         return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
 
-    def step(self, done: float, at: "TrainState") -> Step:
+    def step(self, done: float, at: "TrainState") -> OptimiserStep:
         """Take one optimiser step along a finite gradient, the mean of all ranks'."""
         rate = self._set_rates(done, at.step)
         self.draw()
@@ -200,14 +200,14 @@ class GradientLearner(Learner):
         if self._line_search:
             self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors, too
         else:
-            closure(here().share(self.batch_weight))
-            here().average([last, *self.gradients()])
+            closure(current_ranks().share(self.batch_weight))
+            current_ranks().average([last, *self.gradients()])
             taken = self._clipped(last)
             if not taken:
                 taken, left_out = self._isolated(closure)
             if taken:
                 self._optimiser.step()
-        step = Step(last, rate, taken, left_out)
+        step = OptimiserStep(last, rate, taken, left_out)
         self.stepped(step)
         return step
 
@@ -255,7 +255,7 @@ class GradientLearner(Learner):
             else:
                 alone.append(int(rows))
         kept = int(keep.sum())
-        left_out, left = here().total([count - kept, kept])
+        left_out, left = current_ranks().total([count - kept, kept])
         if not left:
             return False, 0
         self._batch = whole
@@ -264,11 +264,11 @@ class GradientLearner(Learner):
         self._batch = whole
         if kept:
             self.take(keep.nonzero()[:, 0])
-        own = [closure(here().share(lambda: self._weight_of(kept))), *self.gradients()]
+        own = [closure(current_ranks().share(lambda: self._weight_of(kept))), *self.gradients()]
         if not kept:  # the others' windows alone are learnt from
             for tensor in own:
                 tensor.zero_()
-        here().average(own)
+        current_ranks().average(own)
         return self._clipped(own[0]), int(left_out)
 
     def _clipped(self, loss: Tensor) -> bool:

@@ -17,12 +17,11 @@ from neurodyn.core.interruption import KEPT, RESUME, Interrupted, Interruption
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
-from neurodyn.learn.devices import threads
-from neurodyn.learn.learner import Learner, Step, Validation
+from neurodyn.learn.devices import current_ranks, threads
+from neurodyn.learn.learner import Learner, OptimiserStep, Validation
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import Budget
-from neurodyn.learn.ranks import here
-from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.settings import RunRecord
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
@@ -138,7 +137,7 @@ class TrainingLoop:
     def __init__(
         self,
         learner: Learner,
-        budget: Budget,
+        budget: TrainingBudget,
         run: Path | None = None,
         *,
         name: str = "training",
@@ -169,7 +168,7 @@ class TrainingLoop:
             progress: Shown how far the training is.
         """
         self.learner, self.budget, self.folder, self.state = learner, budget, run, TrainState()
-        self.callbacks, self.last, self.log = callbacks, Step(), None
+        self.callbacks, self.last, self.log = callbacks, OptimiserStep(), None
         self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
         self._validations, self._validate_first, self._patience = validations, validate_first, patience
         self._watch = Watch()
@@ -185,10 +184,10 @@ class TrainingLoop:
         """
         assert self.folder is not None
         saved = artifacts.read_tree(self.folder / "state", self._name)
-        if (before := saved.get("ranks", 1)) != here().count:
+        if (before := saved.get("ranks", 1)) != current_ranks().count:
             raise InputError(
                 f"{self.folder}: --resume needs as many processes as the run was started with, {before}, and there are "
-                f"{here().count}; valid: torchrun --nproc-per-node {before}, or another --out"
+                f"{current_ranks().count}; valid: torchrun --nproc-per-node {before}, or another --out"
             )
         if self._data is not None and saved.get("data") != self._data:
             raise InputError(
@@ -223,11 +222,11 @@ class TrainingLoop:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
             InputError: The loss was not finite for too long.
         """
-        own = here().writes(self.folder)
+        own = current_ranks().writes(self.folder)
         with ExitStack() as stack:
             if self.folder is not None:
-                stack.enter_context(here().exclusive(self.folder))
-            here().require_equal(self._terms())  # before rank 0 writes what the others look for
+                stack.enter_context(current_ranks().exclusive(self.folder))
+            current_ranks().require_equal(self._terms())  # before rank 0 writes what the others look for
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
             self.log = log
@@ -252,7 +251,7 @@ class TrainingLoop:
                     **self.learner.closing(self.state),
                     **times,
                 )
-        here().wait()  # until rank 0 has written everything
+        current_ranks().wait()  # until rank 0 has written everything
         return self.state
 
     def save(self) -> None:
@@ -263,9 +262,9 @@ class TrainingLoop:
         tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
-        if here().count > 1:
-            tree["ranks"] = here().count
-        if here().leads:
+        if current_ranks().count > 1:
+            tree["ranks"] = current_ranks().count
+        if current_ranks().leads:
             artifacts.write_tree(
                 self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
             )  # fmt: skip
@@ -283,14 +282,14 @@ class TrainingLoop:
             self._write(self._validate())
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self.learner.begin(self.state)
-        here().lead(self.learner.shared())
+        current_ranks().lead(self.learner.shared())
         while self.state.phase < len(self.budget.shares):
             self._run_phase()
         if self.state.step and self.state.skipped == self.state.step:
             raise self._not_finite(f"in any of {self.state.step} steps")
-        if here().leads:
+        if current_ranks().leads:
             self.learner.finish(self.state)
-        here().wait()
+        current_ranks().wait()
 
     def _run_phase(self) -> None:
         at, checks, saved = self.state, self._checks(self.state.phase), self.state.seconds
@@ -313,7 +312,7 @@ class TrainingLoop:
                 saved = at.seconds
             for callback in self.callbacks:
                 callback.on_step(self)
-            if stop := here().greatest(self._interruption.signal or 0):
+            if stop := current_ranks().greatest(self._interruption.signal or 0):
                 self._interruption.signal = stop
                 self.save()
                 raise self._interruption.error(self._interrupted())
@@ -342,8 +341,8 @@ class TrainingLoop:
         return {"--out": str(self.folder), "data": str(self._data), "step": str(self.state.step), **_flat(plain)}
 
     def _agreed_verdict(self) -> str:
-        words = here().gather(next((fault.words for fault in self._watch.faults), ""))
-        return here().agree(lambda: str(self._judge(next(filter(None, words), ""))))
+        words = current_ranks().gather(next((fault.words for fault in self._watch.faults), ""))
+        return current_ranks().agree(lambda: str(self._judge(next(filter(None, words), ""))))
 
     def _judge(self, fault: str) -> Verdict:
         """Return whether what was trained can be used; `fault` is the first that the guard found."""
@@ -378,7 +377,7 @@ class TrainingLoop:
     def _clock(self) -> None:
         """Count the time of a step: wall time and budget of rank 0, processor time of all."""
         wall, cpu = time.perf_counter(), time.process_time()
-        passed, spent, of_all = here().clock(wall - self._wall, cpu - self._cpu)
+        passed, spent, of_all = current_ranks().clock(wall - self._wall, cpu - self._cpu)
         self.state.seconds += passed
         self.state.phase_seconds += spent if self.budget.clock == "cpu" else passed
         self.state.cpu_seconds += of_all
@@ -386,7 +385,7 @@ class TrainingLoop:
 
     def _validate(self) -> Validation:
         """Measure the model on rank 0, which keeps the best; all take note."""
-        found, at = here().agree(self._measure)
+        found, at = current_ranks().agree(self._measure)
         vars(self.state).update(vars(at))
         self._improved |= at.step > 0 and at.best_step == at.step
         for callback in self.callbacks:

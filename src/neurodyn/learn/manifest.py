@@ -12,12 +12,11 @@ import msgspec
 import torch
 
 from neurodyn.core import artifacts
-from neurodyn.core.checksums import of_file, of_files
 from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
 from neurodyn.core.errors import InputError
-from neurodyn.core.versions import package_versions, processor, source_commit
-from neurodyn.learn.ranks import here
-from neurodyn.learn.run_record import RunRecord
+from neurodyn.core.provenance import of_file, of_files, package_versions, processor, source_commit
+from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.settings import RunRecord
 
 MANIFEST = "manifest.json"
 
@@ -95,7 +94,7 @@ def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> M
         commit=source_commit(), packages={"python": platform.python_version(), **package_versions(*_PACKAGES)},
         processor=processor(), device=_described(device), threads=torch.get_num_threads(),
         seed=getattr(record.settings, "seed", None),
-        files=file_checksums(record), models=model_checksums(record), ranks=here().count,
+        files=file_checksums(record), models=model_checksums(record), ranks=current_ranks().count,
     )  # fmt: skip
 
 

@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training reports as it goes: JSON lines always, and its tracker."""
+"""What a training reports as it goes (JSON lines always, and its tracker), and what is measured afterwards in the tracker that followed it."""
 
 import copy
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from neurodyn.core.artifacts import make_folder, read_json, write_text
+from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, make_folder, read_json, write_text
 from neurodyn.core.config import to_dict
-from neurodyn.core.notices import notice
+from neurodyn.core.errors import InputError, notice
+from neurodyn.core.locks import exclusive
 from neurodyn.core.plain_data import read_text
 from neurodyn.learn.manifest import MANIFEST, start_run
-from neurodyn.learn.run_record import RunRecord
-from neurodyn.learn.tracking.session import open_tracker
+from neurodyn.learn.settings import RunRecord
+from neurodyn.learn.tracking.session import open_tracker, require_tracker, tracking
+from neurodyn.learn.tracking.tracker import Logger
 
 if TYPE_CHECKING:
     import torch
+
 
 _MODELS = ("model/*", "policy.safetensors", "config.json", "policy/*", "blueprint.yaml", "config.yaml", "manifest.json")
 _STATE = "state/*"
@@ -179,3 +182,61 @@ def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             found.append((prefix + name, float(value)))
     return found
+
+
+Cells = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""A table: its title, the names of its columns, and its rows of text."""
+
+
+def require_followed(logger: Logger | None, run: str | Path) -> None:
+    """Refuse, before work, to show results where that is not possible; nothing is asked for by None.
+
+    Raises:
+        InputError: The run ships with the package, or the tracker cannot work.
+    """
+    if logger is None:
+        return
+    if str(run).startswith((PRETRAINED, PRETRAINED_POLICY)):
+        raise InputError(f"{run}: ships with the package and has no tracker; valid: a run directory, or no --logger")
+    require_tracker(logger, run)
+
+
+def show_results(
+    run: str | Path,
+    logger: Logger | None,
+    *,
+    tables: Iterable[Cells] = (),
+    films: Sequence[Path] = (),
+    summary: dict[str, Any] | None = None,
+    model: bool = False,
+) -> None:
+    """Show results in the tracker of a run, which goes on with what it has of the training.
+
+    Args:
+        run: Run directory.
+        logger: The tracker; None to show nothing.
+        tables: Tables; those without rows are left out.
+        films: Films and pages.
+        summary: Figures beside those of the training.
+        model: Whether the model of the run directory is another than the training ended with.
+
+    Raises:
+        InputError: As of `require_followed`, or another process writes the run.
+    """
+    require_followed(logger, run)
+    if logger is None:
+        return
+    folder = Path(run)
+    step = max((entry["step"] for entry in read_metrics(folder)), default=0)
+    with exclusive(folder), tracking(logger, folder):
+        tracker = open_tracker(folder, step, late=True)
+        if model:
+            tracker.keep_model(model_files(folder))
+        for title, head, rows in tables:
+            if rows:
+                tracker.show_table(title, head, rows)
+        for film in films:
+            tracker.show_film(film)
+        if summary:
+            tracker.conclude({"step": step, **summary})
+        tracker.close(failed=False)

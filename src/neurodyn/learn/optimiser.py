@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimisers by name; another one is a function and a line `OPTIMISERS.add(name, Method(function))`."""
+"""Optimisers by name, their learning-rate schedule, and the weights of an ensemble member by member. Another optimiser is a function and a line `OPTIMISERS.add(name, Method(function))`."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
@@ -85,3 +86,76 @@ def _lbfgs(groups: Groups, weight_decay: float, *, iterations: int = 10, history
 OPTIMISERS.add("adam", Method(_adam))
 OPTIMISERS.add("soap", Method(_soap))
 OPTIMISERS.add("lbfgs", Method(_lbfgs, line_search=True))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Learning rate over a phase.
+
+    Attributes:
+        warmup: Share of the phase in which the rate rises.
+        warmup_steps: Optimiser steps in which it rises instead, counted over the whole training; 0 for `warmup`.
+        final: Rate at the end of the phase, as a share of the highest.
+        offset: Share of the highest rate that is added throughout.
+    """
+
+    warmup: float = 0.0
+    warmup_steps: int = 0
+    final: float = 0.0
+    offset: float = 0.0
+
+    def rate(self, highest: float, done: float, step: int = 0) -> float:
+        """Return the learning rate.
+
+        Args:
+            highest: The highest rate of the phase.
+            done: Share of the phase that is done.
+            step: Optimiser steps so far.
+        """
+        rise = min(1.0, (done + 1e-3) / self.warmup) if self.warmup > 0 else 1.0
+        if self.warmup_steps:
+            rise = min(1.0, (step + 1) / self.warmup_steps)
+        cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+        return highest * rise * (self.final + (1.0 - self.final) * cosine) + self.offset * highest
+
+
+class MemberParameters:
+    """Views of the parameters of an ensemble, one for each member; whatever changes them changes the ensemble.
+
+    Attributes:
+        views: All views, in the order of the parameters and then of the members.
+    """
+
+    def __init__(self, model: nn.Module, members: int) -> None:
+        """Make the views.
+
+        Args:
+            model: A module; parameters whose first axis has the length `members` are the members' own, others shared.
+            members: Number of members.
+        """
+        self._whole = [p for p in model.parameters() if p.requires_grad and p.shape[0] == members]
+        self._shared = [p for p in model.parameters() if p.requires_grad and p.shape[0] != members]
+        self._by_member = [[nn.Parameter(_cut(p.data, m)) for p in self._whole] for m in range(members)]
+        own = [view for parameter in zip(*self._by_member, strict=True) for view in parameter]
+        self.views: list[nn.Parameter] = [*own, *self._shared]
+
+    def take_gradients(self, clip: float) -> Tensor:
+        """Hand the gradients of the ensemble to the views, each member's cut off at the norm `clip`.
+
+        Returns:
+            The largest norm of a member's (or the shared part's) gradient; not finite where one is not.
+        """
+        norms = []
+        for m, views in enumerate(self._by_member):
+            for view, whole in zip(views, self._whole, strict=True):
+                view.grad = None if whole.grad is None else _cut(whole.grad, m)
+            norms.append(nn.utils.clip_grad_norm_(views, clip))
+        if self._shared:
+            norms.append(nn.utils.clip_grad_norm_(self._shared, clip))
+        return torch.stack(norms).max() if norms else torch.zeros(())
+
+
+def _cut(x: Tensor, member: int) -> Tensor:
+    part = x[member]
+    # Biases are rows; an optimiser that preconditions matrices should see vectors.
+    return part.reshape(-1) if part.numel() == part.shape[-1] else part

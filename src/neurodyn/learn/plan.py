@@ -8,13 +8,12 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 import msgspec
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, require
-from neurodyn.learn.optimiser import require_scheduled
-from neurodyn.learn.schedule import Schedule
+from neurodyn.core.workers import resolve_threads
+from neurodyn.learn.optimiser import Schedule, require_scheduled
 
 
-class Stage(Config, frozen=True, kw_only=True):
+class TrainingPhase(Config, frozen=True, kw_only=True):
     """One phase of a training: its own loss, batch and learning-rate schedule.
 
     Attributes:
@@ -36,7 +35,7 @@ class Stage(Config, frozen=True, kw_only=True):
 Clock = Literal["wall", "cpu"]
 
 
-class Plan(Config, frozen=True, kw_only=True):
+class TrainingPlan(Config, frozen=True, kw_only=True):
     """How a model is trained, whatever it is.
 
     Attributes:
@@ -60,7 +59,7 @@ class Plan(Config, frozen=True, kw_only=True):
 
     budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "steps", "validations")
 
-    phases: tuple[Stage, ...]
+    phases: tuple[TrainingPhase, ...]
     minutes: float | None = None
     steps: int | None = None
     clock: Clock = "wall"
@@ -91,9 +90,9 @@ class Plan(Config, frozen=True, kw_only=True):
             require(getattr(self, name) <= 1, name, getattr(self, name), "at most 1")
 
     @property
-    def budget(self) -> "Budget":
+    def budget(self) -> "TrainingBudget":
         """When each phase is over."""
-        return Budget(self.steps, self.minutes, tuple(phase.share for phase in self.phases), self.clock)
+        return TrainingBudget(self.steps, self.minutes, tuple(phase.share for phase in self.phases), self.clock)
 
     @property
     def schedule(self) -> Schedule:
@@ -101,7 +100,7 @@ class Plan(Config, frozen=True, kw_only=True):
         return Schedule(warmup=self.warmup, final=self.final)
 
 
-class Spent(Protocol):
+class SpentBudget(Protocol):
     """What a training has used of its budget."""
 
     phase: int
@@ -111,7 +110,7 @@ class Spent(Protocol):
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrainingBudget:
     """Steps, time, or both: what is used up first ends a phase.
 
     Attributes:
@@ -126,7 +125,7 @@ class Budget:
     shares: tuple[float, ...] = (1.0,)
     clock: Clock = "wall"
 
-    def done(self, at: Spent) -> float:
+    def done(self, at: SpentBudget) -> float:
         """Return the share of the present phase that is done."""
         share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
         if self.steps is not None:
@@ -135,14 +134,14 @@ class Budget:
             done = max(done, at.phase_seconds / (60.0 * self.minutes * share))
         return done
 
-    def carried(self, at: Spent, former: "Budget") -> float:
+    def carried(self, at: SpentBudget, former: "TrainingBudget") -> float:
         """Return the share of this budget that phases which ended under a smaller one leave to the present one."""
         limits = ((former.steps, self.steps), (former.minutes, self.minutes))
         ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
         before = sum(self.shares[: at.phase]) / sum(self.shares)
         return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
 
-    def overall(self, at: Spent) -> float:
+    def overall(self, at: SpentBudget) -> float:
         """Return the share of the whole training that is done."""
         if at.phase >= len(self.shares):
             return 1.0
@@ -154,7 +153,7 @@ class Budget:
         return max(1, round(count * self.shares[phase] / sum(self.shares))) if count else 0
 
 
-P = TypeVar("P", bound=Plan)
+P = TypeVar("P", bound=TrainingPlan)
 
 
 def with_budget(

@@ -13,15 +13,14 @@ import msgspec
 import torch
 
 from neurodyn.core import artifacts
-from neurodyn.core.checksums import of_file
 from neurodyn.core.config import read_config
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.plain_data import require_regular
 from neurodyn.core.progress import Progress
+from neurodyn.core.provenance import of_file
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Verdict
-from neurodyn.dynamics.files.artifact import ROBOT
+from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.manifest import (
@@ -34,8 +33,8 @@ from neurodyn.learn.manifest import (
     verb_of,
 )  # fmt: skip
 from neurodyn.learn.metrics import best_metric
-from neurodyn.learn.plan import Plan
-from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.plan import TrainingPlan
+from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.train import finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")
@@ -50,7 +49,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class Again:
+class TrainingAgain:
     """A training to be run once more.
 
     Attributes:
@@ -78,12 +77,12 @@ class Again:
         return read_config(self.run / "config.yaml", record)
 
 
-TRAININGS: Registry[Callable[[Again], None]] = Registry(
+TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
     "training that can be reproduced",
     train=f"{__name__}:train_again",
     finetune=f"{__name__}:finetune_again",
     identify="neurodyn.identify.run:identify_again",
-    discover="neurodyn.identify.discovery.discovery_run:discover_again",
+    discover="neurodyn.identify.discovery_run:discover_again",
     **{
         "policy train": "neurodyn.policy.train:train_again",
         "policy online": "neurodyn.policy.online.loop:online_again",
@@ -159,7 +158,7 @@ def reproduce(
     return _compared(again, before, changed, _depends_on_seed_alone(again.record, manifest))
 
 
-def train_again(again: Again) -> None:
+def train_again(again: TrainingAgain) -> None:
     """Train dynamics once more."""
     train(
         again.robot, list(again.data), again.out, kind=again.record.kind, size=_settings(again), shares=_shares(again),
@@ -167,7 +166,7 @@ def train_again(again: Again) -> None:
     )  # fmt: skip
 
 
-def finetune_again(again: Again) -> None:
+def finetune_again(again: TrainingAgain) -> None:
     """Fine-tune dynamics once more."""
     finetune(
         str(again.record.base), list(again.data), again.out, size=_settings(again), shares=_shares(again),
@@ -177,7 +176,7 @@ def finetune_again(again: Again) -> None:
 
 def _prepare(
     run: Path, out: Path, data: tuple[str, ...], device: str | None, task: str | None
-) -> tuple[Again, Manifest]:
+) -> tuple[TrainingAgain, Manifest]:
     """Return a training to be run once more, after everything that it is made from was found to be the same."""
     manifest = read_manifest(run)
     record: RunRecord[Any] = read_config(run / "config.yaml", RunRecord[dict[str, Any]])  # pyright: ignore
@@ -195,7 +194,9 @@ def _prepare(
     require_device(where)
     if (out / "config.yaml").exists() or (out / "model").exists():
         raise InputError(f"{out}: already holds a run; give another --out")
-    again = Again(run, record, _located(run, record, manifest, data), _robot(run, record, manifest), out, where, task)
+    again = TrainingAgain(
+        run, record, _located(run, record, manifest, data), _robot(run, record, manifest), out, where, task
+    )
     for name, found in manifest.models.items():
         there = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
         _require_same(name, there, found, run, "the same model where it was")
@@ -261,7 +262,9 @@ def _depends_on_seed_alone(record: RunRecord[Any], manifest: Manifest) -> bool:
     return manifest.training != "policy online" and manifest.device == "cpu" and not record.settings.get("minutes")
 
 
-def _compared(again: Again, before: dict[str, torch.Tensor], changed: tuple[str, ...], exact: bool) -> Reproduction:
+def _compared(
+    again: TrainingAgain, before: dict[str, torch.Tensor], changed: tuple[str, ...], exact: bool
+) -> Reproduction:
     now = _tensors(again.out)
     names = sorted(before.keys() | now.keys())
     differing = tuple(name for name in names if not _same_bits(before.get(name), now.get(name)))
@@ -323,10 +326,10 @@ def _score(run: Path) -> float | None:
     return next((score for score in found if score is not None), None)
 
 
-def _shares(again: Again) -> tuple[float, ...] | None:
+def _shares(again: TrainingAgain) -> tuple[float, ...] | None:
     return again.record.shares if isinstance(again.record.shares, tuple) else None
 
 
-def _settings(again: Again) -> Plan:
+def _settings(again: TrainingAgain) -> TrainingPlan:
     """Return the settings of a training of dynamics."""
     return again.read(RunRecord[KINDS[again.record.kind].parts["settings"]]).settings

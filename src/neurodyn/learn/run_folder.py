@@ -12,16 +12,14 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_config, read_plain
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.progress import Progress
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.store import Store
-from neurodyn.data.stored_rows import IN_MEMORY, blocks
+from neurodyn.data.store import IN_MEMORY, Store, blocks
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
-from neurodyn.learn.plan import Plan
-from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
+from neurodyn.learn.plan import TrainingPlan
+from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 
 Data = Store | str | Path | Sequence[Store | str | Path]
 """What a user trains on: a store or a path, or several."""
@@ -101,7 +99,7 @@ def train_by_plan(
     Returns:
         Where the training ended.
     """
-    plan: Plan = record.settings
+    plan: TrainingPlan = record.settings
     loop = TrainingLoop(
         learner, plan.budget, out, record=record, data=checksum(data), validations=max(1, plan.validations),
         patience=patience, thread_count=plan.threads, callbacks=callbacks, progress=progress,

@@ -8,14 +8,14 @@ import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below l
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import Progress
 from neurodyn.data.mixture import Mixture
-from neurodyn.dynamics.files.artifact import kind_of
+from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import Callback, TrainState
-from neurodyn.learn.plan import Plan, with_budget
-from neurodyn.learn.ranks import here
+from neurodyn.learn.plan import TrainingPlan, with_budget
 from neurodyn.learn.run_folder import Data, place_of
-from neurodyn.learn.tracking.lookup import Logger
 from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.robots import Robot, load, locate
 
 
@@ -25,7 +25,7 @@ def train(
     out: str | Path,
     *,
     kind: str = "neural",
-    size: str | Plan = "small",
+    size: str | TrainingPlan = "small",
     net: str | None = None,
     base: str | None = None,
     minutes: float | None = None,
@@ -76,7 +76,7 @@ def train(
     """
     require_tracker(logger, out)
     declared = robot if isinstance(robot, Robot) else load(robot)
-    with here().exclusive(out), tracking(logger, out):
+    with current_ranks().exclusive(out), tracking(logger, out):
         settings, mixture = plan_training(
             declared, data, kind=kind, size=size, net=net, base=base, minutes=minutes, steps=steps, seed=seed,
             shares=shares, members=members, threads=threads,
@@ -92,7 +92,7 @@ def finetune(
     data: Data,
     out: str | Path,
     *,
-    size: str | Plan = "finetune",
+    size: str | TrainingPlan = "finetune",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -113,7 +113,7 @@ def finetune(
         InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
-    with here().exclusive(out), tracking(logger, out):
+    with current_ranks().exclusive(out), tracking(logger, out):
         settings, mixture = plan_finetuning(
             run, data, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, threads=threads
         )
@@ -128,7 +128,7 @@ def plan_training(
     data: Data,
     *,
     kind: str = "neural",
-    size: str | Plan = "small",
+    size: str | TrainingPlan = "small",
     net: str | None = None,
     base: str | None = None,
     minutes: float | None = None,
@@ -137,7 +137,7 @@ def plan_training(
     shares: Sequence[float] | None = None,
     members: int | None = None,
     threads: int | None = None,
-) -> tuple[Plan, Mixture]:
+) -> tuple[TrainingPlan, Mixture]:
     """Return with which settings, and on which data, `train` trains; arguments and errors are its own."""
     if "train" not in KINDS[kind].parts:
         able = choices(name for name, known in KINDS.items() if "train" in known.parts)
@@ -153,13 +153,13 @@ def plan_finetuning(
     run: str | Path,
     data: Data,
     *,
-    size: str | Plan = "finetune",
+    size: str | TrainingPlan = "finetune",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
     shares: Sequence[float] | None = None,
     threads: int | None = None,
-) -> tuple[Plan, Mixture]:
+) -> tuple[TrainingPlan, Mixture]:
     """Return with which settings, and on which data, `finetune` trains; arguments and errors are its own."""
     kind = kind_of(run)
     plan = KINDS[kind].part("plan finetuning", str(run))
@@ -168,11 +168,11 @@ def plan_finetuning(
     return with_budget(settings, minutes, steps, seed, threads), mixture
 
 
-def _require_settings(kind: str, size: str | Plan) -> None:
+def _require_settings(kind: str, size: str | TrainingPlan) -> None:
     """Refuse settings of another kind of dynamics.
 
     Raises:
         InputError: They are.
     """
-    if isinstance(size, Plan) and not isinstance(size, wanted := KINDS[kind].parts["settings"]):
+    if isinstance(size, TrainingPlan) and not isinstance(size, wanted := KINDS[kind].parts["settings"]):
         raise InputError(f"size is {type(size).__name__}; valid for {kind!r}: a name, a file, or {wanted.__name__}")

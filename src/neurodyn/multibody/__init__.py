@@ -7,16 +7,14 @@ with lazy(__name__):
     from neurodyn.multibody.articulated import Tree
     from neurodyn.multibody.contact_model import ContactModel, Contacts
     from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
-    from neurodyn.multibody.free_motion import FreeMotion
+    from neurodyn.multibody.motion import FreeMotion
     from neurodyn.multibody.pd import pd_torque
     from neurodyn.multibody.points import wrenches
-    from neurodyn.multibody.sensors import OBSERVERS, SensorFrame
-    from neurodyn.multibody.structures import FORMS
-    from neurodyn.multibody.structures.acting import ActingNetwork
+    from neurodyn.multibody.sensors import SENSOR_FUNCTIONS, SensorFrame
+    from neurodyn.multibody.structures import FORMS, ActingNetwork
     from neurodyn.multibody.trace import maximum
 
 __all__ = [
-    "CONTACT_MODELS", "FORMS", "INTEGRATORS", "OBSERVERS", "ActingNetwork", "ContactModel", "Contacts", "Engine",
-    "EngineConfig", "FreeMotion",
-    "SensorFrame", "Tree", "maximum", "nominal", "pd_torque", "wrenches",
+    "CONTACT_MODELS", "FORMS", "INTEGRATORS", "SENSOR_FUNCTIONS", "ActingNetwork", "ContactModel", "Contacts", "Engine",
+    "EngineConfig", "FreeMotion", "SensorFrame", "Tree", "maximum", "nominal", "pd_torque", "wrenches",
 ]  # fmt: skip

@@ -1,21 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Forward dynamics of a tree by the articulated-body algorithm, on floats or traced values.
-
-Featherstone, Rigid Body Dynamics Algorithms (2008), table 7.1. With the spatial velocity $v_i$, the joint's motion
-subspace $S_i$ and the transform ${}^iX_{p}$ from the parent p of link i, three passes over the links compute
-
-$$v_i = {}^iX_p v_p + S_i \dot q_i, \qquad c_i = v_i \times S_i \dot q_i \qquad \text{(outward)}$$
-
-$$U_i = I^A_i S_i, \quad D_i = S_i^T U_i, \quad u_i = \tau_i - S_i^T p^A_i, \quad
-I^a_i = I^A_i - U_i D_i^{-1} U_i^T, \quad p^a_i = p^A_i + I^a_i c_i + U_i D_i^{-1} u_i \qquad \text{(inward)}$$
-
-$$a'_i = {}^iX_p a_p + c_i, \qquad \ddot q_i = D_i^{-1}(u_i - U_i^T a'_i), \qquad a_i = a'_i + S_i \ddot q_i
-\qquad \text{(outward, } a_0 = -g)$$
-
-Every link has a frame at its joint: the origin and axes of the joint's frame in the child body. Velocities,
-accelerations and forces of links are in these frames, and the dynamics' own velocity coordinates are constant there;
-Newton's coordinates (`geometry.chain`) are converted into them and back.
-"""
+"""The articulated-body algorithm on floats or traced values: single joints, the tree, and semi-implicit Euler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.description.joint_kinds import places
 from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.spec import places
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.joint_equations import Articulated, BallJoint, FreeJoint, SingleJoint
 from neurodyn.multibody.vectors import (
     IDENTITY,
     ZERO,
@@ -39,14 +22,123 @@ from neurodyn.multibody.vectors import (
     mirrored,
     normalised,
     skew,
+    symmetric_inverse,
+    turned,
 )
+
+
+@dataclass
+class Articulated:
+    """An articulated inertia [[rotational, coupling], [coupling^T, linear]] and bias force, in a link's frame."""
+
+    rotational: Matrix
+    coupling: Matrix
+    linear: Matrix
+    moment: Vector
+    force: Vector
+
+
+class SingleJoint:
+    r"""A revolute or prismatic joint: $U = I^A S$, $D = S^T U$ + armature, $u = \tau - S^T p^A$."""
+
+    def __init__(self, kind: str, axis: Vector, body: Articulated, torque: Any, armature: Any) -> None:
+        self.revolute, self.axis, self.torque = kind == "revolute", axis, torque
+        self.plain = isinstance(armature, float) and armature == 0.0
+        if self.revolute:
+            self.upper, self.lower = body.rotational @ axis, body.coupling.T @ axis
+            inertia, bias = dot(axis, self.upper), dot(axis, body.moment)
+        else:
+            self.upper, self.lower = body.coupling @ axis, body.linear @ axis
+            inertia, bias = dot(axis, self.lower), dot(axis, body.force)
+        self.inverse = 1.0 / (inertia + armature)
+        self.rest = torque - bias
+
+    def reduce(self, body: Articulated) -> Articulated:
+        """Return inertia and bias that the parent feels, without the velocity product's part."""
+        upper, lower, u = self.inverse * self.upper, self.inverse * self.lower, self.rest
+        reduced = Articulated(
+            mirrored(body.rotational - np.outer(upper, self.upper)),
+            body.coupling - np.outer(upper, self.lower),
+            mirrored(body.linear - np.outer(lower, self.lower)),
+            body.moment + u * upper,
+            body.force + u * lower,
+        )
+        if self.plain:
+            self._release(reduced)
+        return reduced
+
+    def _release(self, reduced: Articulated) -> None:
+        """Write the zeros of an inertia that resists no motion along the joint, where it has no rotor."""
+        for k, share in enumerate(self.axis):
+            if not (isinstance(share, float) and abs(share) == 1.0):
+                continue
+            square = reduced.rotational if self.revolute else reduced.linear
+            for i in range(3):
+                square[i][k] = square[k][i] = 0.0
+                if self.revolute:
+                    reduced.coupling[k][i] = 0.0
+                else:
+                    reduced.coupling[i][k] = 0.0
+            (reduced.moment if self.revolute else reduced.force)[k] = share * self.torque
+
+    def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
+        """Return the joint's own rates, and what they add to the acceleration that the parent gives."""
+        rate = self.inverse * (self.rest - dot(self.upper, spin) - dot(self.lower, linear))
+        along = rate * self.axis
+        return ([rate], along, ZERO) if self.revolute else ([rate], ZERO, along)
+
+
+class BallJoint:
+    """A ball joint: the same with S = [1; 0]."""
+
+    def __init__(self, body: Articulated, torque: Vector, armature: Any) -> None:
+        self.rotational, self.coupling = body.rotational, body.coupling
+        self.inverse = symmetric_inverse(body.rotational + armature * IDENTITY)
+        self.rest = torque - body.moment
+
+    def reduce(self, body: Articulated) -> Articulated:
+        """Return inertia and bias that the parent feels."""
+        k = body.rotational @ self.inverse
+        j = body.coupling.T @ self.inverse
+        return Articulated(
+            mirrored(body.rotational - k @ body.rotational),
+            body.coupling - k @ body.coupling,
+            mirrored(body.linear - j @ body.coupling),
+            body.moment + k @ self.rest,
+            body.force + j @ self.rest,
+        )
+
+    def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
+        """Return the joint's own rates, and what they add to the acceleration that the parent gives."""
+        own = self.inverse @ (self.rest - (self.rotational @ spin + self.coupling @ linear))
+        return [*own], own, ZERO
+
+
+class FreeJoint:
+    r"""A floating base: $[I, H; H^T, M] [\dot w; \dot v] = rest$, by the Schur complement of M; gravity is left in."""
+
+    def __init__(self, body: Articulated, torque: Vector) -> None:
+        self.body = body
+        self.rest = torque[:3] - body.moment, torque[3:] - body.force
+
+    def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
+        """Return the joint's own rates, and what they add to the acceleration that the parent gives."""
+        body, (moment, force) = self.body, self.rest
+        light = symmetric_inverse(body.linear)
+        k = body.coupling @ light
+        schur = body.rotational - k @ body.coupling.T
+        own_spin = symmetric_inverse(schur) @ (moment - k @ force)
+        total = light @ (force - body.coupling.T @ own_spin)
+        # The whole acceleration follows from the forces; own is what the joint adds to the parent's (minus gravity).
+        return [*own_spin, *(total - linear)], own_spin - spin, total - linear
+
 
 Quantity = Callable[[str], Any]
 """The value of a quantity by its name: a number, or a traced value where it is a parameter."""
 
 
 @dataclass
-class LinkMotion:
+class RelativeMotion:
     r"""Pose and velocity of a link relative to its parent; vectors in the link's frame unless said otherwise.
 
     Attributes:
@@ -135,14 +227,14 @@ class Tree:
             return turn, origin
         return self._child_turn[joint.parent].T @ turn, self.in_link_frame(joint.parent, origin)
 
-    def motions(self, q: list[Any], qd: list[Any]) -> list[LinkMotion]:
+    def motions(self, q: list[Any], qd: list[Any]) -> list[RelativeMotion]:
         """Return the motion of every link (first pass of the algorithm).
 
         Args:
             q: Positions in Newton's convention, `mechanism.nq` scalars; quaternions of unit length.
             qd: Velocities, `mechanism.nv` scalars.
         """
-        motions: list[LinkMotion] = []
+        motions: list[RelativeMotion] = []
         for index, link in enumerate(self.links):
             rest_turn, rest_origin = self.base(index)
             turn, shift, spin, velocity = self._joint_motion(index, link, self.q_of(index, q), self.v_of(index, qd))
@@ -156,7 +248,7 @@ class Tree:
                 own_spin, own = spin, velocity
                 spin, velocity = carried_spin + spin, carried + velocity
                 bias = cross(spin, own_spin), cross(spin, own) + cross(velocity, own_spin)
-            motions.append(LinkMotion(turn, offset, spin, velocity, *bias))
+            motions.append(RelativeMotion(turn, offset, spin, velocity, *bias))
         return motions
 
     def _joint_motion(
@@ -178,7 +270,7 @@ class Tree:
 
     def accelerations(
         self,
-        motions: list[LinkMotion],
+        motions: list[RelativeMotion],
         q: list[Any],
         torque: list[Any],
         wrenches: dict[int, tuple[Vector, Vector]] | None = None,
@@ -203,7 +295,7 @@ class Tree:
                 _carry(bodies[parent], _reduced(bodies[index], solved[index], motion), motion)
         return self._outward(motions, solved)
 
-    def _own_torque(self, index: int, motion: LinkMotion, torque: Vector) -> Vector:
+    def _own_torque(self, index: int, motion: RelativeMotion, torque: Vector) -> Vector:
         """Turn generalised forces of a joint into those of the dynamics' own coordinates."""
         joint = self.links[index].joint
         if joint.scalar:
@@ -214,11 +306,11 @@ class Tree:
         force, moment = turn.T @ torque[:3], turn.T @ torque[3:]
         return array([*(moment + cross(self.centre(index), force)), *force])
 
-    def _joint_turn(self, index: int, motion: LinkMotion) -> Matrix:
+    def _joint_turn(self, index: int, motion: RelativeMotion) -> Matrix:
         """Return the rotation of a joint alone, from the link's frame to the joint's frame in the parent."""
         return self.base(index)[0].T @ motion.turn
 
-    def _body(self, index: int, motion: LinkMotion, wrench: tuple[Vector, Vector] | None) -> Articulated:
+    def _body(self, index: int, motion: RelativeMotion, wrench: tuple[Vector, Vector] | None) -> Articulated:
         mass, c = self.quantity(f"{self.links[index].joint.name}.mass"), self.centre(index)
         coupling = skew(mass * c)
         steiner = mass * dot(c, c) * IDENTITY - np.outer(mass * c, c)
@@ -231,7 +323,7 @@ class Tree:
             moment, force = moment - wrench[0], force - wrench[1]
         return Articulated(rotational, coupling, mass * IDENTITY, moment, force)
 
-    def carried(self, motions: list[LinkMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
+    def carried(self, motions: list[RelativeMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
         """Return the spatial acceleration of each link less gravity, angular and linear, in its frame.
 
         Args:
@@ -252,7 +344,7 @@ class Tree:
             found.append((spin + own_spin, linear + own_linear))
         return found
 
-    def _own_acceleration(self, index: int, motion: LinkMotion, rates: list[Any]) -> tuple[Vector, Vector]:
+    def _own_acceleration(self, index: int, motion: RelativeMotion, rates: list[Any]) -> tuple[Vector, Vector]:
         """Turn accelerations of Newton's coordinates into those of the dynamics' own; the inverse of `_rates`."""
         joint = self.links[index].joint
         if joint.kind == "revolute":
@@ -268,14 +360,14 @@ class Tree:
         return angular, linear - cross(w, motion.velocity)
 
     def inertial_wrench(
-        self, index: int, motion: LinkMotion, acceleration: tuple[Vector, Vector]
+        self, index: int, motion: RelativeMotion, acceleration: tuple[Vector, Vector]
     ) -> tuple[Vector, Vector]:
         """Return moment and force that a link needs for an acceleration (of `carried`), about its frame's origin."""
         body, (spin, linear) = self._body(index, motion, None), acceleration
         moment = body.rotational @ spin + body.coupling @ linear + body.moment
         return moment, body.coupling.T @ spin + body.linear @ linear + body.force
 
-    def _outward(self, motions: list[LinkMotion], solved: list[Any]) -> list[Any]:
+    def _outward(self, motions: list[RelativeMotion], solved: list[Any]) -> list[Any]:
         gravity = self.vector("gravity")
         spins: list[Vector] = []
         linears: list[Vector] = []
@@ -294,7 +386,7 @@ class Tree:
             result += self._rates(index, motion, own)
         return result
 
-    def _rates(self, index: int, motion: LinkMotion, own: list[Any]) -> list[Any]:
+    def _rates(self, index: int, motion: RelativeMotion, own: list[Any]) -> list[Any]:
         """Turn accelerations of the dynamics' own coordinates into those of Newton's."""
         joint = self.links[index].joint
         if joint.scalar:
@@ -318,7 +410,7 @@ class Tree:
         return SingleJoint(joint.kind, self.axis(index), body, torque[0], armature)
 
 
-def _reduced(body: Articulated, solved: Any, motion: LinkMotion) -> Articulated:
+def _reduced(body: Articulated, solved: Any, motion: RelativeMotion) -> Articulated:
     """Return the inertia and bias that the parent feels, $I^a$ and $p^a$."""
     reduced = solved.reduce(body)
     c, d = motion.spin_bias, motion.velocity_bias
@@ -327,7 +419,7 @@ def _reduced(body: Articulated, solved: Any, motion: LinkMotion) -> Articulated:
     return reduced
 
 
-def _carry(parent: Articulated, child: Articulated, motion: LinkMotion) -> None:
+def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> None:
     """Add a child's reduced inertia and bias to its parent's, in the parent's frame."""
     turn, arm = motion.turn, skew(motion.offset)
     rotational, coupling, linear = (turn @ (m @ turn.T) for m in (child.rotational, child.coupling, child.linear))
@@ -342,3 +434,35 @@ def _carry(parent: Articulated, child: Articulated, motion: LinkMotion) -> None:
     force = turn @ child.force
     parent.moment = parent.moment + (turn @ child.moment + cross(motion.offset, force))
     parent.force = parent.force + force
+
+
+Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
+"""From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
+
+
+def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
+    """Return positions and velocities after a step.
+
+    A free body's centre of mass moves in a straight line and its rotation by the exponential of its angular velocity.
+
+    Args:
+        tree: The mechanism.
+        q: Positions; quaternions of unit length.
+        qd: Velocities.
+        acceleration: Time derivative of `qd`.
+        dt: Length of the step [s].
+    """
+    after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
+    positions: list[Any] = []
+    for index, link in enumerate(tree.links):
+        joint, own, rate = link.joint, tree.q_of(index, q), tree.v_of(index, after)
+        if joint.scalar:
+            positions.append(own[0] + dt * rate[0])
+        elif joint.kind == "ball":
+            positions += [*turned(own, dt * array(rate))]
+        else:
+            quaternion = turned(own[3:], dt * array(rate[3:]))
+            centre = tree.centre(index)
+            arm, new_arm = (array(quaternion_matrix(turn)) @ centre for turn in (own[3:], quaternion))
+            positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
+    return positions, after

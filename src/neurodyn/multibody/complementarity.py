@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.core.errors import require
-from neurodyn.multibody.articulated import LinkMotion, Quantity, Tree
-from neurodyn.multibody.contact_model import ContactModel, Contacts, Push
-from neurodyn.multibody.gauss_seidel import cone_impulses
+from neurodyn.multibody.articulated import Quantity, RelativeMotion, Tree
+from neurodyn.multibody.contact_model import ContactModel, ContactPush, Contacts
+from neurodyn.multibody.gauss_seidel import Adjoint, cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
-from neurodyn.multibody.points import LinkPose, Touch
-from neurodyn.multibody.sweeps_loop import Adjoint
+from neurodyn.multibody.points import LinkPose, PointContact
 from neurodyn.multibody.trace import maximum, select_less
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
@@ -73,7 +72,7 @@ class ContactRows:
     """
 
     inertia: TreeInertia
-    touched: list[Touch]
+    touched: list[PointContact]
     tangents: list[int]
     directions: list[Vector]
     jacobian: list[list[Any]]
@@ -97,18 +96,18 @@ class ContactRows:
         columns = zip(*self.half, strict=True)
         return self.inertia.velocities([_sum_of_products(impulses, column) for column in columns])
 
-    def pushes(self, impulses: Sequence[Any], dt: Any) -> list[Push]:
+    def pushes(self, impulses: Sequence[Any], dt: Any) -> list[ContactPush]:
         """Return the mean force of each point over a step of dt [s]."""
         found, first = [], 0
         for touch, count in zip(self.touched, self.tangents, strict=True):
             rows = range(first, first + 1 + count)
             force = [sum((impulses[i] * self.directions[i][x] for i in rows), start=0.0) / dt for x in range(3)]
-            found += [Push(link, arm, sign * array(force)) for link, arm, sign in touch.sides]
+            found += [ContactPush(link, arm, sign * array(force)) for link, arm, sign in touch.sides]
             first += 1 + count
         return found
 
 
-def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]) -> ContactRows:
+def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[PointContact]) -> ContactRows:
     """Return the rows of touching points; points that the mechanism's structure cannot move have none."""
     inertia = TreeInertia(tree, poses)
     rows = ContactRows(inertia, [], [], [], [], [])
@@ -127,7 +126,7 @@ def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]
     return rows
 
 
-def _relative_row(inertia: TreeInertia, touch: Touch, direction: Vector) -> list[Any]:
+def _relative_row(inertia: TreeInertia, touch: PointContact, direction: Vector) -> list[Any]:
     """Return the Jacobian of the velocity of a touching point along a direction, relative to what it touches."""
     row: list[Any] = [0.0] * len(inertia.columns)
     for link, arm, sign in touch.sides:
@@ -181,15 +180,15 @@ def contact_impulses(
 
 def contact_velocities(
     tree: Tree,
-    motions: Sequence[LinkMotion],
+    motions: Sequence[RelativeMotion],
     poses: Sequence[LinkPose],
-    touched: Sequence[Touch],
+    touched: Sequence[PointContact],
     q: Sequence[Any],
     qd_free: Sequence[Any],
     dt: Any,
     quantity: Quantity,
     settings: ImpulseSettings = DEFAULT_SETTINGS,
-    pushes: list[Push] | None = None,
+    pushes: list[ContactPush] | None = None,
 ) -> list[Any]:
     """Return the velocities after the impulses, in Newton's coordinates.
 
@@ -214,7 +213,7 @@ def contact_velocities(
     return [v + more for v, more in zip(qd_free, change, strict=True)]
 
 
-class Impulse(ContactModel):
+class ImpulseContactModel(ContactModel):
     """Contact as impulses at the end of a step."""
 
     defaults = DEFAULTS
@@ -228,7 +227,7 @@ class Impulse(ContactModel):
         return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
 
 
-IMPULSE = Impulse()
+IMPULSE = ImpulseContactModel()
 
 
 def _sum_of_products(a: Sequence[Any], b: Sequence[Any]) -> Any:

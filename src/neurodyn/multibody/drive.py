@@ -1,38 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Drives: from the command of a joint to the torque on it.
-
-In every step of length h, with the delayed command $c = u(t - d)$ (`memory.delayed`), position q as the encoder reads
-it, velocity $\dot q$, and of a drive with a spring the motor's $\theta, \omega$ (else $\omega = \dot q$):
-
-$$\tau_1 = g\,\mathrm{law}(c, q, \dot q), \qquad \mathrm{law} = c \text{ or } k_p (c - q) - k_d \dot q$$
-
-$$\tau_2 = \mathrm{clip}\left(\tau_1,\ \max(s(-1 - \dot q/v), -L),\ \min(s(1 - \dot q/v), L)\right)$$
-
-$$\tau_3 \leftarrow \tau_3 + (1 - e^{-h/T}) (\tau_2 - \tau_3)$$
-
-$$\tau_4 = \tau_3 - \left(f_c + f_s e^{-(\omega/v_s)^2}\right) \tanh(\omega/v_0) - f_v \omega$$
-
-with the effort limit L, the saturation effort s, the velocity limit v (the torque-speed line of a DC motor, as in Isaac
-Lab and Newton) and the lag T. Without a spring $\tau_4$ is the torque on the joint. With one,
-
-$$\tau = k\,\mathrm{dead}_b(\theta - q) + c\,(\omega - \dot q), \qquad I \dot\omega = \tau_4 - \tau$$
-
-where the motor is integrated with the spring implicit in its own velocity. Law and torque-speed line see the joint's
-side of the spring or the motor's (`feedback`). Damping and spring act outside of the dead zone alone.
-"""
+"""Torques on joints in a traced step: of drives, from the command of a joint, and passive ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
-from neurodyn.multibody.memory import Memory, delayed
-from neurodyn.multibody.passive import FRICTION_SPEED
+from neurodyn.core.description.mechanism import Link
+from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.memory import StepMemory, delayed
 from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh
+
+FRICTION_SPEED = 0.05
+"""Speed at which Coulomb friction has reached 76 % of its value [rad/s or m/s]: sign(qd) becomes tanh(qd / speed)."""
+
+
+def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrained: bool = False) -> Any:
+    r"""Return the torque of a joint's friction, spring and limits.
+
+    $$\tau = -d\,\dot q - k\,(q - q_{rest}) - f \tanh(\dot q/v_0) \mp \max(k_e s \pm k_d \dot q,\ 0)$$
+
+    with the last term beyond a limit by s > 0, which pushes and never pulls.
+
+    Args:
+        link: A link with a revolute or prismatic joint.
+        quantity: Values of its quantities.
+        q: Position.
+        qd: Velocity.
+        constrained: Whether the last two terms are left out, since friction and limits are constraints.
+    """
+    name = link.joint.name
+    torque = -(quantity(f"{name}.damping") * qd)
+    if not constrained:
+        torque = torque - quantity(f"{name}.friction") * tanh(qd * (1.0 / FRICTION_SPEED))
+    torque = torque - quantity(f"{name}.stiffness") * (q - quantity(f"{name}.rest"))
+    if constrained:
+        return torque
+    ke, kd = quantity(f"{name}.limit_stiffness"), quantity(f"{name}.limit_damping")
+    if link.upper is not None:
+        torque = torque - _stop(q - quantity(f"{name}.upper"), qd, ke, kd)
+    if link.lower is not None:
+        torque = torque + _stop(quantity(f"{name}.lower") - q, -qd, ke, kd)
+    return torque
+
+
+def _stop(passed: Any, speed: Any, stiffness: Any, damping: Any) -> Any:
+    """Return the force of a stop that has been passed by so much; the damper works on what is passed up to 1e-2."""
+    depth = maximum(passed, 0.0)
+    engaged = depth * 100.0
+    share = engaged / (1.0 + engaged)
+    return maximum(stiffness * depth + damping * share * speed, 0.0)
 
 
 @dataclass(frozen=True)
-class Joint:
+class DrivenJoint:
     """A driven joint in a step.
 
     Attributes:
@@ -49,7 +70,7 @@ class Joint:
 
 
 def drive_torque(
-    drive: Drive, joint: Joint, command: Any, quantity: Number, define: Callable[[str, Any], Any], memory: Memory,
+    drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any], memory: StepMemory,
     step: float,
 ) -> Any:  # fmt: skip
     """Return the torque on a joint, and keep what the next step needs.
@@ -93,7 +114,7 @@ def drive_torque(
 class _Motor:
     """The motor's side of a drive: behind a spring, or the joint itself."""
 
-    def __init__(self, drive: Drive, joint: Joint, name: str, number: Number, memory: Memory) -> None:
+    def __init__(self, drive: Drive, joint: DrivenJoint, name: str, number: Number, memory: StepMemory) -> None:
         self._joint, self._name, self._number, self._memory = joint, name, number, memory
         self.q, self.qd = joint.q, joint.qd
         if drive.elastic:

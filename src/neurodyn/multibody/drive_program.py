@@ -10,11 +10,12 @@ from torch import Tensor
 
 from neurodyn.core.description.drive import Drive, require_drives, require_simulated
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
-from neurodyn.multibody.drive import Joint, drive_torque
-from neurodyn.multibody.memory import Memory
+from neurodyn.geometry.tensors import Positions, Torques, Velocities
+from neurodyn.multibody.drive import DrivenJoint, drive_torque
+from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.trace import Graph, Scalar
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 
 class DriveProgram:
@@ -43,8 +44,8 @@ class DriveProgram:
         self._rows = [spec.q_names.index(name) for name in spec.controls]
         graph = Graph()
         self.memory = self._traced(graph, graph.inputs("u", 3 * spec.nu))[1].size
-        sizes = Sizes(state=spec.nu + self.memory, control=3 * spec.nu)
-        self._program = Program(sizes, self._step)
+        sizes = ProgramSizes(state=spec.nu + self.memory, control=3 * spec.nu)
+        self._program = TracedProgram(sizes, self._step)
         bias = torch.zeros(spec.nq)
         for name, drive in drives.items():
             bias[spec.q_names.index(name)] = drive.bias
@@ -77,12 +78,12 @@ class DriveProgram:
         after = self._program.rollout(state, frames=1, control=control[:, None])[:, -1]
         return after[:, :nu], after[:, nu:] if self.memory else None
 
-    def _step(self, inputs: Inputs) -> list[Scalar]:
+    def _step(self, inputs: ProgramInputs) -> list[Scalar]:
         torques, memory = self._traced(inputs.graph, inputs.control)
         return [*torques, *memory.after()]
 
-    def _traced(self, graph: Graph, control: list[Any]) -> tuple[list[Scalar], Memory]:
-        spec, memory, torques = self.spec, Memory(graph, self.spec.nu), []
+    def _traced(self, graph: Graph, control: list[Any]) -> tuple[list[Scalar], StepMemory]:
+        spec, memory, torques = self.spec, StepMemory(graph, self.spec.nu), []
         commands, q, qd = (control[i * spec.nu : (i + 1) * spec.nu] for i in range(3))
         numbers = {
             f"actuator.{name}.{what}": value
@@ -92,7 +93,7 @@ class DriveProgram:
         for k, name in enumerate(spec.controls):
             torque = commands[k]
             if name in self._drives:
-                joint = Joint(name, q[k], qd[k], spec.continuous[self._rows[k]])
+                joint = DrivenJoint(name, q[k], qd[k], spec.continuous[self._rows[k]])
                 torque = drive_torque(
                     self._drives[name], joint, torque, numbers.__getitem__, lambda _, value: value, memory, self.step
                 )

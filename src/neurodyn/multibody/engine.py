@@ -18,33 +18,32 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
-from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.bodies.supports import support_wrenches
+from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree
+from neurodyn.multibody.body_contacts import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
-from neurodyn.multibody.drive import Joint, drive_torque
+from neurodyn.multibody.drive import DrivenJoint, drive_torque, passive_torque
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
-from neurodyn.multibody.instant import Instant
-from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.mass_matrix import is_zero
-from neurodyn.multibody.memory import Memory
-from neurodyn.multibody.passive import passive_torque
+from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.points import Wrenches
 from neurodyn.multibody.scope import Scope
-from neurodyn.multibody.structures.inertia import heavier
+from neurodyn.multibody.sensors import Instant
+from neurodyn.multibody.structures import heavier
 from neurodyn.multibody.trace import Graph, Scalar
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.vectors import ZERO, Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
     "contact model",
-    force="neurodyn.multibody.contact_force:FORCE",
+    force="neurodyn.multibody.contact_model:FORCE",
     impulse="neurodyn.multibody.complementarity:IMPULSE",
     soft="neurodyn.multibody.constraints.soft_contact:SOFT",
 )
 """Contact models by name."""
 
 EULER = "semi-implicit-euler"
-INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.integration:advanced"})
+INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.articulated:advanced"})
 """Integrators by name."""
 
 _SPRINGS = (".limit_stiffness", ".limit_damping")
@@ -133,14 +132,14 @@ class Engine:
             if name not in self._nominal:
                 raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
         self.names, self.memory = self._names()
-        sizes = Sizes(
+        sizes = ProgramSizes(
             state=mechanism.nq + mechanism.nv + self.memory,
             control=spec.nu,
             held=self.held,
             parameters=len(config.free),
             weights=config.blueprint.weights,
         )
-        self.program = Program(sizes, self._step, threads)
+        self.program = TracedProgram(sizes, self._step, threads)
 
     @property
     def held(self) -> int:
@@ -162,7 +161,7 @@ class Engine:
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks, to learn what has a name; return that, and the size of the memory with networks."""
         mechanism, graph = self.mechanism, Graph()
-        inputs = Inputs(
+        inputs = ProgramInputs(
             graph,
             graph.inputs("x", mechanism.nq + mechanism.nv),
             graph.inputs("u", self._spec.nu),
@@ -174,12 +173,12 @@ class Engine:
             _, _, memory = self._traced(inputs, self.config.blueprint)
         return scope.computed, memory.size
 
-    def _step(self, inputs: Inputs) -> list[Scalar]:
+    def _step(self, inputs: ProgramInputs) -> list[Scalar]:
         after, scope, memory = self._traced(inputs, self.config.blueprint)
         scope.require_acted()
         return [*after, *memory.after()]
 
-    def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, Memory]:
+    def _traced(self, inputs: ProgramInputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, StepMemory]:
         parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
         constants: dict[str, Scalar] = {**self._nominal, **parameters}
         q, qd, instant = self.instant(inputs, constants, blueprint)
@@ -192,7 +191,7 @@ class Engine:
         return after, scope, memory
 
     def instant(
-        self, inputs: Inputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False
+        self, inputs: ProgramInputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False
     ) -> tuple[list[Scalar], list[Scalar], Instant]:
         """Trace a step up to its accelerations.
 
@@ -206,7 +205,7 @@ class Engine:
             Positions of joints (not of encoders) and velocities after networks, and what is known of the step.
         """
         mechanism, config = self.mechanism, self.config
-        memory = Memory(inputs.graph, mechanism.nq + mechanism.nv)
+        memory = StepMemory(inputs.graph, mechanism.nq + mechanism.nv)
         scope = Scope(inputs.graph, constants, blueprint, memory, self._dt)
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
@@ -247,7 +246,7 @@ class Engine:
         return q, qd, Instant(scope, memory, tree, motions, torque, external, touching, acceleration, contacts)
 
     def _accelerations(
-        self, scope: Scope, tree: Tree, motions: list[LinkMotion], q: list[Any], torque: list[Any], forces: Wrenches
+        self, scope: Scope, tree: Tree, motions: list[RelativeMotion], q: list[Any], torque: list[Any], forces: Wrenches
     ) -> list[Any]:
         """Return accelerations under forces without constraints, with the inertias that networks add."""
         dofs = {name: dof for dof, name in tree.single_dofs()}
@@ -274,7 +273,7 @@ class Engine:
     def _coordinates(self) -> list[str]:
         return [*(f"q.{name}" for name in self._spec.q_names), *(f"qd.{name}" for name in self._spec.qd_names)]
 
-    def _innovations(self, scope: Scope, memory: Memory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
+    def _innovations(self, scope: Scope, memory: StepMemory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
         """Define what was measured beyond what the last step expected, where a network sees it; zero in roll-outs."""
         seen = {part for one in blueprint.augmentations for name in one.inputs for part in (name.partition("@")[0],)}
         for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
@@ -300,7 +299,7 @@ class Engine:
         return moving
 
     def _driven(
-        self, scope: Scope, memory: Memory, readings: list[Any], qd: list[Any], control: list[Any]
+        self, scope: Scope, memory: StepMemory, readings: list[Any], qd: list[Any], control: list[Any]
     ) -> list[Scalar]:
         """Return the torques of the drives on the driven joints."""
         spec, driven = self._spec, []
@@ -308,7 +307,7 @@ class Engine:
             value = 0.0 if name in self._leading else command
             if name in self.mechanism.drives and name not in self._leading:
                 row = spec.q_names.index(name)
-                joint = Joint(name, readings[row], qd[dof], spec.continuous[row])
+                joint = DrivenJoint(name, readings[row], qd[dof], spec.continuous[row])
                 drive = self.mechanism.drives[name]
                 value = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
             driven.append(scope.define(f"actuator.{name}", value))

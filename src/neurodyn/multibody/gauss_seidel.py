@@ -1,30 +1,229 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Impulses in Coulomb's cone by projected Gauss-Seidel.
-
-For each touching point, a normal impulse n and none to two along its tangents, t, together x, are sought such that with
-the velocities $u = A x + b$
-
-$$n \ge 0, \quad u_n \ge 0, \quad n\,u_n = 0; \qquad |t| \le \mu n, \quad
-u_t \ne 0 \Rightarrow t = -\mu n\,u_t/|u_t|$$
-
-(the nonlinear complementarity problem of contact with the cone itself, not a pyramid). At each point a sweep solves the
-normal row for n, then moves t against $u_t$ and projects it onto the disc of radius $\mu n$ (Moreau 1966; Jourdan,
-Alart and Jean 1998, "A Gauss-Seidel like algorithm to solve frictional contact problems"):
-
-$$n \leftarrow \max(n - u_n/A_{nn},\ 0), \qquad t \leftarrow P_{\mu n}(t - u_t/r)$$
-
-with r the greatest eigenvalue of A's tangent block, one number for both tangents: with a number for each, the fixed
-point's friction would not oppose its slip. Every row is thus $y = c + C x$ with constant C and c, followed by a
-projection, and the loop knows no more than that.
-"""
+"""Impulses in Coulomb's cone by projected Gauss-Seidel: a native loop with its adjoint by hand."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from neurodyn.multibody.mass_matrix import is_zero
-from neurodyn.multibody.sweeps_loop import Adjoint, Sweeps, by_age, sweeps_loop
-from neurodyn.multibody.trace import Expression, apply_loop, maximum, safe_sqrt
+from neurodyn.multibody.trace import Expression, Loop, apply_loop, maximum, safe_sqrt
 from neurodyn.multibody.trace.expression import TINY
+
+Adjoint = Literal["taped", "implicit"]
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Structure of a loop of sweeps.
+
+    Attributes:
+        tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
+        columns: For each row the impulses that it depends on, the oldest first.
+        count: Number of sweeps.
+        adjoint: How derivatives are computed.
+    """
+
+    tangents: tuple[int, ...]
+    columns: tuple[tuple[int, ...], ...]
+    count: int
+    adjoint: Adjoint = "taped"
+
+
+def by_age(first: int, rows: int) -> list[int]:
+    """Return all rows in the order in which they were last computed, when those from `first` on are about to be."""
+    return [*range(first, rows), *range(first)]
+
+
+def sweeps_loop(kind: Sweeps) -> Loop:
+    """Return the native loop; its inputs are the entries of C by rows, c, mu and the depths; its outputs x."""
+    writer = _SweepsWriter(kind)
+    return Loop(
+        name="projected Gauss-Seidel",
+        inputs=writer.entries + writer.rows + 2 * writer.points,
+        outputs=writer.rows,
+        saved=writer.rows * (kind.count if kind.adjoint == "taped" else 1),
+        forward=writer.forward(),
+        adjoint=writer.taped() if kind.adjoint == "taped" else writer.implicit(),
+    )
+
+
+class _SweepsWriter:
+    """The texts of a loop. Row i has its y in y{i}, its impulse in x{i} and that impulse's adjoint in a{i}."""
+
+    def __init__(self, kind: Sweeps) -> None:
+        self.kind = kind
+        self.rows, self.points = len(kind.columns), len(kind.tangents)
+        self.entries = sum(map(len, kind.columns))
+        self._first_entry = [sum(map(len, kind.columns[:i])) for i in range(self.rows)]
+        self._first_row = [sum(1 + count for count in kind.tangents[:p]) for p in range(self.points)]
+
+    def forward(self) -> str:
+        """Return the text that sweeps."""
+        taped = self.kind.adjoint == "taped"
+        lines = [self._touching(), *(f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows))]
+        lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
+        for point in range(self.points):
+            lines.append(f"if (ANY(touches{point})) {{")
+            normal, *tangents = self._rows_of(point)
+            lines += [self._row(normal), self._projected(point, [normal], "x")]
+            lines += [*map(self._row, tangents), self._projected(point, tangents, "x"), "}"]
+        if taped:
+            lines += [f"saved[sweep * {self.rows} + {i}] = y{i};" for i in range(self.rows)]
+        lines.append("}")
+        if not taped:
+            lines += [f"saved[{i}] = y{i};" for i in range(self.rows)]
+        return "\n".join([*lines, *(f"out[{i}] = x{i};" for i in range(self.rows))])
+
+    def taped(self) -> str:
+        """Return the text that goes back through the sweeps: x are impulses after a sweep, w before it."""
+        lines = [self._touching(), *(f"real a{i} = seed[{i}];" for i in range(self.rows))]
+        lines += [f"if ({self._any()}) {{", *(f"real x{i} = out[{i}];" for i in range(self.rows))]
+        lines.append(f"for (int sweep = {self.kind.count - 1}; sweep >= 0; --sweep) {{")
+        lines += [f"real w{i} = 0;" for i in range(self.rows)]
+        for point in range(self.points):
+            rows = self._rows_of(point)
+            lines.append(f"if (sweep > 0) if (ANY(touches{point})) {{")
+            lines += [f"const real y{i} = saved[(sweep - 1) * {self.rows} + {i}];" for i in rows]
+            lines += [self._projected(point, rows[:1], "w"), self._projected(point, rows[1:], "w"), "}"]
+        for point in range(self.points - 1, -1, -1):
+            rows = self._rows_of(point)
+            lines.append(f"if (ANY(touches{point})) {{")
+            lines += [f"const real y{i} = saved[sweep * {self.rows} + {i}];" for i in rows]
+            lines.append(self._factors(point))
+            for block in (rows[1:], rows[:1]):
+                lines += [self._pulled(point, block), *(self._entries_pulled(i, block) for i in block)]
+            lines.append("}")
+        lines += [f"x{i} = w{i};" for i in range(self.rows)]
+        return "\n".join([*lines, "}", "}"])
+
+    def implicit(self) -> str:
+        """Return the text that goes back through sweeps at the last iterate: s sums the adjoints of the y."""
+        lines = [self._touching()]
+        lines += [f"real a{i} = seed[{i}]; const real x{i} = out[{i}]; real s{i} = 0;" for i in range(self.rows)]
+        lines += [f"const real y{i} = saved[{i}];" for i in range(self.rows)]
+        lines += [self._factors(point) for point in range(self.points)]
+        lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
+        for point in range(self.points - 1, -1, -1):
+            rows = self._rows_of(point)
+            lines.append(f"if (ANY(touches{point})) {{")
+            for block in (rows[1:], rows[:1]):
+                lines += [self._pulled(point, block), *(f"s{i} += g{i};" for i in block)]
+            lines.append("}")
+        lines.append("}")
+        for i in range(self.rows):
+            lines += [f"adj[{self._entry(i, j)}] += s{i} * x{j};" for j in self.kind.columns[i]]
+            lines.append(f"adj[{self.entries + i}] += s{i};")
+        return "\n".join(lines)
+
+    def _rows_of(self, point: int) -> list[int]:
+        first = self._first_row[point]
+        return list(range(first, first + 1 + self.kind.tangents[point]))
+
+    def _entry(self, row: int, column: int) -> int:
+        return self._first_entry[row] + self.kind.columns[row].index(column)
+
+    def _friction(self, point: int) -> int:
+        return self.entries + self.rows + point
+
+    def _touching(self) -> str:
+        """Return the text that finds which points touch; impulses and adjoints of those that do not are 0."""
+        depth = self.entries + self.rows + self.points
+        return "\n".join(f"const mask touches{p} = in[{depth + p}] > (real)0;" for p in range(self.points))
+
+    def _any(self) -> str:
+        touching = " | ".join(f"touches{point}" for point in range(self.points))
+        return f"ANY({touching})" if touching else "false"
+
+    def _row(self, i: int) -> str:
+        """Return y = c + C x; what was computed last is added last, for the processor waits for it."""
+        terms = [f"y{i} = in[{self.entries + i}];"]
+        return " ".join(terms + [f"y{i} += in[{self._entry(i, j)}] * x{j};" for j in self.kind.columns[i]])
+
+    def _projected(self, point: int, rows: list[int], x: str) -> str:
+        """Return the projection of a point's normal row, or of its tangents, of which the normal has been projected."""
+        if not rows:
+            return ""
+        normal = self._first_row[point]
+        if rows[0] == normal:
+            return f"{x}{normal} = SELECT(touches{point} & (y{normal} > (real)0), y{normal}, (real)0);"
+        bound = f"const real bound = in[{self._friction(point)}] * {x}{normal};"
+        if len(rows) == 1:
+            (i,) = rows
+            clamped = (
+                f"const real capped = SELECT(bound < y{i}, bound, y{i}); "
+                f"{x}{i} = SELECT(capped < -bound, -bound, capped);"
+            )
+            return f"{{ {bound} {clamped} }}"
+        i, j = rows
+        size = f"const real size = ::wp::sqrt(y{i} * y{i} + y{j} * y{j});"
+        share = "const real share = SELECT(bound < size, bound / size, (real)1);"
+        return f"{{ {bound} {size} {share} {x}{i} = share * y{i}; {x}{j} = share * y{j}; }}"
+
+    def _factors(self, point: int) -> str:
+        """Return the derivatives of a point's projections at y: on{n}, share{n} = |t| / |y|, d{i} = y / |y| or 0."""
+        normal, *tangents = self._rows_of(point)
+        text = f"const mask on{normal} = touches{point} & (y{normal} > (real)0);"
+        if not tangents:
+            return text
+        text += (
+            f" const real mu{normal} = in[{self._friction(point)}]; const real bound{normal} = mu{normal} * x{normal};"
+        )
+        if len(tangents) == 1:
+            (i,) = tangents
+            return (
+                f"{text} const mask over{i} = bound{normal} < y{i}; const mask under{i} = y{i} < -bound{normal};"
+                f" const real d{i} = SELECT(over{i}, (real)1, SELECT(under{i}, (real)-1, (real)0));"
+            )
+        i, j = tangents
+        return (
+            f"{text} const real size{normal} = ::wp::sqrt(y{i} * y{i} + y{j} * y{j});"
+            f" const mask slides{normal} = bound{normal} < size{normal};"
+            f" const real per{normal} = SELECT(slides{normal}, (real)1 / size{normal}, (real)0);"
+            f" const real share{normal} = SELECT(slides{normal}, bound{normal} * per{normal}, (real)1);"
+            f" const real d{i} = y{i} * per{normal}; const real d{j} = y{j} * per{normal};"
+        )
+
+    def _pulled(self, point: int, rows: list[int]) -> str:
+        """Return the text that turns adjoints of impulses, a, into those of y, g, and adds theirs to older impulses."""
+        if not rows:
+            return ""
+        normal = self._first_row[point]
+        if rows[0] == normal:
+            text = f"const real g{normal} = SELECT(on{normal}, a{normal}, (real)0); a{normal} = 0;"
+        else:
+            text = self._tangents_pulled(point, rows)
+        pushed = [
+            f"a{j} += in[{self._entry(i, j)}] * g{i};"
+            for j in reversed(by_age(rows[0], self.rows))  # those whose adjoints are needed next first
+            for i in rows
+            if j in self.kind.columns[i]
+        ]
+        return "\n".join([text, *pushed])
+
+    def _tangents_pulled(self, point: int, rows: list[int]) -> str:
+        normal, friction = self._first_row[point], self._friction(point)
+        if len(rows) == 1:
+            (i,) = rows
+            text = (
+                f"const real g{i} = SELECT(over{i} | under{i} | NOT(touches{point}), (real)0, a{i});"
+                f" const real along{normal} = d{i} * a{i};"
+            )
+        else:
+            i, j = rows
+            text = f"const real along{normal} = d{i} * a{i} + d{j} * a{j};" + "".join(
+                f" const real g{k} = SELECT(touches{point}, share{normal} * (a{k} - along{normal} * d{k}), (real)0);"
+                for k in rows
+            )
+        cleared = " ".join(f"a{i} = 0;" for i in rows)
+        return (
+            f"{text} {cleared} a{normal} += mu{normal} * along{normal}; adj[{friction}] += along{normal} * x{normal};"
+        )
+
+    def _entries_pulled(self, i: int, block: list[int]) -> str:
+        """Return the text that adds to the adjoints of a row's C and c; rows from the block on were not yet new."""
+        values = {j: f"x{j}" if j < block[0] else f"w{j}" for j in self.kind.columns[i]}
+        terms = [f"adj[{self._entry(i, j)}] += g{i} * {value};" for j, value in values.items()]
+        return " ".join([*terms, f"adj[{self.entries + i}] += g{i};"])
 
 
 def cone_impulses(

@@ -9,17 +9,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
-from neurodyn.geometry.array_shapes import Positions, Velocities
-from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.prisms.query import NUMBERS as CONTACT_NUMBERS
 from neurodyn.geometry.prisms.query import PrismContacts, contact_slots
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.solids import Solid
+from neurodyn.geometry.tensors import Positions, Velocities, constant
 
 FAR = -1e3
 """Height of the ground where there is none [m]."""

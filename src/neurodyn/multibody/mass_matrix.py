@@ -22,7 +22,7 @@ from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, cross, do
 
 
 @dataclass
-class Column:
+class MotionColumn:
     """Motion of a link and all that it carries per unit of one velocity coordinate of its joint.
 
     Attributes:
@@ -117,22 +117,24 @@ class TreeInertia:
             for i, column in enumerate(self.columns)
         )
 
-    def _columns(self, tree: Tree) -> list[Column]:
-        columns: list[Column] = []
+    def _columns(self, tree: Tree) -> list[MotionColumn]:
+        columns: list[MotionColumn] = []
         for index, link in enumerate(tree.links):
             pose, origin = self._poses[index], self.from_root(index)
             if link.joint.scalar:
                 axis = pose.turn @ tree.axis(index)
                 turns = link.joint.kind == "revolute"
-                columns.append(Column(index, axis, cross(origin, axis)) if turns else Column(index, ZERO, axis))
+                columns.append(
+                    MotionColumn(index, axis, cross(origin, axis)) if turns else MotionColumn(index, ZERO, axis)
+                )
                 continue
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:
                 axes = self._poses[link.joint.parent].turn @ axes
             if link.joint.kind == "free":  # its velocity is that of the centre of mass
-                columns += [Column(index, ZERO, axis) for axis in axes.T]
+                columns += [MotionColumn(index, ZERO, axis) for axis in axes.T]
                 origin = origin + pose.turn @ tree.centre(index)
-            columns += [Column(index, axis, cross(origin, axis)) for axis in axes.T]
+            columns += [MotionColumn(index, axis, cross(origin, axis)) for axis in axes.T]
         return columns
 
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:

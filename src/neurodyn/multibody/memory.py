@@ -11,7 +11,7 @@ from typing import Any
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum, select_less
 
 
-class Memory:
+class StepMemory:
     """The memory of a traced step, laid out in the order in which it is asked for.
 
     Attributes:

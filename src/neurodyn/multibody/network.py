@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small network as a native loop with its own adjoint, for quantities that a blueprint augments."""
+"""A small network as a native loop with its own adjoint, and its derivative along a direction in its inputs."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from neurodyn.core.description.blueprint import Activation, Augmentation
@@ -100,4 +101,117 @@ def _adjoint(widths: tuple[int, ...], slope: str) -> str:
             f"for (int j = 0; j < {before}; ++j) delta[j] = passed[j];"
         )
     lines.append(f"for (int j = 0; j < {widths[0]}; ++j) adj[j] += delta[j];")
+    return "\n".join(lines)
+
+
+_SIGMOID = "(real)1 / ((real)1 + ::wp::exp(-z))"
+_CURVATURES: dict[Activation, str] = {
+    "tanh": "(real)-2 * y * ((real)1 - y * y)",
+    "elu": "SELECT(z > (real)0, (real)0, y + (real)1)",
+    "relu": "(real)0 * z",
+    "softplus": f"{_SIGMOID} * ((real)1 - {_SIGMOID})",
+    "softsign": (
+        "SELECT(z > (real)0, (real)-2, (real)2) * ((real)1 - SELECT(y > (real)0, y, -y)) * "
+        "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))"
+    ),
+    "silu": f"{_SIGMOID} * ((real)1 - {_SIGMOID}) * ((real)2 + z * ((real)1 - (real)2 * {_SIGMOID}))",
+}
+"""Second derivatives of activations at z, in terms of z and the value y."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer: widths, where its weights begin, what it reads, and where it saves z, y, s and t."""
+
+    before: int
+    after: int
+    weight: int
+    values: str
+    slopes: str
+    place: int
+    hidden: bool
+
+    @property
+    def bias(self) -> int:
+        return self.weight + self.before * self.after
+
+    def saved(self, number: int) -> str:
+        """Return the text of z (0), y (1), s (2) or t (3) of unit i."""
+        return f"saved[{self.place + number * self.after} + i]"
+
+
+def tangent_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
+    """Return the loop from scaled inputs, and a direction in them, to the derivatives of the unscaled outputs.
+
+    Args:
+        augmentation: The network; its weights are laid out as `Augmentation.weights` says.
+        first_weight: Where they begin in the program's.
+        name: What it is called in messages.
+    """
+    layers = _tangent_layers(augmentation.widths)
+    value, slope = ACTIVATIONS[augmentation.activation]
+    return Loop(
+        name=name,
+        inputs=2 * augmentation.widths[0],
+        outputs=augmentation.widths[-1],
+        saved=4 * sum(augmentation.widths[1:-1]),
+        forward="\n".join(_tangent_forward(layer, value, slope) for layer in layers),
+        adjoint=_tangent_adjoint(layers, augmentation.widths, slope, _CURVATURES[augmentation.activation]),
+        weights=augmentation.weights,
+        first_weight=first_weight,
+    )
+
+
+def _tangent_layers(widths: tuple[int, ...]) -> list[_Layer]:
+    layers, weight, place = [], 0, 0
+    values, slopes = "in", f"(in + {widths[0]})"
+    for number, (before, after) in enumerate(pairwise(widths)):
+        layers.append(_Layer(before, after, weight, values, slopes, place, number < len(widths) - 2))
+        values, slopes = f"(saved + {place + after})", f"(saved + {place + 3 * after})"
+        place += 4 * after
+        weight += after * (before + 1)
+    return layers
+
+
+def _tangent_forward(layer: _Layer, value: str, slope: str) -> str:
+    keep = "out[i] = s; (void)z;"
+    if layer.hidden:
+        keep = (
+            f"const real y = {value}; {layer.saved(0)} = z; {layer.saved(1)} = y; {layer.saved(2)} = s; "
+            f"{layer.saved(3)} = ({slope}) * s;"
+        )
+    return (
+        f"for (int i = 0; i < {layer.after}; ++i) {{ real z = (real)weight[{layer.bias} + i]; real s = (real)0; "
+        f"const number* row = weight + {layer.weight} + i * {layer.before}; "
+        f"for (int j = 0; j < {layer.before}; ++j) "
+        f"{{ z += row[j] * {layer.values}[j]; s += row[j] * {layer.slopes}[j]; }} {keep} }}"
+    )
+
+
+def _tangent_adjoint(layers: list[_Layer], widths: tuple[int, ...], slope: str, curvature: str) -> str:
+    widest = max(widths)
+    lines = [
+        f"real of_z[{widest}]; real of_s[{widest}]; real to_a[{widest}]; real to_t[{widest}];",
+        f"for (int i = 0; i < {widths[-1]}; ++i) {{ of_z[i] = (real)0; of_s[i] = seed[i]; }}",
+    ]
+    for layer in reversed(layers):
+        if layer.hidden:
+            lines.append(
+                f"for (int i = 0; i < {layer.after}; ++i) {{ const real z = {layer.saved(0)}; "
+                f"const real y = {layer.saved(1)}; const real s = {layer.saved(2)}; (void)z; (void)y; "
+                f"const real slope = {slope}; const real of_t = of_s[i]; "
+                f"of_z[i] = slope * of_z[i] + ({curvature}) * s * of_t; of_s[i] = slope * of_t; }}"
+            )
+        lines.append(
+            f"for (int j = 0; j < {layer.before}; ++j) {{ to_a[j] = (real)0; to_t[j] = (real)0; }}\n"
+            f"for (int i = 0; i < {layer.after}; ++i) {{ const real dz = of_z[i]; const real ds = of_s[i]; "
+            f"weight_adj[{layer.bias} + i] += dz; const number* row = weight + {layer.weight} + i * {layer.before}; "
+            f"const Sums grad = weight_adj + {layer.weight} + i * {layer.before}; "
+            f"for (int j = 0; j < {layer.before}; ++j) {{ "
+            f"grad[j] += dz * {layer.values}[j] + ds * {layer.slopes}[j]; "
+            "to_a[j] += dz * row[j]; to_t[j] += ds * row[j]; } }\n"
+            f"for (int j = 0; j < {layer.before}; ++j) {{ of_z[j] = to_a[j]; of_s[j] = to_t[j]; }}"
+        )
+    first = widths[0]
+    lines.append(f"for (int j = 0; j < {first}; ++j) {{ adj[j] += of_z[j]; adj[{first} + j] += of_s[j]; }}")
     return "\n".join(lines)

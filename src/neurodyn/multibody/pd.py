@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
+from neurodyn.geometry.tensors import Positions, Torques, Velocities
 
 
 def pd_torque(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.description.contact_points import ContactPoint
-from neurodyn.multibody.articulated import LinkMotion, Tree
+from neurodyn.core.description.contacts import ContactPoint
+from neurodyn.multibody.articulated import RelativeMotion, Tree
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 
 Wrenches = dict[int, tuple[Vector, Vector]]
@@ -27,7 +27,7 @@ class LinkPose:
 
 
 @dataclass
-class Touch:
+class PointContact:
     """A contact point of the robot beside a flat piece of ground, or of one body beside another.
 
     Attributes:
@@ -59,7 +59,7 @@ class Touch:
         return found if self.other is None or self.other_arm is None else [*found, (self.other, self.other_arm, -1.0)]
 
 
-def link_poses(tree: Tree, motions: Sequence[LinkMotion]) -> list[LinkPose]:
+def link_poses(tree: Tree, motions: Sequence[RelativeMotion]) -> list[LinkPose]:
     """Return the poses of all links."""
     poses: list[LinkPose] = []
     for link, motion in zip(tree.links, motions, strict=True):
@@ -73,12 +73,12 @@ def link_poses(tree: Tree, motions: Sequence[LinkMotion]) -> list[LinkPose]:
 
 def touches(
     tree: Tree,
-    motions: Sequence[LinkMotion],
+    motions: Sequence[RelativeMotion],
     poses: Sequence[LinkPose],
     points: Sequence[ContactPoint],
     grounds: Sequence[tuple[Vector, Vector]],
     size: Any = 1.0,
-) -> list[Touch]:
+) -> list[PointContact]:
     """Measure points against flat pieces of ground.
 
     `grounds` holds for each point a point on the ground and the outward normal there, in the world; `size` is a factor
@@ -93,11 +93,11 @@ def touches(
         depth = radius - dot(normal, centre - origin)
         lowest = arm - radius * array(normal)
         velocity = pose.turn @ motion.velocity + cross(pose.turn @ motion.spin, lowest)
-        touched.append(Touch(point.name, point.joint, lowest, normal, depth, velocity))
+        touched.append(PointContact(point.name, point.joint, lowest, normal, depth, velocity))
     return touched
 
 
-def wrenches(poses: Sequence[LinkPose], touched: Sequence[Touch], forces: Sequence[Vector]) -> Wrenches:
+def wrenches(poses: Sequence[LinkPose], touched: Sequence[PointContact], forces: Sequence[Vector]) -> Wrenches:
     """Return moment and force on every touched link, in its frame, from forces in world axes at the touching points."""
     by_link: Wrenches = {}
     for touch, force in zip(touched, forces, strict=True):

@@ -16,10 +16,9 @@ from collections.abc import Callable, Mapping
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint, aged
 from neurodyn.core.errors import InputError, choices
-from neurodyn.multibody.memory import Memory, delayed
+from neurodyn.multibody.memory import StepMemory, delayed
 from neurodyn.multibody.network import network_loop
-from neurodyn.multibody.structures import FORMS
-from neurodyn.multibody.structures.acting import ActingNetwork, AddedInertia
+from neurodyn.multibody.structures import FORMS, ActingNetwork, AddedInertia
 from neurodyn.multibody.trace import Graph, Scalar, apply_loop, cos, sin, tanh
 
 _DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
@@ -34,7 +33,7 @@ class Scope:
     """
 
     def __init__(
-        self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint, memory: Memory, step: float
+        self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint, memory: StepMemory, step: float
     ) -> None:
         """Begin a step.
 

@@ -4,14 +4,13 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
-    from neurodyn.nets.build import build_net, build_predictor
     from neurodyn.nets.ensemble import Ensemble, EnsembleConfig
     from neurodyn.nets.gru import GRU
     from neurodyn.nets.members import MemberLinear
     from neurodyn.nets.mlp import MLP
     from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS, TRUNKS, NetConfig
     from neurodyn.nets.normaliser import Normaliser
-    from neurodyn.nets.predictor import Predictor
+    from neurodyn.nets.predictor import Predictor, build_net, build_predictor
     from neurodyn.nets.sequence import SequenceNet
     from neurodyn.nets.transformer import Transformer
 

@@ -19,8 +19,7 @@ from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError
 from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.nets.mlp import ACTIVATIONS
-from neurodyn.nets.networks import TRUNKS
-from neurodyn.nets.size import require_size
+from neurodyn.nets.networks import TRUNKS, require_size
 
 Hidden = tuple[Tensor, ...]
 

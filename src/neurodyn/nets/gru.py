@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
-from neurodyn.nets.dense import Dense, Weight
+from neurodyn.nets.members import Dense, Weight
 from neurodyn.nets.mlp import MLP
 from neurodyn.nets.networks import Activation
 from neurodyn.nets.sequence import SequenceNet

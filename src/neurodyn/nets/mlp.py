@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurodyn.nets.dense import Dense, linear_weights
+from neurodyn.nets.members import Dense, linear_weights
 from neurodyn.nets.networks import Activation, NetConfig
 from neurodyn.nets.sequence import SequenceNet
 

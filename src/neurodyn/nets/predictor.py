@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sequence network in physical units: normalised on both sides, with a linear short cut.
+"""A sequence network in physical units, built from a configuration.
 
-The short cut is initialised by least squares and the network's last layer by zero, so that training starts at the best
-linear model and the network learns only the rest.
+It is normalised on both sides and may have a linear short cut; `StreamingPredictor` is the same as a function of
+tensors alone.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
 from neurodyn.nets.members import MemberLinear
+from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS, NetConfig, require_members
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
@@ -193,3 +194,72 @@ def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge
 
 def _normalised(normaliser: Normaliser, x: Tensor) -> Tensor:
     return (x - normaliser.mean.to("cpu", torch.float64)) * normaliser.gain.to("cpu", torch.float64)
+
+
+def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
+    """Build the network that `config` describes, with random weights.
+
+    Args:
+        config: Kind and size.
+        inputs: Size of an input vector.
+        outputs: Size of an output vector.
+    """
+    return NETWORKS[config.kind].build(config, inputs, outputs)
+
+
+def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int = 1) -> Predictor:
+    """Build a predictor around the network that `config` describes; it is to be fitted or loaded.
+
+    Args:
+        config: Kind and size.
+        inputs: Size of an input vector.
+        outputs: Size of an output vector.
+        members: Number of networks in it, each with random weights of its own.
+
+    Raises:
+        InputError: There are to be several, and networks of this kind have no form with members.
+    """
+    require_members(config, members)
+    nets = [build_net(config, inputs, outputs) for _ in range(members)]
+    net = nets[0] if members == 1 else MEMBER_NETWORKS[config.kind](nets)
+    predictor = Predictor(net, skip=config.skip, clip=config.clip)
+    predictor.config = config
+    return predictor
+
+
+Memory = tuple[Tensor, ...]
+
+
+class StreamingPredictor(nn.Module):
+    """One frame of a predictor; inputs and outputs in physical units."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.predictor = predictor
+        self.begin(1)  # what a network keeps for itself is made before it is traced
+
+    @property
+    def memory_names(self) -> tuple[str, ...]:
+        """Names of the memory's tensors."""
+        return self.predictor.net.stream_names
+
+    def begin(self, worlds: int) -> Memory:
+        """Return the memory of worlds without history; worlds are the first axis of every tensor."""
+        return self.predictor.net.stream_begin(worlds)
+
+    def forward(self, x: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame.
+
+        Args:
+            x: Inputs, shape [worlds, inputs].
+            memory: What the last call returned, or `begin`.
+
+        Returns:
+            Outputs, shape [worlds, outputs], and the memory.
+        """
+        predictor = self.predictor
+        n = predictor.normalise_input(x)
+        y, memory = predictor.net.stream(n, memory)
+        if predictor.skip is not None:
+            y = y + predictor.skip(n)
+        return (predictor.denormaliser.inverse(y), *memory)

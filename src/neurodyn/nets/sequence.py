@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from neurodyn.core.errors import InputError
 
 if TYPE_CHECKING:
-    from neurodyn.nets.dense import Dense
-    from neurodyn.nets.members import MemberLinear
+    from neurodyn.nets.members import Dense, MemberLinear
     from neurodyn.nets.networks import NetConfig
 
 Carry = Any

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A causal transformer that is trained on chunks and run one frame at a time, with the same numbers.
+"""A causal transformer with sliding-window attention and rotary positions.
 
-Attention slides: in every layer a frame sees the last `window` frames. Because no frame is ever recomputed under
-another history, keys and values can be kept, and a step costs one frame instead of a window. It is trained on chunks
-longer than the window, so that training sees the same histories as a long roll-out.
+It is trained on chunks and run one frame at a time, with the same numbers.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self, cast
 
@@ -14,13 +13,181 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.core.errors import InputError
-from neurodyn.nets.attention import Frame, SlidingAttention
 from neurodyn.nets.mlp import MLP
-from neurodyn.nets.rotary import Rotary
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
     from neurodyn.nets.networks import NetConfig
+
+
+class Rotary:
+    """Tables of cosines and sines for a sliding window.
+
+    Attributes:
+        period: P, the number of distinct positions; a power of two.
+        harmonics: Frequency of each pair of channels in units of 2 pi / P.
+    """
+
+    def __init__(self, channels: int, window: int) -> None:
+        self.period = max(16, 1 << math.ceil(math.log2(4 * window)))
+        pairs = channels // 2
+        # From one turn in P frames to one in four frames, evenly on a logarithmic scale.
+        top = math.log2(self.period / 4)
+        self.harmonics = [round(2 ** (top * i / max(1, pairs - 1))) for i in range(pairs)]
+        self._tables: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
+
+    def tables(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines in the type and on the device of `like`, shape [period, channels / 2] each."""
+        key = (like.device, like.dtype)
+        if key not in self._tables:
+            with torch.inference_mode(False):
+                position = torch.arange(self.period, dtype=torch.float64)
+                # Reduced as integers before the multiplication, so that equal angles give equal bits.
+                turn = torch.remainder(position[:, None] * torch.tensor(self.harmonics), self.period)
+                angle = turn * (2 * math.pi / self.period)
+                self._tables[key] = (torch.cos(angle).to(like), torch.sin(angle).to(like))
+        return self._tables[key]
+
+    def at(self, positions: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines of positions 0 .. `positions` - 1, shape [positions, channels / 2] each."""
+        cos, sin = self.tables(like)
+        if positions <= self.period:
+            return cos[:positions], sin[:positions]
+        index = torch.arange(positions, device=like.device) % self.period
+        return cos[index], sin[index]
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor, dim: int = -1) -> Tensor:
+    """Turn the channel pairs (i, i + n/2) of `x` along `dim` by the angles of `cos` and `sin` (broadcast)."""
+    a, b = x.chunk(2, dim)
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim)
+
+
+def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """Turn the channel pairs of `x`, shape [heads, channels, worlds], in place; cos, sin: [channels / 2, 1]."""
+    a, b = x.chunk(2, 1)
+    rest = a * sin
+    a.mul_(cos).addcmul_(b, sin, value=-1)
+    b.mul_(cos).add_(rest)
+
+
+@dataclass(frozen=True)
+class AttentionFrame:
+    """The state of a step that all layers share.
+
+    Attributes:
+        slot: Slot of the ring that this frame is written to.
+        cos: Cosines of the frame's position, shape [channels / 2].
+        sin: Sines of the frame's position, shape [channels / 2].
+        valid: Slots of each world's history, this frame included, shape [window, worlds]; None where all are.
+        stale: Whether other slots may hold values from before a reset, instead of zeros.
+    """
+
+    slot: int
+    cos: Tensor
+    sin: Tensor
+    valid: Tensor | None
+    stale: bool
+
+
+class SlidingAttention(nn.Module):
+    """Multi-head attention over the last `window` frames, without biases."""
+
+    def __init__(self, width: int, heads: int, window: int) -> None:
+        super().__init__()
+        self.width, self.heads, self.window = width, heads, window
+        self.channels = width // heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, band: Tensor | None) -> Tensor:
+        """Attend within chunks.
+
+        Args:
+            x: Shape [worlds, time, width].
+            cos: Cosines of the positions, shape [time, channels / 2].
+            sin: Sines of the positions, shape [time, channels / 2].
+            band: Which frame (row) sees which (column), shape [time, time]; None for plain causality, which
+                is the same where time is at most `window`.
+        """
+        worlds, time, _ = x.shape
+        q, k, v = self.qkv(x).view(worlds, time, 3, self.heads, self.channels).permute(2, 0, 3, 1, 4)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=band, is_causal=band is None)
+        return self.out(mixed.transpose(1, 2).reshape(worlds, time, self.width))
+
+    def begin(self, batch: int, like: dict) -> Tensor:
+        """Return an empty ring, shape [window, 2, heads, channels, worlds]."""
+        return torch.zeros(self.window, 2, self.heads, self.channels, batch, **like)
+
+    def step(self, x: Tensor, ring: Tensor, frame: AttentionFrame) -> tuple[Tensor, Tensor]:
+        """Attend from one frame, [worlds, width] -> [worlds, width]; differentiable, `ring` stays valid."""
+        q, k, v = self.qkv(x).t().reshape(3, self.heads, self.channels, -1)
+        q, k = (rotate(y, frame.cos[:, None], frame.sin[:, None], 1) for y in (q, k))
+        # See step_: values stay finite, so that a weight of exactly zero silences them.
+        new = torch.stack((k, torch.nan_to_num(v)))
+        if frame.stale and frame.valid is not None:
+            # The gradient needs this: a stale infinity times a zero gradient would be a NaN.
+            ring = ring.masked_fill(~frame.valid[:, None, None, None], 0.0)
+        ring = torch.cat((ring[: frame.slot], new[None], ring[frame.slot + 1 :]))
+        keys, values = ring.unbind(1)
+        scores = (keys * (q * self.channels**-0.5)).sum(2)
+        if frame.valid is not None:
+            scores = scores.masked_fill(~frame.valid[:, None], -torch.inf)
+        mixed = (values * scores.softmax(0)[:, :, None]).sum(0)
+        return self.out(mixed.reshape(self.width, -1).t()), ring
+
+    def step_(self, x: Tensor, ring: Tensor, frame: AttentionFrame, onto: Tensor, scratch: Tensor) -> Tensor:
+        """Attend from one frame and write it into the ring, without gradients; returns `onto`.
+
+        Args:
+            x: Shape [worlds, width].
+            ring: Updated in place.
+            frame: State of the step.
+            onto: The result is added to it, in place, shape [worlds, width].
+            scratch: Memory for products, shape [window, heads, channels, worlds]; fresh memory at every call
+                would cost more in page faults than the arithmetic.
+        """
+        width, flat, x = self.width, (self.width, -1), x.t()
+        wq, wk, wv = self.qkv.weight.chunk(3)
+        q = torch.mm(wq, x).view(self.heads, self.channels, -1)
+        # Worlds are innermost in the ring, so the products land there without a copy.
+        k, v = ring[frame.slot].unbind()
+        torch.mm(wk, x, out=k.view(flat))
+        torch.mm(wv, x, out=v.view(flat))
+        scale = self.channels**-0.5
+        rotate_(q, frame.cos[:, None] * scale, frame.sin[:, None] * scale)
+        rotate_(k, frame.cos[:, None], frame.sin[:, None])
+        # Values from before a reset get weight zero, and zero times NaN would be NaN.
+        torch.nan_to_num(v, out=v)
+        scores = torch.mul(ring[:, 0], q, out=scratch).sum(2)
+        if frame.valid is not None:
+            scores.masked_fill_(~frame.valid[:, None], -torch.inf)
+        mixed = torch.mul(ring[:, 1], scores.softmax(0)[:, :, None], out=scratch).sum(0)
+        return onto.addmm_(mixed.view(width, -1).t(), self.out.weight.t())
+
+    def empty_register(self, worlds: int) -> Tensor:
+        """Return the register of worlds without history, shape [worlds, window - 1, 2, heads, channels]."""
+        return torch.zeros(worlds, self.window - 1, 2, self.heads, self.channels)
+
+    def stream(self, x: Tensor, register: Tensor, cos: Tensor, sin: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend from the present frame to it and to those in a register; return the register one frame later.
+
+        Args:
+            x: Shape [worlds, width].
+            register: Keys and values of the last frames, oldest first; keys are not turned.
+            cos: Cosines of the positions in the window, shape [window, channels / 2].
+            sin: Sines, likewise.
+            hidden: Which frames lie before a world's history, shape [worlds, window].
+        """
+        q, k, v = self.qkv(x).view(-1, 3, self.heads, self.channels).unbind(1)
+        seen = torch.cat((register, torch.stack((k, v), 1)[:, None]), 1)  # [worlds, window, 2, heads, channels]
+        keys = rotate(seen[:, :, 0].transpose(1, 2), cos, sin)  # [worlds, heads, window, channels]
+        query = rotate(q[:, :, None], cos[-1:], sin[-1:])
+        scores = (keys * query).sum(-1) * self.channels**-0.5
+        weights = scores.masked_fill(hidden[:, None], -torch.inf).softmax(-1)
+        mixed = (seen[:, :, 1].transpose(1, 2) * weights[..., None]).sum(2)
+        return self.out(mixed.reshape(-1, self.heads * self.channels)), seen[:, 1:]
 
 
 @dataclass(frozen=True)
@@ -44,7 +211,7 @@ class RingCarry:
     scratch: Tensor | None = None
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and a perceptron, each behind a norm and added to the stream (pre-norm); no biases."""
 
     def __init__(self, width: int, heads: int, window: int) -> None:
@@ -60,13 +227,13 @@ class Block(nn.Module):
         x = x + self.attention(self.norm1(x), cos, sin, band)
         return x + self.narrow(functional.gelu(self.widen(self.norm2(x))))
 
-    def step(self, x: Tensor, ring: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, ring: Tensor, frame: AttentionFrame) -> tuple[Tensor, Tensor]:
         """Map one frame, [worlds, width] -> [worlds, width]; differentiable."""
         mixed, ring = self.attention.step(self.norm1(x), ring, frame)
         x = x + mixed
         return x + self.narrow(functional.gelu(self.widen(self.norm2(x)))), ring
 
-    def step_(self, x: Tensor, ring: Tensor, frame: Frame, scratch: Tensor) -> Tensor:
+    def step_(self, x: Tensor, ring: Tensor, frame: AttentionFrame, scratch: Tensor) -> Tensor:
         """Map one frame; `x` and `ring` are updated in place."""
         self.attention.step_(self.norm1(x), ring, frame, x, scratch)
         return x.addmm_(functional.gelu(self.widen(self.norm2(x))), self.narrow.weight.t())
@@ -107,7 +274,7 @@ class Transformer(SequenceNet):
             raise InputError(f"a transformer with a window of {window} frames; expected at least 1")
         self.inputs, self.outputs, self.window = inputs, outputs, window
         self.embed = nn.Linear(inputs, width)
-        self.blocks = nn.ModuleList(Block(width, heads, window) for _ in range(depth))
+        self.blocks = nn.ModuleList(TransformerBlock(width, heads, window) for _ in range(depth))
         self.norm = nn.LayerNorm(width, bias=False)
         self.head = MLP(width, outputs, head, "relu")
         self.rotary = Rotary(width // heads, window)
@@ -232,10 +399,10 @@ class Transformer(SequenceNet):
             kept.append(register)
         return self.head(self.norm(x)), (*kept, (filled + 1).clamp(max=self.window - 1))
 
-    def _blocks(self) -> list[Block]:
-        return cast(list[Block], list(self.blocks))
+    def _blocks(self) -> list[TransformerBlock]:
+        return cast(list[TransformerBlock], list(self.blocks))
 
-    def _frame(self, carry: RingCarry) -> Frame:
+    def _frame(self, carry: RingCarry) -> AttentionFrame:
         slot, position = carry.frame % self.window, carry.frame % self.rotary.period
         cos, sin = self.rotary.tables(carry.rings[0]) if carry.rings else self.rotary.tables(self.embed.weight)
         valid = None
@@ -243,7 +410,7 @@ class Transformer(SequenceNet):
             slots = torch.arange(self.window, device=carry.filled.device)
             age = torch.remainder(slot - slots, self.window)
             valid = age[:, None] <= carry.filled
-        return Frame(slot, cos[position], sin[position], valid, carry.stale)
+        return AttentionFrame(slot, cos[position], sin[position], valid, carry.stale)
 
     def _advanced(self, carry: RingCarry) -> RingCarry:
         if carry.settled >= self.window:

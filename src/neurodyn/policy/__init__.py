@@ -5,17 +5,16 @@ from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
     from neurodyn.control.starts import LoggedStarts, SampledStarts
+    from neurodyn.interop.onnx import export_policy
+    from neurodyn.interop.policies import import_policy
     from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.environment import PolicyEnvironment
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
-    from neurodyn.policy.export import export_policy
     from neurodyn.policy.online.loop import online
     from neurodyn.policy.online.settings import OnlineSettings
     from neurodyn.policy.play import record_policy
-    from neurodyn.policy.published import import_policy
-    from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
-    from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+    from neurodyn.policy.settings import AhacSettings, NetworkSettings, PolicySettings, ShacSettings, load_settings
     from neurodyn.policy.tracker_writer import TrackerWriter
     from neurodyn.policy.train import train_policy as train
 

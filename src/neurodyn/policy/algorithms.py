@@ -3,13 +3,13 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.settings import PolicySettings, TrainingSettings
-from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+from neurodyn.policy.settings import AhacSettings, PolicySettings, ShacSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from neurodyn.policy.learner import PolicyLearner
@@ -50,8 +50,18 @@ class Algorithm:
 
 ALGORITHMS: Registry[Algorithm] = Registry(
     "algorithm",
-    ppo=Algorithm(PolicySettings, "neurodyn.policy.ppo.learner:PpoLearner"),
-    shac=Algorithm(ShacSettings, "neurodyn.policy.shac.learner:ShacLearner", needs_gradients=True),
-    ahac=Algorithm(AhacSettings, "neurodyn.policy.shac.learner:AhacLearner", needs_gradients=True),
+    ppo=Algorithm(PolicySettings, "neurodyn.policy.ppo:PpoLearner"),
+    shac=Algorithm(ShacSettings, "neurodyn.policy.shac:ShacLearner", needs_gradients=True),
+    ahac=Algorithm(AhacSettings, "neurodyn.policy.shac:AhacLearner", needs_gradients=True),
 )
 """All algorithms."""
+
+
+def require_learner() -> None:
+    """Refuse to continue without rsl_rl, with an InputError that names the extra `policy`."""
+    missing = [name for name in ("rsl_rl", "tensordict") if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"policies need a package that is not installed ({', '.join(missing)}); install it with: "
+            "pip install 'neurodyn[policy]'"
+        )

@@ -16,15 +16,17 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Status, Store
-from neurodyn.dynamics.interface import Dynamics, State
-from neurodyn.learn.learner import GradientLearner, Step
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.learn.learner import GradientLearner, OptimiserStep
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.plan import Budget
-from neurodyn.policy.network import KNOWN
+from neurodyn.learn.plan import TrainingBudget
+from neurodyn.policy.artifact import KNOWN
 from neurodyn.policy.settings import CloneSettings
 from neurodyn.tasks import Task
 
@@ -116,7 +118,7 @@ def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: Clo
         actor.update_normalization(seen)
         critic.update_normalization(seen)
     learner = CloneLearner(actor, demonstrations, settings)
-    TrainingLoop(learner, Budget(settings.steps)).run()
+    TrainingLoop(learner, TrainingBudget(settings.steps)).run()
     for model in (actor, critic):
         count = getattr(model.obs_normalizer, "count", None)
         if count is not None:  # else the first frames of imagination would change what was imitated
@@ -149,7 +151,7 @@ class CloneLearner(GradientLearner):
         """Return the mean squared error of the actions."""
         return (self._actor(_named(self._seen)) - self._wanted).square().mean()
 
-    def stepped(self, step: Step) -> None:
+    def stepped(self, step: OptimiserStep) -> None:
         """Follow the error."""
         self._count = min(self._count + 1, _RECENT)
         self.error += (float(step.loss) - self.error) / self._count

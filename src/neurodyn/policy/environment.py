@@ -16,20 +16,32 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from neurodyn.control.compatibility import require_fit
-from neurodyn.control.fault_watch import FaultWatch
-from neurodyn.control.frame_end import Ending, FrameEnd, ending, judge_later
 from neurodyn.control.starts import Starts
-from neurodyn.control.task_frames import Moment, TaskFrames
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
+from neurodyn.control.task_frames import (
+    Ending,
+    FaultWatch,
+    FrameEnd,
+    Moment,
+    TaskFrames,
+    ending,
+    judge_later,
+    require_fit,
+)
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph, detached
-from neurodyn.dynamics.files.saved_tree import restored_tree, saved_tree
-from neurodyn.dynamics.generators import device_generator
-from neurodyn.dynamics.interface import Carry, Dynamics, Environment, State, Step, present_state
-from neurodyn.dynamics.pushes import pushed
+from neurodyn.dynamics.batch import Environment, State, Step, device_generator, present_state
+from neurodyn.dynamics.capture import (
+    CapturedStep,
+    CaptureError,
+    Recorder,
+    cuda_graph,
+    detached,
+    restored_tree,
+    saved_tree,
+)
+from neurodyn.dynamics.control import pushed
+from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.tasks import Memory, Task
@@ -74,7 +86,7 @@ class Episodes:
 
 
 @dataclass(frozen=True)
-class Worlds:
+class EnvironmentWorlds:
     """All that a frame changes.
 
     Attributes:
@@ -102,7 +114,7 @@ class Worlds:
 
 @dataclass(frozen=True)
 class _Ended:
-    """Which episodes ended in a frame, and with what, not yet read from the device; shapes as of `Worlds`."""
+    """Which episodes ended in a frame, and with what, not yet read from the device; shapes as of `EnvironmentWorlds`."""
 
     done: Tensor
     returns: Tensor
@@ -111,7 +123,7 @@ class _Ended:
 
 
 @dataclass(frozen=True)
-class Frame:
+class EnvironmentFrame:
     """What a frame gives.
 
     Attributes:
@@ -242,7 +254,7 @@ class PolicyEnvironment(VecEnv):
         still = torch.zeros(worlds, self.num_actions, device=self.device)
         first = task.reward(_with_contacts(at.now, worlds), at.memory, still)
         self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
-        self._at = Worlds(
+        self._at = EnvironmentWorlds(
             carry=at.carry,
             state=at.state,
             torque=at.torque,
@@ -403,7 +415,7 @@ class PolicyEnvironment(VecEnv):
         """Forget the gradients of all frames so far."""
         self._begin_frame(detached(self._at), self._renewal.turn)
 
-    def _replayed(self, actions: Tensor, record: Recorder) -> "Frame":
+    def _replayed(self, actions: Tensor, record: Recorder) -> "EnvironmentFrame":
         """Act for one frame by replaying a recorded one; recorded now where it was not."""
         if self._captured is None:
             before = self._at, self._renewal.turn
@@ -421,16 +433,18 @@ class PolicyEnvironment(VecEnv):
         self._begin_frame(*self._captured.state)
         return frame
 
-    def _captured_step(self, before: tuple[Worlds, Tensor], actions: Tensor) -> tuple[Any, "Frame"]:
+    def _captured_step(
+        self, before: tuple[EnvironmentWorlds, Tensor], actions: Tensor
+    ) -> tuple[Any, "EnvironmentFrame"]:
         self._begin_frame(*before)
         frame = self._frame(actions)
         return (self._at, self._renewal.turn), frame
 
-    def _begin_frame(self, at: Worlds, turn: Tensor) -> None:
+    def _begin_frame(self, at: EnvironmentWorlds, turn: Tensor) -> None:
         self._at, self._renewal.turn = at, turn
         self._now = self._frames.quantities(at.state, None, at.torque)
 
-    def _frame(self, actions: Tensor) -> "Frame":
+    def _frame(self, actions: Tensor) -> "EnvironmentFrame":
         before = self._moment()
         then, step, end = self._frames.frame(before, actions, self._generator)
         late, done, over = self._ends(before, then, step, end)
@@ -448,7 +462,7 @@ class PolicyEnvironment(VecEnv):
             extras["succeeded"] = self.task.succeeded(self._now, self._at.memory)
             self._renew(done)
         self._push()
-        return Frame(self._observed(), self._scaled(penalised), done, extras, ended)
+        return EnvironmentFrame(self._observed(), self._scaled(penalised), done, extras, ended)
 
     def _moment(self) -> Moment:
         at = self._at
@@ -462,7 +476,7 @@ class PolicyEnvironment(VecEnv):
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
         self._now = then.now
-        self._at = Worlds(
+        self._at = EnvironmentWorlds(
             then.carry, then.state, then.torque, then.memory, length, at.returns, at.uncertain, at.terms, at.earned
         )
         return late, done, self._always_renews or bool(done.any())
@@ -477,7 +491,7 @@ class PolicyEnvironment(VecEnv):
         return True
 
     def _sums(self, end: FrameEnd, penalised: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what frames add to `Worlds.returns` and `Worlds.terms`, shapes [3, n] and [terms, n]; `one` is 1."""
+        """Return what frames add to `EnvironmentWorlds.returns` and `EnvironmentWorlds.terms`, shapes [3, n] and [terms, n]; `one` is 1."""
         parts = end.parts.detach()
         if len(self._terms) > len(parts):
             parts = torch.cat([parts, (end.reward.detach() - parts.sum(0))[None]])
@@ -544,7 +558,7 @@ class PolicyEnvironment(VecEnv):
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
         self._now = self._frames.quantities(state, None, torque)
-        self._at = Worlds(
+        self._at = EnvironmentWorlds(
             carry=carry,
             state=state,
             torque=torque,

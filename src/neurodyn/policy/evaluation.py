@@ -1,24 +1,174 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn policy evaluate`: saved policies in any number of dynamics."""
+"""Returns of policies in any number of dynamics (`neurodyn policy evaluate`), and how far a model's are from a reference's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
 from pathlib import Path
 
-from msgspec import UNSET
+import numpy as np
+import torch
+from msgspec import UNSET, UnsetType
+from torch import Tensor
 
 from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, is_declared, open_dynamics
-from neurodyn.control.returns import Outcome, Returns, returns_in
+from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns, returns_in
+from neurodyn.control.starts import Starts
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
-from neurodyn.core.config import read_plain
+from neurodyn.core.config import Record, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
 from neurodyn.core.verdict import Verdict, of_failed, of_returns, together
-from neurodyn.policy.artifact import load_policy, task_of
-from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
-from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.reward_error import reward_errors
+from neurodyn.dynamics.batch import Environment
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
+from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.tasks import Task
+
+LEVEL = 0.95
+"""Share of the draws within the interval."""
+_DRAWS = 2000
+_TINY = 1e-12
+
+
+class RewardError(Record, frozen=True):
+    """How far the returns in dynamics `b` are from those in `a`.
+
+    Attributes:
+        a: The reference: the simulator where it is one of the two, else the first.
+        b: The other dynamics.
+        difference: Mean return in b less that in a.
+        relative: Its size, as a share of that in a.
+        by_episode: Mean size of the difference between episodes of the same policy and start; None unless `paired`.
+        interval: Lower and upper bound of `difference` as a share of the return in a, at the level of 95 %; None where
+            there is nothing to draw from, a single episode.
+        paired: Whether episodes start in the same states, those of the task. After windows of a log they do not, and
+            the difference is also one between starts.
+    """
+
+    a: str
+    b: str
+    difference: float
+    relative: float
+    by_episode: float | None
+    interval: tuple[float, float] | None = None
+    paired: bool = True
+
+
+def reward_errors(
+    returns: dict[str, Sequence[Tensor]], logged: Collection[str] = (), seed: int = 0
+) -> list[RewardError]:
+    """Return the differences of returns between pairs of dynamics.
+
+    Args:
+        returns: By dynamics, the returns of the episodes of each policy, shape [episodes]; policies and starts are in
+            the same order everywhere.
+        logged: Dynamics in which episodes start after windows of a log.
+        seed: Seed of the intervals' draws.
+    """
+    values = {name: np.stack([one.double().numpy() for one in policies]) for name, policies in returns.items()}
+    names = sorted(values, key=lambda name: name != ANALYTIC)
+    return [
+        _between(a, b, values[a], values[b], seed, paired=a not in logged and b not in logged)
+        for a, b in combinations(names, 2)
+    ]
+
+
+def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int, *, paired: bool) -> RewardError:
+    difference = float(other.mean() - one.mean())
+    return RewardError(
+        a=a,
+        b=b,
+        difference=difference,
+        relative=abs(difference) / max(abs(float(one.mean())), _TINY),
+        by_episode=float(np.abs(other - one).mean()) if paired else None,
+        interval=_interval(one, other, np.random.default_rng(seed), paired=paired) if one.size > 1 else None,
+        paired=paired,
+    )
+
+
+def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator, *, paired: bool) -> tuple[float, float]:
+    """Draw policies, and of each its episodes, in both dynamics the same if paired; shapes [policies, episodes]."""
+    policies, episodes = one.shape
+    found = np.empty(_DRAWS)
+    for draw in range(_DRAWS):
+        rows = rng.integers(policies, size=(policies, 1))
+        columns = rng.integers(episodes, size=(policies, episodes))
+        first = one[rows, columns].mean()
+        others = columns if paired else rng.integers(episodes, size=(policies, episodes))
+        found[draw] = (other[rows, others].mean() - first) / max(abs(first), _TINY)
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+SEED = 500
+EPISODES = 256
+
+
+class PolicyEvaluation(Record, frozen=True):
+    """One or several policies in several dynamics.
+
+    Attributes:
+        task: Name of the task.
+        policy: Folder of the policy; of several, their folders behind each other.
+        episodes: Number of episodes of each policy in each.
+        seed: Seed of starts and commands.
+        results: What it reaches in each; of several policies, their mean and range.
+        reward_error: How far each two are apart.
+        ground: Ground that was asked for; UNSET of the robot's default one.
+        policies: Each policy for itself; empty of one.
+        verdict: Whether the simulator contradicts the returns elsewhere (`core.verdict`).
+    """
+
+    task: str
+    policy: str
+    episodes: int
+    seed: int
+    results: list[Returns]
+    reward_error: list[RewardError]
+    ground: str | UnsetType = UNSET
+    policies: tuple["PolicyEvaluation", ...] = ()
+    verdict: str = "ok"
+
+
+@torch.no_grad()
+def play(
+    policy: Callable[[Tensor], Tensor],
+    task: Task,
+    dynamics: Dynamics,
+    starts: Starts,
+    episodes: int = EPISODES,
+    *,
+    seed: int = SEED,
+    penalty: float = 0.0,
+    environment: Environment | None = None,
+) -> EpisodeOutcomes:
+    """Let a policy act for one episode in each of a number of worlds.
+
+    Args:
+        policy: From observations to actions, without noise.
+        task: The task.
+        dynamics: The dynamics.
+        starts: Starts of the episodes.
+        episodes: Number of episodes, all at once.
+        seed: Seed of commands.
+        penalty: Weight of a world model's uncertainty in `EpisodeOutcomes.penalised`.
+        environment: What the worlds are in, as of `PolicyEnvironment`.
+
+    Raises:
+        InputError: Task and dynamics do not fit together.
+    """
+    world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment)
+    tally = EpisodeTally(task, episodes, world.device)
+    for _ in tracked(range(task.frames)):
+        _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
+        goes_on = tally.count(
+            extras["reward"], seen, extras["terms"], done=done, failed=~extras["time_outs"],
+            implausible=extras["implausible"], succeeded=extras.get("succeeded"),
+        )  # fmt: skip
+        if not goes_on:
+            break
+    return tally.outcome()
 
 
 def evaluate_policy(
@@ -65,7 +215,7 @@ def evaluate_policy(
         for name in names
     }
     logged = [name for name, where in opened.items() if where.log is not None]
-    outcomes: dict[str, list[Outcome]] = {}
+    outcomes: dict[str, list[EpisodeOutcomes]] = {}
     for name in tracked(tuple(opened)):
         where = opened[name]
         outcomes[name] = [

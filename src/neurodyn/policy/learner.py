@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy in training, whatever the algorithm: where it acts, how it is played, which is kept, what is logged."""
+"""A policy in training, whatever the algorithm: where it begins and acts, how it is played, which is kept, what is logged."""
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import torch
 from rsl_rl.models import MLPModel
 from torch import Tensor, nn
 
-from neurodyn.control.compatibility import require_fit
 from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.returns import Outcome
+from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.starts import Starts
+from neurodyn.control.task_frames import require_fit
+from neurodyn.core import artifacts
+from neurodyn.core.config import read_plain
+from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_returns
+from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, Validation
-from neurodyn.learn.loop import TrainingLoop, TrainState
-from neurodyn.learn.ranks import here
-from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.learn.loop import TrainingLoop, TrainState, has_state
+from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
 from neurodyn.policy.environment import Episodes, PolicyEnvironment
-from neurodyn.policy.evaluate import play
-from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.evaluation import play
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task
 
@@ -60,7 +63,7 @@ class PolicyLearner(Learner):
         """Build the worlds; arguments and errors are those of `train_policy`."""
         self._out, self._task, self._where, self._settings = out, task, where, settings
         self._reference, self._initial = reference, initial
-        seed = here().seed(settings.seed)
+        seed = current_ranks().seed(settings.seed)
         require_fit(task, where.dynamics, settings.penalty)
         # Where it is played: from starts of the task where some of the training's episodes have such.
         self._plays = where
@@ -78,7 +81,7 @@ class PolicyLearner(Learner):
         self.losses, self._real = {}, None
         # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
         self._shown: Mapping[str, Any] = {}  # what the last validation found
-        self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * here().count)
+        self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * current_ranks().count)
 
     @property
     def actor(self) -> MLPModel:
@@ -103,12 +106,12 @@ class PolicyLearner(Learner):
 
     def of_ranks(self, own: dict[str, Any]) -> dict[str, Any]:
         """Return what ranks keep for themselves (worlds, random states), for a checkpoint: of rank 0 `own`."""
-        others = here().gather(own)[1:]
+        others = current_ranks().gather(own)[1:]
         return {**own, "others": others} if others else own
 
     def of_this_rank(self, saved: dict[str, Any]) -> dict[str, Any]:
         """Return what this rank kept in a checkpoint."""
-        return saved if here().leads else saved["others"][here().rank - 1]
+        return saved if current_ranks().leads else saved["others"][current_ranks().rank - 1]
 
     def verdicts(self, at: TrainState) -> list[Verdict]:
         """Judge the last return in the dynamics that it was trained in beside that in the reference."""
@@ -119,7 +122,7 @@ class PolicyLearner(Learner):
     def keep_now_and_then(self, at: TrainState) -> None:
         """Write the present policy beside the others of its kind, where that is asked for; called after an update."""
         every = self._settings.keep_every
-        if every is not None and (at.step + 1) % every == 0 and here().leads:
+        if every is not None and (at.step + 1) % every == 0 and current_ranks().leads:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
 
     def validate(self, at: TrainState) -> Validation:
@@ -133,7 +136,7 @@ class PolicyLearner(Learner):
             self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
         return Validation(score, values)
 
-    def watch(self, played: Outcome) -> dict[str, float]:
+    def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
         """Return further figures of a play where the policy is trained."""
         return {}
 
@@ -152,7 +155,7 @@ class PolicyLearner(Learner):
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
         """Return the line of an update."""
-        at, ended = loop.state, Episodes.joined(here().gather(self._world.collect()))
+        at, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
         count = len(ended.returns)
         parts = {
             "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
@@ -198,14 +201,76 @@ class PolicyLearner(Learner):
 
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""
-        return {"frames": self._settings.frames_of(at.step) * here().count}
+        return {"frames": self._settings.frames_of(at.step) * current_ranks().count}
 
     @property
     def _penalty(self) -> float:
         """Weight of the uncertainty now."""
         return self._settings.fixed_penalty
 
-    def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> Outcome:
+    def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> EpisodeOutcomes:
         starts = where.starts(self._task, _EVALUATION)
         count = self._settings.evaluation_worlds
         return play(network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty)
+
+
+S = TypeVar("S", bound=TrainingSettings)
+
+CRITIC_UPDATES = 10
+"""Updates in which a policy that came without its critic stays as it is, and only a new critic learns."""
+
+
+def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
+    """Return the folder of a policy that a training begins with, and settings with its network, which imitate nothing.
+
+    Raises:
+        InputError: There is no such policy, it is of another task, or it cuts off its observations.
+    """
+    config, _ = load_policy(policy)
+    require_task(config, task, str(policy))
+    if config.clip is not None:
+        raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
+    network = msgspec.structs.replace(config.network, initial_std=settings.network.initial_std)
+    return artifacts.resolve_policy(policy), msgspec.structs.replace(settings, network=network, clone=None)
+
+
+def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
+    """Return whether a policy's training left a critic of the same discount and scale of rewards."""
+    if not has_state(folder):
+        return False
+    theirs = read_plain(folder / "config.yaml")["settings"]
+    return all(theirs[name] == getattr(settings, name) for name in ("gamma", "reward_scale"))
+
+
+def critic_updates(folder: Path | None, settings: TrainingSettings) -> int:
+    """Return the updates for which a policy that is begun with (None: a random one) waits for its critic."""
+    return 0 if folder is None or brings_critic(folder, settings) else CRITIC_UPDATES
+
+
+def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: TrainingSettings) -> dict[str, Any]:
+    """Give an algorithm's models a policy to go on from.
+
+    Args:
+        actor: The policy's model; its network is that of the policy.
+        critic: The critic's model.
+        folder: Folder of the policy. Where its training left a checkpoint, exploration noise is taken over, and the
+            critic if it fits (`brings_critic`), whatever the algorithm was; else the actor alone, and the critic begins
+            anew.
+        settings: Settings of the training that begins.
+
+    Returns:
+        What the algorithm left beside them, as its optimiser; empty where there is nothing.
+    """
+    if brings_critic(folder, settings):
+        saved = artifacts.read_tree(folder / "state", "training")["learner"]
+        actor.load_state_dict(saved.pop("actor_state_dict"))
+        critic.load_state_dict(saved.pop("critic_state_dict"))
+        return saved
+    if has_state(folder):
+        actor.load_state_dict(artifacts.read_tree(folder / "state", "training")["learner"]["actor_state_dict"])
+    else:
+        _, network = load_policy(folder)
+        network.give(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
+    seen = {name: value for name, value in actor.state_dict().items() if name.startswith("obs_normalizer.")}
+    critic.load_state_dict({**critic.state_dict(), **seen})
+    return {}

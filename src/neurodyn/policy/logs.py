@@ -22,25 +22,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.control.compatibility import require_fit
-from neurodyn.control.frame_end import FrameEnd, episode_bounds, judge
 from neurodyn.control.grounds import home_ground
-from neurodyn.control.measured_state import Noise, measured
-from neurodyn.control.returns import Outcome
+from neurodyn.control.measurement_noise import MeasurementNoise, measured
+from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.starts import plausible_starts
+from neurodyn.control.task_frames import FrameEnd, episode_bounds, judge, require_fit
 from neurodyn.core.config import read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell
+from neurodyn.core.provenance import package_versions
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Status, StoreHeader
-from neurodyn.data.rows import RowLayout
+from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, require_store_name
-from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Control, Dynamics, State, Step
-from neurodyn.dynamics.pushes import pushed
+from neurodyn.dynamics.batch import Control, State, Step
+from neurodyn.dynamics.control import frame_torque, pushed
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
@@ -124,7 +123,7 @@ class LogSummary:
     failed: float
     implausible: float
     returns: dict[str, float]
-    outcomes: dict[str, "Outcome"]
+    outcomes: dict[str, "EpisodeOutcomes"]
     cpu_seconds: float
 
 
@@ -179,7 +178,7 @@ def record_log(
     noise: float = 0.5,
     seed: int = 0,
     coordinates: bool | None = None,
-    measurement: Noise | None = None,
+    measurement: MeasurementNoise | None = None,
     declared: bool = True,
     test: float = TEST_FRACTION,
 ) -> LogSummary:
@@ -227,7 +226,9 @@ def record_log(
     with StoreWriter(path, header, rewarded=True) as writer:
         while written < transitions:
             stream = derive_seed(seed, "log", writer.batches)
-            batch = _Batch(task, dynamics, behaviours, bounds, worlds, noise, stream, measurement or Noise(), rows=rows)
+            batch = _Batch(
+                task, dynamics, behaviours, bounds, worlds, noise, stream, measurement or MeasurementNoise(), rows=rows
+            )
             batch.run(header.spec)
             split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=test)
             arrays, kept = batch.arrays(), batch.kept
@@ -246,8 +247,8 @@ def record_log(
                     f"implausible; valid: starts and actions within the range of robot {task.robot!r}"
                 )
             tell(min(written / transitions, 1.0), f"{written:,} transitions")
-    outcomes = {b.name: Outcome.joined(parts) for b, parts in zip(behaviours, ended, strict=True)}
-    every = Outcome.joined(list(outcomes.values()))
+    outcomes = {b.name: EpisodeOutcomes.joined(parts) for b, parts in zip(behaviours, ended, strict=True)}
+    every = EpisodeOutcomes.joined(list(outcomes.values()))
     return LogSummary(
         path=str(path),
         transitions=written,
@@ -274,7 +275,7 @@ def _log_header(spec: StateSpec, seed: int, notes: dict[str, Any]) -> StoreHeade
 
 def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
     from neurodyn.sim.build import build
-    from neurodyn.sim.generation.store_header import simulated_header
+    from neurodyn.sim.generate import simulated_header
 
     robot = task.declaration()
     scene = robot.named_ground()
@@ -297,7 +298,7 @@ class _Batch:
         worlds: int,
         noise: float,
         seed: int,
-        measurement: Noise,
+        measurement: MeasurementNoise,
         *,
         rows: bool,
     ) -> None:
@@ -395,13 +396,13 @@ class _Batch:
         self.failed |= fresh
         self.implausible |= broken
 
-    def outcome(self, number: int) -> Outcome:
+    def outcome(self, number: int) -> EpisodeOutcomes:
         """Return how the episodes of one behaviour ended, those included that are not kept."""
         rows = np.flatnonzero(self.policy == number)
         returns = torch.from_numpy(self.returns[rows])
         lengths = torch.from_numpy(self.lengths[rows].clip(min=0).astype(np.float64))
         failed, implausible = (torch.from_numpy(values[rows]) for values in (self.failed, self.implausible))
-        return Outcome(returns, returns, lengths, failed, implausible, None)
+        return EpisodeOutcomes(returns, returns, lengths, failed, implausible, None)
 
     @property
     def kept(self) -> np.ndarray:

@@ -20,10 +20,12 @@ from typing import Any
 import torch
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.store import Split, Store
-from neurodyn.data.until_end import windows_along
-from neurodyn.dynamics.interface import Control, Dynamics, Window
+from neurodyn.data.store import Store
+from neurodyn.data.windows import windows_along
+from neurodyn.dynamics.batch import Control, Window
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.cloning import best_episodes
 
 AUTO = "auto"

@@ -10,11 +10,10 @@ from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
-from neurodyn.dynamics.interface import Environment, Trajectory
-from neurodyn.policy.artifact import load_policy, task_of
+from neurodyn.dynamics.batch import Environment, Trajectory
+from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluate import SEED
-from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.evaluation import SEED
 from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 

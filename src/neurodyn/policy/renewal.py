@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.starts import Starts, widened
-from neurodyn.dynamics.capture import copied, write
-from neurodyn.dynamics.files.saved_tree import restored_tree, saved_tree
-from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
+from neurodyn.dynamics.batch import State, present_state
+from neurodyn.dynamics.capture import copied, restored_tree, saved_tree, write
+from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics
 
 WARM_STARTS = 128
 """Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""

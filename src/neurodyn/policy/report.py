@@ -13,10 +13,8 @@ from neurodyn.control.resolve import ANALYTIC
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.progress import tracked
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.policy.evaluate import PolicyEvaluation
+from neurodyn.policy.evaluation import LEVEL, PolicyEvaluation
 from neurodyn.policy.play import record_policy
-from neurodyn.policy.reward_error import LEVEL
-from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import (
     Table,
@@ -30,7 +28,8 @@ from neurodyn.report.page import (
     paragraph,
     section,
 )
-from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
+from neurodyn.report.pictures import film_of
+from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, plot
 from neurodyn.report.recording import Recording
 
 SECONDS = 6.0
@@ -170,12 +169,12 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
         differs = key != "penalised_training" or ys != [line.get("return_training") for line in played]
         if differs and any(y is not None for y in ys):
             points = [(line["frames"], y) for line, y in zip(played, ys, strict=True) if y is not None]
-            curves.append(Curve(label, [x for x, _ in points], [y for _, y in points], colour, "-", 1.6))
+            curves.append(PlotCurve(label, [x for x, _ in points], [y for _, y in points], colour, "-", 1.6))
     caption = "Return without exploration noise during training"
     shown = [figure(plot("returns", curves, x_label="frames", unit="", bars=True, description=caption), caption)]
     for key, text in (("length", "Mean length of episodes in training [frames]"), ("noise", "Exploration noise")):
         points = [(line["frames"], line[key]) for line in lines if line.get(key) is not None]
-        curve = Curve(None, [x for x, _ in points], [y for _, y in points], THIRD, "-", 1.3)
+        curve = PlotCurve(None, [x for x, _ in points], [y for _, y in points], THIRD, "-", 1.3)
         shown.append(figure(plot(key, [curve], x_label="frames", unit="", description=text), text))
     shown += _gradients(lines)
     last = next((line for line in reversed(lines) if "cpu_seconds" in line), {})
@@ -196,13 +195,13 @@ def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     curves = []
     for index, (label, colour) in enumerate((("median of the worlds", PREDICTED), ("95 % quantile", SECOND))):
         found = [[line["gradients"][str(n)][index] for line in late if str(n) in line["gradients"]] for n in ahead]
-        curves.append(Curve(label, ahead, [sum(part) / len(part) for part in found], colour, "-", 1.6))
+        curves.append(PlotCurve(label, ahead, [sum(part) / len(part) for part in found], colour, "-", 1.6))
     last = seen[-1]
     text = "Gradient of a return by an action, by the frames that it is followed (last quarter of the updates)"
     shown = [figure(plot("gradients", curves, x_label="frames", unit="", log=True, bars=True, description=text), text)]
     if any(line["horizon"] != last["horizon"] for line in seen):
         text = "Frames of a window"
-        curve = Curve(None, [line["frames"] for line in seen], [line["horizon"] for line in seen], THIRD, "-", 1.3)
+        curve = PlotCurve(None, [line["frames"] for line in seen], [line["horizon"] for line in seen], THIRD, "-", 1.3)
         shown.append(figure(plot("horizon", [curve], x_label="frames", unit="", description=text), text))
     return shown
 

@@ -16,15 +16,15 @@ from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_refer
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress
-from neurodyn.core.versions import package_versions
+from neurodyn.core.provenance import package_versions
+from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
-from neurodyn.learn.plan import Budget
-from neurodyn.learn.ranks import here
-from neurodyn.learn.reproduction import Again
+from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
-from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.tracking.session import tracking
+from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task, is_file, load
@@ -76,11 +76,11 @@ def train_policy(
         algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
         base=UNSET if initial is None else str(initial),
     )  # fmt: skip
-    with here().exclusive(out), tracking(logger, out):
+    with current_ranks().exclusive(out), tracking(logger, out):
         going_on = check_run(out, record, resume)
         loop = TrainingLoop(
             algorithm.build()(out, task, where, settings, reference, initial=initial, starts=training_starts),
-            Budget(settings.iterations, settings.minutes), out,
+            TrainingBudget(settings.iterations, settings.minutes), out,
             record=record, validations=settings.evaluations, validate_first=False,
             thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
         )  # fmt: skip
@@ -89,7 +89,7 @@ def train_policy(
         return loop.run()
 
 
-def train_again(again: Again) -> None:
+def train_again(again: TrainingAgain) -> None:
     """Train a policy once more, beside the default reference.
 
     Raises:
@@ -105,7 +105,7 @@ def train_again(again: Again) -> None:
     )  # fmt: skip
 
 
-def task_of(again: Again) -> Task:
+def task_of(again: TrainingAgain) -> Task:
     """Return the task of a run; the code of a file runs only where the user names it.
 
     Raises:

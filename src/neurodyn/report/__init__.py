@@ -13,6 +13,6 @@ with lazy(__name__):
     from neurodyn.report.write import report_path, write_report
 
 __all__ = [
-    "NotebookBar", "Recording", "comparison_tables", "readme_gif", "record", "record_log", "record_run",
-    "report_path", "write_check", "write_comparison", "write_identification", "write_recording", "write_report",
+    "NotebookBar", "Recording", "comparison_tables", "readme_gif", "record", "record_log", "record_run", "report_path",
+    "write_check", "write_comparison", "write_identification", "write_recording", "write_report",
 ]  # fmt: skip

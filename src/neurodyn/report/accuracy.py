@@ -1,17 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs: tables by horizon, ground and joint limit, curves over time, energy, throughput."""
+"""Errors of roll-outs, and what models say about their own errors: tables by horizon, ground and joint limit, curves, energy, throughput."""
 
-from msgspec import UNSET
+from collections.abc import Mapping
+
+from msgspec import UNSET, UnsetType
 
 from neurodyn.evaluate.metrics import shown
-from neurodyn.evaluate.records import Comparison, Drift, ReferenceErrors, Simulated, Summary
-from neurodyn.report.calibration import member_section
-from neurodyn.report.numbers import digits, interval, quantity, share, span, times
+from neurodyn.evaluate.records import (
+    Coverage,
+    Drift,
+    ErrorSummary,
+    MemberCalibration,
+    OutOfDistribution,
+    RankCorrelation,
+    ReferenceErrors,
+    RolloutComparison,
+    Simulated,
+)
+from neurodyn.report.numbers import (
+    BASELINES,
+    MISSING,
+    capital,
+    count,
+    digits,
+    interval,
+    member_parts,
+    quantity,
+    share,
+    simulated_parts,
+    span,
+    times,
+)
 from neurodyn.report.page import Table, figure, grid, paragraph, section, tables
-from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, Curve, plot
-from neurodyn.report.words import BASELINES, capital, count, member_parts, simulated_parts
+from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
 
-Parts = dict[str, tuple[int, Comparison]]
+CALIBRATION_LEAD = (
+    "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
+    "factors that were fitted on validation episodes."
+)
+
+
+def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, RankCorrelation]) -> Table:
+    """Return coverage and rank correlations by horizon."""
+    rows = []
+    for mark, entry in found.items():
+        both = (_number(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
+        rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *both])
+    rank = "Rank correlation of error and epistemic standard deviation"
+    return Table(title, ["Horizon", "Within one sigma", "Within two", rank, "of error and total"], rows, strong=2)
+
+
+def beyond(title: str, found: OutOfDistribution) -> Table:
+    """Return the epistemic standard deviation out of distribution."""
+    rows = [
+        [f"{factor} times as far from the mean", f"{digits(entry.ratio)}x", share(entry.chance_above_usual)]
+        for factor, entry in found.by_factor.items()
+    ]
+    return Table(title, ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"], rows)
+
+
+def of_members(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:
+    """Return the tables of neural dynamics with members, by what the roll-outs are in words."""
+    found = []
+    for words, part in parts.items():
+        if part is not UNSET:
+            title = f"{part.members} members beside their errors, {words}"
+            found.append(coverage(title, part.coverage, part.epistemic))
+            found.append(beyond(f"States beyond the data, {words}", part.out_of_distribution))
+    return found
+
+
+def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
+    """Return the section on members; empty where there are none."""
+    return section("Calibration", *tables(of_members(parts)), lead=CALIBRATION_LEAD)
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else digits(value)
+
+
+Parts = dict[str, tuple[int, RolloutComparison]]
 """Number of roll-outs, and their errors, by what they are in words."""
 
 LEAD = (
@@ -84,9 +152,9 @@ def over_time(parts: Parts, dt: float) -> str:
         for name, metric in shown(found.summary).items():
             curve, seconds = found.curve.by_metric[name], [frame * dt for frame in found.curve.frame]
             curves = [
-                Curve("mean", seconds, curve.mean),
-                Curve("median", seconds, curve.median, TRUTH),
-                Curve("90th percentile", seconds, curve.p90, THIRD, "--", 1.1),
+                PlotCurve("mean", seconds, curve.mean),
+                PlotCurve("median", seconds, curve.median, TRUTH),
+                PlotCurve("90th percentile", seconds, curve.p90, THIRD, "--", 1.1),
             ]
             caption, key = f"{metric.title}, {words}", f"curve-{number}-{name}"
             svg = plot(key, curves, x_label="time [s]", unit=metric.unit, log=True, description=caption)
@@ -156,7 +224,7 @@ def energy_section(result: Simulated) -> str:
     """Return the energy drift over time."""
     frames = [] if result.energy is None else result.energy.frames
     seconds = [frame * result.about.dt for frame in frames]
-    curves = [Curve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
+    curves = [PlotCurve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
     caption = "Mean distance of the total energy from its start"
     svg = plot("energy", curves, x_label="time [s]", unit="J", log=True, description=caption)
     lead = (
@@ -217,7 +285,7 @@ def simulated_sections(result: Simulated, samples: str, training: str) -> list[s
 
 
 def _row(
-    found: Comparison, references: ReferenceErrors | None, horizon: str, name: str, unit: str, dt: float
+    found: RolloutComparison, references: ReferenceErrors | None, horizon: str, name: str, unit: str, dt: float
 ) -> list[str]:
     entry = found.by_horizon[horizon]
     percentiles = entry.percentiles[name]
@@ -234,7 +302,7 @@ def _row(
     ]
 
 
-def _both(summary: Summary, name: str) -> list[str]:
+def _both(summary: ErrorSummary, name: str) -> list[str]:
     unit = shown(summary)[name].unit
     return [quantity(summary.means[name], unit), quantity(summary.median(name), unit)]
 

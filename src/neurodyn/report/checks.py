@@ -4,14 +4,13 @@
 from pathlib import Path
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.evaluate.checks.convergence import Convergence
+from neurodyn.evaluate.checks.convergence import StepConvergence
 from neurodyn.evaluate.checks.joint_limits import JointLimits
-from neurodyn.evaluate.checks.records import Finding, RobotCheck
-from neurodyn.evaluate.checks.rest import AtRest
+from neurodyn.evaluate.checks.passive import AtRest
+from neurodyn.evaluate.checks.run import Finding, RobotCheck
 from neurodyn.evaluate.metrics import shown
-from neurodyn.report.numbers import MISSING, digits, quantity, share, span
+from neurodyn.report.numbers import MISSING, capital, digits, quantity, share, span
 from neurodyn.report.page import Table, header, page, paragraph, section, tables
-from neurodyn.report.words import capital
 
 _VERDICTS = {
     "ok": "can be learned from",
@@ -45,7 +44,7 @@ def render_check(result: RobotCheck) -> str:
         header(f"Check of {result.robot}"),
         paragraph(lead(result)),
         section("Verdicts", Table("Verdicts", head, rows, strong=3).html()),
-        section("Convergence", *tables(_convergence(result)), lead=_CONVERGENCE),
+        section("StepConvergence", *tables(_convergence(result)), lead=_CONVERGENCE),
         section("Joint limits", *tables(_limits(result)), lead=_LIMITS),
         section("At rest", *tables(_rest(result)), lead="Medians over worlds, in the last half second of three."),
     ]
@@ -97,7 +96,7 @@ _LIMITS = (
 
 def _convergence(result: RobotCheck) -> list[Table]:
     figures = result.checks["convergence"].figures if "convergence" in result.checks else None
-    if not isinstance(figures, Convergence):
+    if not isinstance(figures, StepConvergence):
         return []
     found = []
     for words, errors in (("random control", figures.driven), ("from resets", figures.settling)):

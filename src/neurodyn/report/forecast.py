@@ -11,12 +11,12 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import Recorded
-from neurodyn.evaluate.records import PERSISTENCE, Forecast
-from neurodyn.report.calibration import LEAD, beyond, coverage
+from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
+from neurodyn.report.accuracy import CALIBRATION_LEAD, beyond, coverage
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import MISSING, digits, share, span
 from neurodyn.report.page import Table, figure, grid, heading, section, tables
-from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, legend_list, plot
+from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
 _MEAN, _RECORDED, _BAND = "forecast, mean of the members", "recorded", "two sigma"
 _SAMPLES, _DRAWN = 3, 600
@@ -24,7 +24,7 @@ _MOST_COLUMNS = 8
 _COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
 
 
-def cards(result: Forecast) -> list[tuple[str, str, str]]:
+def cards(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
     """Return the few figures that matter most."""
     last, dt = result.at_horizon[str(result.about.horizon)], result.about.dt
     near = str(min(result.marks, key=lambda mark: abs(mark * dt - 0.25)))
@@ -62,10 +62,10 @@ def _sample(found: Forecasts, world: int) -> str:
     plots = []
     for i in range(min(_MOST_COLUMNS, model.observation.size)):
         curves = [
-            Curve(None, seconds, (mean[:, i] - 2 * band[:, i]).tolist(), SECOND, "--", 0.8, name=_BAND),
-            Curve(None, seconds, (mean[:, i] + 2 * band[:, i]).tolist(), SECOND, "--", 0.8, name=_BAND),
-            Curve(None, seconds, true[:, i].tolist(), TRUTH, "-", 4.0, 0.5, name=_RECORDED),
-            Curve(None, seconds, mean[:, i].tolist(), PREDICTED, "-", 1.2, name=_MEAN),
+            PlotCurve(None, seconds, (mean[:, i] - 2 * band[:, i]).tolist(), SECOND, "--", 0.8, name=_BAND),
+            PlotCurve(None, seconds, (mean[:, i] + 2 * band[:, i]).tolist(), SECOND, "--", 0.8, name=_BAND),
+            PlotCurve(None, seconds, true[:, i].tolist(), TRUTH, "-", 4.0, 0.5, name=_RECORDED),
+            PlotCurve(None, seconds, mean[:, i].tolist(), PREDICTED, "-", 1.2, name=_MEAN),
         ]
         name = f"{model.observation.names[i]} [{model.observation.units[i]}]"
         svg = plot(f"band-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, description=name)
@@ -73,7 +73,7 @@ def _sample(found: Forecasts, world: int) -> str:
     return grid(plots)
 
 
-def errors(result: Forecast) -> Table:
+def errors(result: ForecastEvaluation) -> Table:
     """Return errors at horizons beside the persistence baseline and other models."""
     rows = []
     for entry in result.at_horizon.values():
@@ -88,7 +88,7 @@ def errors(result: Forecast) -> Table:
     return Table("Mean absolute errors at the horizon itself", head, rows, strong=1)
 
 
-def by_column(result: Forecast) -> Table:
+def by_column(result: ForecastEvaluation) -> Table:
     """Return errors at horizons column by column."""
     rows = []
     for entry in result.at_horizon.values():
@@ -99,7 +99,7 @@ def by_column(result: Forecast) -> Table:
     return Table("By column", ["Horizon and column", *map(_label, _models(result))], rows, strong=1)
 
 
-def groups(result: Forecast) -> list[Table]:
+def groups(result: ForecastEvaluation) -> list[Table]:
     """Return position errors at the longest horizon by group of recordings, where there are several."""
     last, rows = str(result.about.horizon), []
     for name, group in result.groups.items() if len(result.groups) > 1 else ():
@@ -107,7 +107,7 @@ def groups(result: Forecast) -> list[Table]:
     return [Table(f"Positions after {last} frames", ["Group", "Starts", "Model", "Persistence"], rows)] if rows else []
 
 
-def calibration(result: Forecast) -> list[Table]:
+def calibration(result: ForecastEvaluation) -> list[Table]:
     """Return coverage and rank correlations by horizon, and what is said out of distribution and with noise."""
     noise = [
         [f"{size} standard deviations", *(_number(found.scaled) for found in entry.marks.values())]
@@ -121,7 +121,7 @@ def calibration(result: Forecast) -> list[Table]:
     ]
 
 
-def events(result: Forecast) -> Table:
+def events(result: ForecastEvaluation) -> Table:
     """Return scores of contacts and termination."""
     rows = [
         [name, *map(share, (entry.rate, entry.recall, entry.precision, entry.balanced_accuracy))]
@@ -131,7 +131,7 @@ def events(result: Forecast) -> Table:
     return Table("Contacts by frame, termination by forecast", head, rows)
 
 
-def failures(result: Forecast) -> list[Table]:
+def failures(result: ForecastEvaluation) -> list[Table]:
     """Return how many episodes failed beside how many forecasts did; nothing of models that predict no failure."""
     found = result.failures
     if found is UNSET:
@@ -140,11 +140,11 @@ def failures(result: Forecast) -> list[Table]:
     return [Table(f"Failures within {found.frames} frames of {found.starts} starts", ["", "Failed"], rows)]
 
 
-def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
+def forecast_sections(result: ForecastEvaluation, bands: str, training: str) -> list[str]:
     """Return all sections of an evaluation of a world model."""
     seconds = [(k + 1) * result.about.dt for k in range(result.about.horizon)]
     curves = [
-        Curve(_label(name), seconds, values, colour)
+        PlotCurve(_label(name), seconds, values, colour)
         for (name, values), colour in zip(result.by_frame.items(), cycle(_COLOURS))
     ]
     caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
@@ -153,14 +153,14 @@ def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
     return [
         bands,
         section("Errors by horizon", figure(svg, caption), *found),
-        section("Calibration", *tables(calibration(result)), lead=LEAD),
+        section("Calibration", *tables(calibration(result)), lead=CALIBRATION_LEAD),
         section("Contacts and termination", *tables([events(result), *failures(result)])),
         recordings(result.notes),
         training,
     ]
 
 
-def _models(result: Forecast) -> list[str]:
+def _models(result: ForecastEvaluation) -> list[str]:
     return list(next(iter(result.at_horizon.values())).by_model)
 
 

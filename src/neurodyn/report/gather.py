@@ -18,17 +18,17 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import SUFFIXES, open_store_file
-from neurodyn.dynamics.files.artifact import load_simulator, robot_of
-from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
+from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.recorded import chosen_split
-from neurodyn.evaluate.records import Evaluation, Forecast, OfLog, Simulated
+from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Simulated
 from neurodyn.evaluate.run import load_along_log, open_measured
 from neurodyn.evaluate.scenario import scenario
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands
+from neurodyn.report.log import WholeRun, record_whole_runs
 from neurodyn.report.pictures import pictures
 from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
-from neurodyn.report.whole_runs import WholeRun, record_whole_runs
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data
@@ -62,7 +62,7 @@ class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
 
 
 @dataclass
-class Material:
+class ReportMaterial:
     """Everything that a report shows.
 
     Attributes:
@@ -110,7 +110,7 @@ class Material:
         return [name for name in named if name]
 
 
-def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> Material:
+def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> ReportMaterial:
     """Collect what a report shows.
 
     Args:
@@ -122,7 +122,7 @@ def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | No
     Raises:
         InputError: There is no such run, or its model is damaged.
     """
-    material = Material(run, _name(run), result, metrics=read_metrics(run), data=data)
+    material = ReportMaterial(run, _name(run), result, metrics=read_metrics(run), data=data)
     robot, path = robot_of(run), run / "config.yaml"
     if path.is_file():
         material.config_text = path.read_text(encoding="utf-8")
@@ -141,7 +141,7 @@ def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | No
 
 
 @singledispatch
-def _add_samples(result: OfLog, material: Material, robot: Robot) -> None:
+def _add_samples(result: LogEvaluation, material: ReportMaterial, robot: Robot) -> None:
     path = _first_file(material.logs)
     if path is None:
         raise InputError("the recorded data of the evaluation are gone, so that there are no sample trajectories")
@@ -155,7 +155,7 @@ def _add_samples(result: OfLog, material: Material, robot: Robot) -> None:
 
 
 @_add_samples.register
-def _(result: Simulated, material: Material, robot: Robot) -> None:
+def _(result: Simulated, material: ReportMaterial, robot: Robot) -> None:
     model, about, where = load_simulator(material.run), result.about, scenario(robot, result.ground)
     for driven in tracked((False, True) if robot.spec.nu else (False,)):
         made = record(
@@ -165,7 +165,7 @@ def _(result: Simulated, material: Material, robot: Robot) -> None:
 
 
 @_add_samples.register
-def _(result: Forecast, material: Material, robot: Robot) -> None:
+def _(result: ForecastEvaluation, material: ReportMaterial, robot: Robot) -> None:
     store = open_measured(material.run, material.data)
     split = chosen_split(store, result.split)
     material.bands = bands(WORLD_MODEL.load(material.run), store, split, result.about.horizon)
@@ -177,7 +177,7 @@ def _short(recording: Recording) -> Recording:
     return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 
 
-def _read_data_headers(material: Material, files: tuple[str, ...]) -> None:
+def _read_data_headers(material: ReportMaterial, files: tuple[str, ...]) -> None:
     """Read the header of the first file, and the transitions of all."""
     found = [_first_file([data, str(material.run.parent / data)]) for data in files]
     paths = [path for path in found if path is not None and path.suffix.lower() in SUFFIXES]

@@ -7,17 +7,19 @@ from pathlib import Path
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.identify.held_out import Errors
-from neurodyn.identify.result import Found, Identified, RunFit, Sample
+from neurodyn.identify.held_out import CoordinateErrors
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, RunFit, Sample
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
-from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, Curve, plot
+from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 
 _POINTS = 2400  # of a whole run, into which one zooms
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
-def write_identification(run: Path, result: Identified, picture: Sample, runs: Sequence[RunFit] = ()) -> Path:
+def write_identification(
+    run: Path, result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()
+) -> Path:
     """Write the page of an identification, atomically.
 
     Args:
@@ -31,10 +33,10 @@ def write_identification(run: Path, result: Identified, picture: Sample, runs: S
     return path
 
 
-def render_identification(result: Identified, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
+def render_identification(result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
     """Return the page as HTML."""
     body = [
-        header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
+        header(f"{'Hybrid' if result.weights else 'IdentificationFigures'} dynamics"),
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
@@ -53,7 +55,7 @@ def render_identification(result: Identified, picture: Sample, runs: Sequence[Ru
     return page(f"{result.robot}: identified", body)
 
 
-def lead(result: Identified) -> str:
+def lead(result: IdentificationFigures) -> str:
     """Return what was identified from what, in a sentence."""
     networks = f", and networks of {result.weights:,} weights" if result.weights else ""
     return (
@@ -62,7 +64,7 @@ def lead(result: Identified) -> str:
     )
 
 
-def _headline(result: Identified) -> str:
+def _headline(result: IdentificationFigures) -> str:
     last = "hybrid" if "hybrid" in result.errors else "identified"
     entries = []
     for mark, entry in result.errors[last].items():
@@ -73,7 +75,7 @@ def _headline(result: Identified) -> str:
     return cards(entries) if entries else ""
 
 
-def convergence(result: Identified) -> str:
+def convergence(result: IdentificationFigures) -> str:
     """Return whether the search has converged, and what intervals come from."""
     if not result.converged:
         return f"Not converged: {result.reason}. There are no intervals."
@@ -88,7 +90,7 @@ def convergence(result: Identified) -> str:
     )
 
 
-def torques(result: Identified) -> Table:
+def torques(result: IdentificationFigures) -> Table:
     """Return how far predicted torques are from those logged; empty where torques were not fitted."""
     found = result.torque
     head = ["Joint", "Logged", "Nominal misses", "Identified misses", "Of nominal"]
@@ -102,11 +104,11 @@ def torques(result: Identified) -> Table:
     return Table(f"Torques of the {found.split} split, root mean square [N m or N]", head, rows, strong=3)
 
 
-def parameters(result: Identified) -> Table:
+def parameters(result: IdentificationFigures) -> Table:
     """Return the free quantities with their intervals, or why they have none."""
-    columns: dict[str, Callable[[Found], str]] = {
+    columns: dict[str, Callable[[IdentifiedParameter], str]] = {
         "Parameter": lambda entry: entry.name,
-        "Identified": lambda entry: f"{entry.value:.4g}",
+        "IdentificationFigures": lambda entry: f"{entry.value:.4g}",
         "95 % interval": lambda entry: _between(entry.interval) if entry.why_not is UNSET else f"none: {entry.why_not}",
     }
     if any(entry.sandwich is not UNSET for entry in result.parameters):
@@ -120,7 +122,7 @@ def parameters(result: Identified) -> Table:
     return Table("Parameters (SI units)", list(columns), rows, strong=1)
 
 
-def ends(result: Identified) -> Table:
+def ends(result: IdentificationFigures) -> Table:
     """Return where searches from several starts ended; without rows for one start."""
     found = result.ends
     if found is UNSET:
@@ -131,7 +133,7 @@ def ends(result: Identified) -> Table:
     return Table(f"Where searches from {found.starts} starts ended", head, rows)
 
 
-def runs(result: Identified) -> Table:
+def runs(result: IdentificationFigures) -> Table:
     """Return root mean squares of whole runs' residuals, by model."""
     models = list(result.runs[0].q) if result.runs else []
     head = ["Run", "Length", *models, "sensors' noise alone"]
@@ -142,7 +144,7 @@ def runs(result: Identified) -> Table:
     return Table(f"Residuals of whole runs, {result.horizon_s:g} s at a time [rad or m, rms]", head, rows)
 
 
-def by_log(result: Identified) -> Table:
+def by_log(result: IdentificationFigures) -> Table:
     """Return the quantities that differ from log to log, with the standard deviation of each value."""
     entries = [(entry.name, entry.by_log) for entry in result.parameters if entry.by_log is not UNSET]
     logs = list(entries[0][1]) if entries else []
@@ -150,19 +152,19 @@ def by_log(result: Identified) -> Table:
     return Table("Quantities of each log (SI units)", ["Log", *(name for name, _ in entries)], rows)
 
 
-def sensors(result: Identified) -> Table:
+def sensors(result: IdentificationFigures) -> Table:
     """Return the errors of sensors beside those of joints, on held-out windows."""
     rows = [
         [name, f"{entry.nominal:.3g}", f"{entry.identified:.3g}", f"{entry.noise:.3g}"]
         for name, entry in result.sensors.items()
     ]
     title = "Sensors on held-out windows: root mean square (SI units)"
-    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
+    return Table(title, ["Reading", "Nominal", "IdentificationFigures", "Noise of the fit"], rows)
 
 
-def errors(result: Identified) -> list[Table]:
+def errors(result: IdentificationFigures) -> list[Table]:
     """Return errors on held-out windows by model, positions and velocities, beside the noise floor."""
-    titles: dict[str, Callable[[Errors], float | None]] = {
+    titles: dict[str, Callable[[CoordinateErrors], float | None]] = {
         "Positions [rad or m]": lambda found: found.q_mean,
         "Velocities [rad/s or m/s]": lambda found: found.qd_mean,
     }
@@ -180,7 +182,7 @@ def errors(result: Identified) -> list[Table]:
     ]
 
 
-def errors_lead(result: Identified) -> str:
+def errors_lead(result: IdentificationFigures) -> str:
     """Return what the errors are means over."""
     held = result.held_out
     return (
@@ -198,7 +200,7 @@ def _between(interval: list[float] | None) -> str:
     return MISSING if interval is None else f"{interval[0]:.4g} – {interval[1]:.4g}"
 
 
-def _ends(result: Identified) -> str:
+def _ends(result: IdentificationFigures) -> str:
     table = ends(result)
     if not table.rows:
         return ""
@@ -209,7 +211,7 @@ def _ends(result: Identified) -> str:
     return section("Where searches ended", table.html(), lead=words)
 
 
-def _profiles(result: Identified) -> str:
+def _profiles(result: IdentificationFigures) -> str:
     if result.profiles is UNSET:
         return ""
     intervals = {entry.name: entry.interval for entry in result.parameters}
@@ -217,15 +219,15 @@ def _profiles(result: Identified) -> str:
     for number, (name, found) in enumerate(result.profiles.items()):
         rise = [float("nan") if value is None else value for value in found.rise]
         curves = [
-            Curve("profile", found.values, rise, PREDICTED, "-", 1.8),
-            Curve("end of the interval", [found.values[0], found.values[-1]], [found.bound] * 2, QUIET, "--", 1.0),
+            PlotCurve("profile", found.values, rise, PREDICTED, "-", 1.8),
+            PlotCurve("end of the interval", [found.values[0], found.values[-1]], [found.bound] * 2, QUIET, "--", 1.0),
         ]
         interval = intervals[name]
         if interval is not None:
             middle = 0.5 * (found.values[0] + found.values[-1])
             half = 0.5 * (interval[1] - interval[0])
             parabola = [found.bound * ((value - middle) / half) ** 2 for value in found.values]
-            curves.insert(1, Curve("parabola of the interval", found.values, parabola, SECOND, ":", 1.3))
+            curves.insert(1, PlotCurve("parabola of the interval", found.values, parabola, SECOND, ":", 1.3))
         caption = f"Profile likelihood of {name}"
         figures.append(figure(plot(f"profile-{number}", curves, x_label=name, unit="", description=caption), caption))
     words = (
@@ -235,21 +237,23 @@ def _profiles(result: Identified) -> str:
     return section("Profile likelihoods", grid(figures), lead=words)
 
 
-def _runs(result: Identified, fits: Sequence[RunFit]) -> str:
+def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
     figures = []
     for number, fit in enumerate(fits):
         time = [fit.dt * (frame + 1) for frame in range(len(fit.logged[0]))]
         for row, name in enumerate(fit.names):
-            curves = [Curve("logged", time, fit.logged[row], TRUTH, "-", 2.2)]
-            curves += [Curve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()]
+            curves = [PlotCurve("logged", time, fit.logged[row], TRUTH, "-", 2.2)]
+            curves += [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()]
             caption = f"{name} in {fit.run}"
             svg = plot(f"run-{number}-{row}", curves, x_label="time [s]", unit="", description=caption, points=_POINTS)
             figures.append(figure(svg, caption))
         for row, name in enumerate(fit.tangent_names):
-            curves = [Curve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()]
+            curves = [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()]
             ends_of_time, band = [time[0], time[-1]], 2.0 * fit.floor[row]
             curves += [
-                Curve("± 2 sigma of the noise" if sign > 0 else None, ends_of_time, [sign * band] * 2, TRUTH, "--", 1.0)
+                PlotCurve(
+                    "± 2 sigma of the noise" if sign > 0 else None, ends_of_time, [sign * band] * 2, TRUTH, "--", 1.0
+                )
                 for sign in (1, -1)
             ]
             caption = f"Residual of {name} in {fit.run}"
@@ -269,17 +273,17 @@ def _window(picture: Sample) -> str:
     for row, name in enumerate(picture.names):
         logged = picture.logged[row]
         time = [picture.dt * frame for frame in range(len(logged))]
-        curves = [Curve("logged", time, logged, TRUTH, "-", 2.2)]
+        curves = [PlotCurve("logged", time, logged, TRUTH, "-", 2.2)]
         for model, path in picture.paths.items():
-            curves.append(Curve(model, time, path[row], _COLOURS.get(model, THIRD), "--", 1.3))
+            curves.append(PlotCurve(model, time, path[row], _COLOURS.get(model, THIRD), "--", 1.3))
         caption = f"Position of {name}, logged and forecast"
         figures.append(figure(plot(f"window-{row}", curves, x_label="time [s]", unit="", description=caption), caption))
     return section("A held-out window", grid(figures))
 
 
-def _sight(result: Identified) -> str:
+def _sight(result: IdentificationFigures) -> str:
     values = result.singular_values
-    curve = Curve(None, list(range(1, len(values) + 1)), values, PREDICTED, "-", 1.5)
+    curve = PlotCurve(None, list(range(1, len(values) + 1)), values, PREDICTED, "-", 1.5)
     caption = f"Singular values of the scaled Jacobian; condition number {result.condition:.3g}"
     svg = plot("singular", [curve], x_label="number", unit="", log=True, bars=True, description=caption)
     rows = [[entry.direction, f"{entry.deviation:.3g}"] for entry in result.insensitive]
@@ -291,7 +295,7 @@ def _sight(result: Identified) -> str:
     return section("What the logs see", figure(svg, caption), Table(caption, head, rows).html(), lead=words)
 
 
-def _facts(result: Identified) -> str:
+def _facts(result: IdentificationFigures) -> str:
     entries = [
         ("Noise", ", ".join(f"{name} {value:.2g}" for name, value in result.noise.items())),
         ("Residuals", ", ".join(f"{name} {value:.2g}" for name, value in result.scale.items())),

@@ -6,18 +6,17 @@ from functools import singledispatch
 from msgspec import UNSET
 
 from neurodyn.evaluate.metrics import shown
-from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
+from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import forecast, log
-from neurodyn.report.gather import Material
-from neurodyn.report.numbers import digits, quantity, share, smaller, span, times
+from neurodyn.report.gather import ReportMaterial
+from neurodyn.report.numbers import count, digits, network_name, quantity, share, simulated_parts, smaller, span, times
 from neurodyn.report.page import cards, facts, paragraph, section
 from neurodyn.report.page import header as page_header
-from neurodyn.report.words import count, network_name, simulated_parts
 
 _MOST_LIMITS = 4
 
 
-def header(material: Material) -> str:
+def header(material: ReportMaterial) -> str:
     """Return title and summary."""
     about, robot = material.result.about, material.robot
     beside = "its analytic simulator" if isinstance(material.result, Simulated) else "recorded trajectories"
@@ -26,7 +25,7 @@ def header(material: Material) -> str:
     return page_header(title, *described, eyebrow=f"neurodyn · {material.name}")
 
 
-def headline(material: Material) -> str:
+def headline(material: ReportMaterial) -> str:
     """Return the few figures that matter most."""
     result = material.result
     entries = _cards(result, material)
@@ -47,7 +46,7 @@ def in_a_sentence(result: Evaluation) -> str:
     return f"{found.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
 
 
-def about(material: Material) -> str:
+def about(material: ReportMaterial) -> str:
     """Return the facts: robot, network, data, seeds, times, versions."""
     result, config = material.result, material.config
     found, last = result.about, material.metrics[-1] if material.metrics else {}
@@ -78,7 +77,7 @@ Cards = list[tuple[str, str, str]]
 
 
 @singledispatch
-def _cards(result: Simulated, material: Material) -> Cards:
+def _cards(result: Simulated, material: ReportMaterial) -> Cards:
     entries, end = [], str(result.about.horizon)
     seconds = span(result.about.horizon * result.about.dt)
     for number, (words, (_, found)) in enumerate(simulated_parts(result).items()):
@@ -95,7 +94,7 @@ def _cards(result: Simulated, material: Material) -> Cards:
 
 
 @_cards.register
-def _(result: Tossed, material: Material) -> Cards:
+def _(result: Tossed, material: ReportMaterial) -> Cards:
     entries, end = [], str(result.about.horizon)
     found, released = result.comparison, result.releases.comparison.summary
     for name, metric in shown(found.summary).items():
@@ -107,7 +106,7 @@ def _(result: Tossed, material: Material) -> Cards:
 
 
 @_cards.register
-def _(result: Logged, material: Material) -> Cards:
+def _(result: Logged, material: ReportMaterial) -> Cards:
     unit = log.units(result)[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
@@ -118,11 +117,11 @@ def _(result: Logged, material: Material) -> Cards:
 
 
 @_cards.register
-def _(result: Forecast, material: Material) -> Cards:
+def _(result: ForecastEvaluation, material: ReportMaterial) -> Cards:
     return forecast.cards(result)
 
 
-def _robot(material: Material) -> str:
+def _robot(material: ReportMaterial) -> str:
     robot = material.robot
     if robot is None:
         return material.result.about.robot
@@ -130,7 +129,7 @@ def _robot(material: Material) -> str:
     return f"{robot.name}: {count(len(robot.joints), 'joint')}, driven: {driven}"
 
 
-def _limits(material: Material) -> str:
+def _limits(material: ReportMaterial) -> str:
     robot = material.robot
     if robot is None:
         return ""
@@ -144,7 +143,7 @@ def _limits(material: Material) -> str:
     return f"{listed}, and {len(named) - _MOST_LIMITS} more" if len(named) > _MOST_LIMITS else listed
 
 
-def _data(material: Material) -> str:
+def _data(material: ReportMaterial) -> str:
     if material.config is None:
         return ""
     source, header = ", ".join(material.config.files), material.header
@@ -163,7 +162,7 @@ def _finite(result: Evaluation) -> float:
 def _evaluated(result: Evaluation) -> str:
     found = result.about
     rollouts = f"{found.rollouts:,} roll-outs of {found.horizon:,} frames ({span(found.horizon * found.dt)})"
-    if isinstance(result, OfLog):
+    if isinstance(result, LogEvaluation):
         return f"{rollouts} in {count(result.episodes, 'episode')} ({result.split})"
     return f"{rollouts}, seed {found.seed}"
 

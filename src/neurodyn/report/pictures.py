@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as moving pictures: two labelled panels side by side with the time, and their file formats."""
+"""Recordings as moving pictures: two labelled panels side by side with the time, their file formats, and films on pages."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,14 @@ import torch
 
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage
+from neurodyn.report.page import moving_picture, paragraph
 from neurodyn.report.recording import Recording
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
     from PIL import Image
+
 
 RATE = 20.0
 """Pictures in a second, about; frames are shown in real time."""
@@ -44,7 +48,7 @@ def pictures(
     Raises:
         InputError: Newton is not installed.
     """
-    from neurodyn.sim.views.pictures import render
+    from neurodyn.sim.pictures import render
 
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
@@ -182,3 +186,32 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
             at = begin + ended.seconds / max(recording.seconds, 1e-9) * (end - begin)
             draw.line((at, middle - size / 2, at, middle + size / 2), _ALARM, 3)
     return np.asarray(image)
+
+
+def film(frames: np.ndarray, interval: float, caption: str) -> str:
+    """Return the moving picture of some frames.
+
+    Args:
+        frames: Pictures, shape [frames, height, width, 3]; the one at a third is the still.
+        interval: Time between two of them [s].
+        caption: What they show.
+    """
+    size = (frames.shape[2], frames.shape[1])
+    return moving_picture(webp_bytes(frames, interval), still_bytes(frames[len(frames) // 3]), size, caption)
+
+
+def film_of(record: Callable[[], Recording], caption: Callable[[Recording], str] = lambda made: made.title) -> str:
+    """Return the moving picture of a recording, or why it cannot be made.
+
+    Args:
+        record: Makes the recording; may raise an InputError, which is what the page then says.
+        caption: What it shows; by default its title.
+    """
+    try:
+        with stage(0.0, 0.5):
+            made = record()
+        with stage(0.5, 1.0):
+            frames, interval = pictures(made)
+    except InputError as error:
+        return paragraph(str(error))
+    return film(frames, interval, caption(made))

@@ -40,7 +40,7 @@ _MOST_POINTS = 600
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlotCurve:
     """One line of a plot.
 
     Attributes:
@@ -80,7 +80,7 @@ def look(number: int) -> tuple[str, str]:
 
 def plot(
     name: str,
-    curves: Sequence[Curve],
+    curves: Sequence[PlotCurve],
     *,
     x_label: str,
     unit: str,
@@ -158,7 +158,7 @@ def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
                 part.set_gid(f"key-{number}")
 
 
-def _contract(axes: "Axes", curves: Sequence[Curve], x_label: str, unit: str, log: bool) -> str:
+def _contract(axes: "Axes", curves: Sequence[PlotCurve], x_label: str, unit: str, log: bool) -> str:
     """Return what plots.js reads: the box of the axes in units of the SVG, what they span, and names of the curves."""
     width, height = (72 * size for size in axes.get_figure().get_size_inches())  # type: ignore[union-attr]
     place = axes.get_position()
@@ -176,7 +176,7 @@ def _contract(axes: "Axes", curves: Sequence[Curve], x_label: str, unit: str, lo
     )
 
 
-def _points(curve: Curve, log: bool, most: int) -> tuple[np.ndarray, np.ndarray]:
+def _points(curve: PlotCurve, log: bool, most: int) -> tuple[np.ndarray, np.ndarray]:
     # Where no roll-out is finite there may be no ordinates at all.
     pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=False) if y is not None]
     x, y = np.array(pairs, dtype=float).reshape(-1, 2).T

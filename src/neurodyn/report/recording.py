@@ -18,12 +18,13 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
-from neurodyn.dynamics.files.artifact import load_simulator, robot_of
-from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
+from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.batch import Trajectory, Window
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.engine import SEED, Batch, Drive, follow
 from neurodyn.evaluate.recorded import chosen_split, split_name
+from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
@@ -186,7 +187,9 @@ def record_log(
     return Recording(
         robot=robot,
         title="along a recorded log" if split is None else f"along a log, {split_name(split)} episodes",
-        predicted=follow(model, Batch(past if context else past.present, Drive(torque[:, context:]), environment)),
+        predicted=follow(
+            model, RolloutBatch(past if context else past.present, ControlSequence(torque[:, context:]), environment)
+        ),
         truth=Trajectory(q[:, context:], qd[:, context:]),
         predicted_label="predicted",
         truth_label="measured",
@@ -219,7 +222,7 @@ def record_run(
     Raises:
         InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
     """
-    from neurodyn.dynamics.files.same_robot import require_robot
+    from neurodyn.dynamics.same_robot import require_robot
     from neurodyn.evaluate.run import load_along_log, training_log
     from neurodyn.learn.neural.train import require_data
 

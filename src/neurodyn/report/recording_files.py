@@ -1,20 +1,174 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as files: a page with controls, a GIF, or a film."""
+"""Recordings as files (a page with controls, a GIF, a film, Rerun), and sample roll-outs on pages."""
 
+import importlib
 from html import escape
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+from torch import Tensor
 
 from neurodyn.core.artifacts import atomic, write_text
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.report.page import data_uri, header, moving_picture, page, paragraph, section
-from neurodyn.report.pictures import film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
-from neurodyn.report.plots import PREDICTED, TRUTH, legend_list
+from neurodyn.evaluate.records import Simulated
+from neurodyn.report.gather import ReportMaterial
+from neurodyn.report.numbers import capital
+from neurodyn.report.page import data_uri, figure, grid, header, heading, moving_picture, page, paragraph, section
+from neurodyn.report.pictures import film, film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
+from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
 from neurodyn.report.recording import Recording
-from neurodyn.report.rerun_file import write_rrd
-from neurodyn.report.samples import trajectory_plots
+
+_COLOURS = {"predicted": (217, 72, 15), "truth": (25, 113, 194)}
+
+
+def require_rerun() -> Any:
+    """Return Rerun's package.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        return importlib.import_module("rerun")
+    except ImportError as error:
+        raise InputError(
+            f"rrd needs a package that is not installed ({error}); install it with: pip install 'neurodyn[rerun]', "
+            "or ask for --format html"
+        ) from None
+
+
+def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
+    """Write a roll-out as a Rerun file, atomically.
+
+    Entities: `PREDICTION/LINK` and `TRUTH/LINK`, with poses over the timeline `time`, at the place where both happen;
+    `coordinates/NAME/PREDICTION` and `coordinates/NAME/TRUTH`. Where Newton is not installed, the links are left out.
+
+    Args:
+        recording: What to show.
+        path: File to write.
+        world: Which roll-out.
+
+    Raises:
+        InputError: Rerun is not installed, or the file cannot be written.
+    """
+    rerun = require_rerun()
+    spec = recording.robot.spec
+    paths = {recording.predicted_label: recording.predicted, recording.truth_label: recording.truth}
+    with atomic(path) as partial:
+        stream = rerun.RecordingStream("neurodyn")
+        stream.save(partial)
+        stream.send_recording_name(f"{recording.robot.name}, {recording.title}, {recording.worlds[world]}")
+        for (label, motion), colour in zip(paths.items(), _COLOURS.values(), strict=True):
+            q = motion.q[world].detach().cpu()
+            for i, (name, unit) in enumerate(zip(spec.q_names, spec.q_units, strict=True)):
+                entity = f"coordinates/{_part(name)}/{_part(label)}"
+                line = rerun.SeriesLines(colors=[colour], names=[f"{name} [{unit}], {label}"])
+                stream.log(entity, line, static=True)
+                values = rerun.Scalars.columns(scalars=q[:, i].double().numpy())
+                stream.send_columns(entity, indexes=[_times(rerun, spec.dt, len(q))], columns=values)
+            _write_links(rerun, stream, recording, label, q, colour)
+        stream.flush()
+        stream.disconnect()
+
+
+def _write_links(
+    rerun: Any, stream: Any, recording: Recording, label: str, q: Tensor, colour: tuple[int, int, int]
+) -> None:
+    from neurodyn.sim.viewer import link_motion
+
+    try:
+        motion = link_motion(recording.robot, q)
+    except InputError:
+        return
+    for i, (name, (points, triangles)) in enumerate(zip(motion.names, motion.meshes, strict=True)):
+        entity = f"{_part(label)}/{_part(name)}"
+        if len(triangles):
+            mesh = rerun.Mesh3D(vertex_positions=points, triangle_indices=triangles, albedo_factor=(*colour, 255))
+            stream.log(entity, mesh, static=True)
+        pose = motion.poses[:, i].astype(np.float32)
+        columns = rerun.Transform3D.columns(translation=pose[:, :3], quaternion=pose[:, 3:])
+        stream.send_columns(entity, indexes=[_times(rerun, recording.robot.dt, len(q))], columns=columns)
+
+
+def _times(rerun: Any, dt: float, states: int) -> Any:
+    return rerun.TimeColumn("time", duration=dt * np.arange(states))
+
+
+def _part(name: str) -> str:
+    """Return a name as a part of an entity's path."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+
+
+MOST_COORDINATES = 8
+
+
+def moving(material: ReportMaterial) -> str:
+    """Return the moving picture."""
+    if material.frames is None:
+        return ""
+    recording, frames = material.recordings[0], material.frames
+    caption = (
+        f"{material.result.about.robot}, {recording.title}: {recording.predicted_label} beside "
+        f"{recording.truth_label}, {recording.worlds[0]}, in real time"
+    )
+    return section("In motion", film(frames, material.interval, caption))
+
+
+def trajectories(material: ReportMaterial) -> str:
+    """Return plots of the sample roll-outs."""
+    if not material.recordings:
+        return ""
+    first = material.recordings[0]
+    legend = legend_list([(first.predicted_label, PREDICTED), (first.truth_label, TRUTH)])
+    evaluated = material.result.about.horizon * material.result.about.dt
+    parts = [part for k, r in enumerate(material.recordings) for part in trajectory_plots(r, f"sample-{k}", evaluated)]
+    lead = (
+        "The first roll-outs of the seed, not chosen by how well they went."
+        if isinstance(material.result, Simulated)
+        else "Windows drawn by seed from those in which the robot moves, not chosen by how well they went. The model "
+        "sees the recorded torques and nothing of the recorded motion after time 0."
+    )
+    return section("Sample trajectories", legend, *parts, lead=lead)
+
+
+def trajectory_plots(recording: Recording, name: str, evaluated: float | None = None) -> list[str]:
+    """Return headings and plots of all roll-outs of a recording, position coordinates over time.
+
+    Args:
+        recording: The roll-outs.
+        name: Beginning of the plots' names.
+        evaluated: Horizon of the evaluation [s]; what lies beyond it is marked.
+    """
+    spec = recording.robot.spec
+    seconds = [k * spec.dt for k in range(recording.frames + 1)]
+    spans = []
+    if evaluated is not None and evaluated < recording.seconds - spec.dt:
+        spans = [Span(0.0, evaluated, "evaluated"), Span(evaluated, recording.seconds, "beyond the evaluation")]
+    parts = []
+    for world, where in enumerate(recording.worlds):
+        plots = []
+        for i, coordinate, unit in _shown(spec):
+            truth, predicted = recording.truth.q[world, :, i], recording.predicted.q[world, :, i]
+            curves = [
+                PlotCurve(recording.truth_label, seconds, truth.tolist(), TRUTH, "-", 4.0, 0.5),
+                PlotCurve(recording.predicted_label, seconds, predicted.tolist(), PREDICTED, "-", 1.2),
+            ]
+            caption = f"{coordinate} [{unit}]"
+            svg = plot(
+                f"{name}-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, spans=spans,
+                description=f"{coordinate} over time, {where}",
+            )  # fmt: skip
+            plots.append(figure(svg, caption))
+        parts += [heading(f"{capital(recording.title)}: {where}"), grid(plots)]
+    return parts
+
+
+def _shown(spec: StateSpec) -> list[tuple[int, str, str]]:
+    """Return the first coordinates that mean something to the eye: index, name, unit; no parts of quaternions."""
+    named = [(i, *of) for i, of in enumerate(zip(spec.q_names, spec.q_units, strict=True)) if of[1] != "1"]
+    return named[:MOST_COORDINATES]
+
 
 Format = Literal["html", "mp4", "gif", "rrd"]
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.verdict import grade_of
-from neurodyn.evaluate.runs.comparison import LEVEL, Family, Group, Mean, RunComparison
-from neurodyn.report.numbers import MISSING, digits, plus_minus, quantity, span
+from neurodyn.evaluate.run_comparison import LEVEL, Family, Mean, RunComparison, RunGroup
+from neurodyn.report.numbers import MISSING, count, digits, plus_minus, quantity, span
 from neurodyn.report.page import Table, facts, figure, folded, grid, header, page, paragraph, section, tables
-from neurodyn.report.plots import Curve, look, plot
-from neurodyn.report.words import count
+from neurodyn.report.plots import PlotCurve, look, plot
 
 LEAD = (
     f"Runs that differ in their seed alone are one row: the mean over them, and its {LEVEL:.0%} interval (Student's t "
@@ -130,14 +129,16 @@ def _plots(family: Family, number: int) -> list[str]:
     return [_plot(name, family.groups, f"compare-{number}-{k}") for k, name in enumerate(names)]
 
 
-def _plot(name: str, groups: Sequence[Group], key: str) -> str:
+def _plot(name: str, groups: Sequence[RunGroup], key: str) -> str:
     """Return a plot of all runs: one colour for each group, one line for each of its runs."""
     curves = []
     for number, group in enumerate(groups):
         colour, style = look(number)
         for k, series in enumerate(group.series.get(name, ())):
             values = [float("nan") if value is None else value for value in series.y]
-            curves.append(Curve(group.name if k == 0 else None, series.x, values, colour, style, 1.3, name=group.name))
+            curves.append(
+                PlotCurve(group.name if k == 0 else None, series.x, values, colour, style, 1.3, name=group.name)
+            )
     shown = [series for group in groups for series in group.series.get(name, ())]
     first, log = shown[0], all(series.log for series in shown)
     svg = plot(
@@ -171,16 +172,16 @@ def _setting(value: Any) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
-def _time(group: Group, field: str) -> str:
+def _time(group: RunGroup, field: str) -> str:
     mean = group.cost[field].mean
     return MISSING if mean is None else span(mean)
 
 
-def _number(group: Group, field: str) -> str:
+def _number(group: RunGroup, field: str) -> str:
     mean = group.cost[field].mean
     return MISSING if mean is None else f"{mean:,.0f}"
 
 
-def _kilobytes(group: Group) -> str:
+def _kilobytes(group: RunGroup) -> str:
     mean = group.cost["bytes"].mean
     return MISSING if mean is None else f"{digits(mean / 1000)} kB"

@@ -1,19 +1,212 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html: one self-contained page on a model, from an evaluation."""
+"""RUN/report.html: one self-contained page on a model, from an evaluation, with how its training went and how to repeat it."""
 
+import contextlib
+import shlex
 from functools import singledispatch
 from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
-from neurodyn.report import accuracy, forecast, log, overview, samples
-from neurodyn.report.calibration import member_section
-from neurodyn.report.gather import Material, gather
-from neurodyn.report.page import page, section, tables
-from neurodyn.report.reproduce import reproduce
-from neurodyn.report.training import training
-from neurodyn.report.whole_runs import whole_runs
-from neurodyn.report.words import member_parts, tossed_parts
+from neurodyn.core.config import from_dict
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import ROBOT
+from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
+from neurodyn.learn.neural.settings import Settings, load_settings
+from neurodyn.report import accuracy, forecast, log, overview
+from neurodyn.report import recording_files as samples
+from neurodyn.report.accuracy import member_section
+from neurodyn.report.gather import ReportMaterial, gather
+from neurodyn.report.log import whole_runs
+from neurodyn.report.numbers import member_parts, network_name, tossed_parts
+from neurodyn.report.page import code, figure, folded, grid, page, paragraph, section, tables
+from neurodyn.report.plots import PlotCurve, Span, look, plot
+
+
+def training(material: ReportMaterial) -> str:
+    """Return the training curves; nothing where roll-outs were not measured as it went."""
+    lines = [line for line in material.metrics if "seconds" in line]
+    score = [line.get("rollout_score") for line in lines]
+    measured = [value for value in score if value is not None]
+    if len(lines) < 2 or not measured:
+        return ""
+    spans = _phases(material, lines)
+    caption = "Held-out roll-out error, in units of each coordinate's standard deviation over the data"
+    plots = [_figure("training-score", lines, [(None, score)], "", spans, caption)]
+    plots += _coordinates(material, lines, spans)
+    loss = [line.get("loss") for line in lines]
+    note = "; its scale differs from phase to phase" if len(spans) > 1 else ""
+    negative = any(value is not None and value <= 0 for value in loss)
+    plots.append(_figure("training-loss", lines, [(None, loss)], "", spans, f"Training loss{note}", log=not negative))
+    best = min(measured)
+    at = lines[score.index(best)]
+    lead = (
+        f"A {network_name(material.result.about.network)}, measured {len(measured)} times on held-out episodes. The "
+        f"best, after {at['seconds']:.0f} s ({at['step']:,} steps), is the model that is kept."
+    )
+    return section("Training", grid(plots), lead=lead)
+
+
+def _coordinates(material: ReportMaterial, lines: list[dict[str, Any]], spans: list[Span]) -> list[str]:
+    """Return one plot for each unit, its coordinates by name."""
+    robot = material.robot
+    units = dict(zip(robot.spec.q_names, robot.spec.q_units, strict=True)) if robot else {}
+    names = list(next((line["rollout_q"] for line in lines if line.get("rollout_q")), {}))
+    plots = []
+    for unit in dict.fromkeys(units.get(name, "") for name in names):
+        ours = [name for name in names if units.get(name, "") == unit]
+        single = len(ours) == 1
+        values = [(None if single else n, [line.get("rollout_q", {}).get(n) for line in lines]) for n in ours]
+        caption = f"Held-out roll-out error of {ours[0] if single else 'the positions'}, mean absolute"
+        plots.append(_figure(f"training-{unit or 'none'}", lines, values, unit, spans, caption))
+    return plots
+
+
+def _figure(
+    name: str,
+    lines: list[dict[str, Any]],
+    values: list[tuple[str | None, list[Any]]],
+    unit: str,
+    spans: list[Span],
+    caption: str,
+    *,
+    log: bool = True,
+) -> str:
+    seconds = [line["seconds"] for line in lines]
+    curves = [PlotCurve(label, seconds, y, *look(i), 1.3) for i, (label, y) in enumerate(values)]
+    svg = plot(name, curves, x_label="training time [s]", unit=unit, log=log, spans=spans, description=caption)
+    return figure(svg, caption)
+
+
+def _phases(material: ReportMaterial, lines: list[dict[str, Any]]) -> list[Span]:
+    phases = material.config.settings.get("phases", []) if material.config else []
+    spans: list[Span] = []
+    for number in sorted({line["phase"] for line in lines if "phase" in line}):
+        times = [line["seconds"] for line in lines if line.get("phase") == number]
+        forecast = phases[number].get("forecast") if number < len(phases) else None
+        label = f"phase {number + 1}"
+        if forecast is not None:
+            label = f"{forecast}-frame roll-outs" if forecast else "single frames"
+        spans.append(Span(spans[-1].end if spans else 0.0, max(times), label))
+    return spans
+
+
+_STANDARD_WORLDS = 512
+_FEW_STARTS = 10_000
+
+
+def reproduce(material: ReportMaterial) -> str:
+    """Return commands and configuration."""
+    lines = [*_generate(material), *_train(material), *_evaluate(material)]
+    config = folded("Configuration (config.yaml)", code(material.config_text)) if material.config_text else ""
+    return section("How to repeat this", code("\n".join(lines)), *_remarks(material), config)
+
+
+def _generate(material: ReportMaterial) -> list[str]:
+    header, config = material.header, material.config
+    if header is None or config is None:
+        return []
+    listed = ", ".join(config.files)
+    if header.source != "teacher":
+        return [f"# {listed} was made from logs with `neurodyn import`; see the recordings above"]
+    sampling = (header.simulator or {}).get("sampling", {})
+    if "episodes" not in sampling or len(config.files) > 1:
+        return []
+    flags = [
+        "--transitions",
+        sampling["episodes"] * sampling["frames"],
+        "--out",
+        listed,
+        "--seed",
+        header.seed,
+    ]
+    if sampling["worlds"] != _STANDARD_WORLDS:
+        flags += ["--worlds", sampling["worlds"]]
+    if sampling.get("passive_fraction"):
+        flags += ["--passive-fraction", sampling["passive_fraction"]]
+    return [_command("generate", _robot(material), *flags)]
+
+
+def _train(material: ReportMaterial) -> list[str]:
+    config, kind = material.config, material.result.about.kind
+    if config is None or "phases" not in config.settings:  # made in another way than by training alone
+        return []
+    verb = ["train", _robot(material)] if config.base is None else ["finetune", config.base]
+    shares = ["--shares", *config.shares] if config.shares else []
+    flags = ["--data", *config.files, *shares, "--out", material.name]
+    return [_command(*verb, *flags, *(["--kind", kind] if config.base is None else []), *_settings_flags(material))]
+
+
+def _robot(material: ReportMaterial) -> str:
+    """Return what a command calls the robot: as it was recorded, or as the run carries it where that is gone."""
+    recorded = "" if material.config is None else material.config.robot
+    carried = material.run / ROBOT
+    return f"{material.name}/{ROBOT}" if carried.is_dir() and not Path(recorded).exists() else recorded
+
+
+def _settings_flags(material: ReportMaterial) -> list[object]:
+    """Return the flags that lead to the settings of a training; a settings file where no flags do."""
+    settings, robot = material.config.settings if material.config else {}, material.robot
+    budget = ["--minutes", settings["minutes"]] if settings.get("minutes") else ["--steps", settings.get("steps")]
+    for size in ("small", "paper") if material.config and not material.config.base else ():
+        with contextlib.suppress(InputError):  # settings of another kind of model, or none of that size
+            mine = from_dict(settings, Settings)
+            preset = robot and load_settings(robot, size, mine.net.kind)
+            if (
+                preset
+                and msgspec.structs.replace(preset, minutes=mine.minutes, steps=mine.steps, seed=mine.seed) == mine
+            ):
+                named = [] if size == "small" else ["--size", size]
+                return [*named, "--net", mine.net.kind, *budget, "--seed", mine.seed]
+    return ["--size", "settings.yaml"]
+
+
+def _evaluate(material: ReportMaterial) -> list[str]:
+    result, found = material.result, material.result.about
+    flags: list[object] = ["--horizon", found.horizon]
+    # Starts along a log are thinned out to at most the number asked for, by default twice this.
+    if isinstance(result, Simulated) or found.rollouts < _FEW_STARTS:
+        flags += ["--rollouts", found.rollouts]
+    if not isinstance(result, Simulated):
+        flags += ["--data", next(iter(material.logs), "DATA"), "--split", result.split]
+    else:
+        flags += ["--seed", found.seed]
+        ground = "all" if result.grounds is not UNSET else result.ground
+        if ground is not None and (material.robot is None or ground != material.robot.ground):
+            flags += ["--ground", ground]
+        if result.stability is not UNSET:
+            flags += ["--stability"]
+    return [_command("evaluate", material.name, *flags)]
+
+
+def _remarks(material: ReportMaterial) -> list[str]:
+    config, found = material.config, []
+    if config is None:
+        return []
+    if "phases" in config.settings and "settings.yaml" in _settings_flags(material):
+        found.append("settings.yaml is the part below `settings:` of the configuration, shifted to the left margin.")
+    if config.settings.get("minutes") and material.metrics:
+        steps = material.metrics[-1]["step"]
+        found.append(
+            f"With a time budget the number of steps depends on the machine; this one took {steps:,}. With --steps "
+            "everything depends on the seed alone, on one version of torch and one kind of processor."
+        )
+    if not (all(Path(file).is_file() for file in config.files) or material.header):
+        found.append(
+            f"The training data ({', '.join(config.files)}) no longer lie where they were; their seed is not shown."
+        )
+    return [paragraph(text, "note") for text in found]
+
+
+def _command(*words: object) -> str:
+    return " ".join(["neurodyn", *(shlex.quote(_text(word)) for word in words)])
+
+
+def _text(word: object) -> str:
+    return f"{word:g}" if isinstance(word, float) else str(word)
 
 
 def write_report(
@@ -55,7 +248,7 @@ def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
     return run / f"{name}.html"
 
 
-def render_report(material: Material) -> str:
+def render_report(material: ReportMaterial) -> str:
     """Return the report as HTML."""
     body = [
         overview.header(material),
@@ -71,13 +264,13 @@ def render_report(material: Material) -> str:
 
 
 @singledispatch
-def _measured(result: Simulated, material: Material) -> list[str]:
+def _measured(result: Simulated, material: ReportMaterial) -> list[str]:
     """Return what was measured, and how the training went."""
     return accuracy.simulated_sections(result, samples.trajectories(material), training(material))
 
 
 @_measured.register
-def _(result: Tossed, material: Material) -> list[str]:
+def _(result: Tossed, material: ReportMaterial) -> list[str]:
     parts, dt = tossed_parts(result), result.about.dt
     stride = "each one" if result.stride == 1 else f"one in {result.stride}"
     lead = (
@@ -95,13 +288,13 @@ def _(result: Tossed, material: Material) -> list[str]:
 
 
 @_measured.register
-def _(result: Logged, material: Material) -> list[str]:
+def _(result: Logged, material: ReportMaterial) -> list[str]:
     whole = whole_runs(material.whole, material.robot.spec, result.about.horizon) if material.robot else ""
     return log.logged_sections(result, samples.trajectories(material) + whole, training(material))
 
 
 @_measured.register
-def _(result: Forecast, material: Material) -> list[str]:
+def _(result: ForecastEvaluation, material: ReportMaterial) -> list[str]:
     return forecast.forecast_sections(result, material.bands, training(material))
 
 

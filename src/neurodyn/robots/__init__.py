@@ -7,10 +7,9 @@ from neurodyn.core.config import describe_os_error, from_dict, read_plain
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
-from neurodyn.robots.asset import asset_path, is_installed
+from neurodyn.robots.assets import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
-from neurodyn.robots.patterns import expand
-from neurodyn.robots.sections import ContactPointSelection, Fluid, Ranges, SimulatorConfig
+from neurodyn.robots.sections import ContactPointSelection, Fluid, Ranges, SimulatorConfig, expand
 
 with lazy(__name__):
     from neurodyn.robots.data import open_robot_data

@@ -21,9 +21,8 @@ from neurodyn.core.artifacts import atomic, atomic_folder
 from neurodyn.core.config import EXTENDS, read_flattened, to_dict, to_yaml
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.versions import package_versions
-from neurodyn.robots.asset import asset_path
-from neurodyn.robots.asset_files import fits_meshes, relocate_mjcf, relocate_urdf
+from neurodyn.core.provenance import package_versions
+from neurodyn.robots.assets import asset_path, fits_meshes, relocate_mjcf, relocate_urdf
 from neurodyn.robots.declaration import Robot
 
 LARGEST = 200_000_000

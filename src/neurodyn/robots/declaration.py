@@ -14,20 +14,19 @@ from typing import ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.body_contacts import BodyContact, Support, require_bodies
+from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
 from neurodyn.core.description.drive import Command, Drive, require_drives
-from neurodyn.core.description.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
-from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import HasJointKind, JointKind, JointSpec, StateSpec, is_floating
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.robots.sections import (
+    ContactMaterial,
     ContactPointSelection,
     EndEffector,
     Gains,
     GroundSampling,
     Interval,
-    Material,
     Ranges,
     SimulatorConfig,
     check_interval,
@@ -36,7 +35,7 @@ from neurodyn.robots.sections import (
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
 
-class Joint(Config, OfJointKind, frozen=True):
+class Joint(Config, HasJointKind, frozen=True):
     """One joint with degrees of freedom; what is left None is as the asset has it.
 
     Attributes:
@@ -170,7 +169,7 @@ class Robot(Config, frozen=True):
     grounds: dict[str, Scene] = msgspec.field(default_factory=dict)
     ground: str | None = None
     ground_sampling: GroundSampling | None = None
-    material: Material | None = None
+    material: ContactMaterial | None = None
     colliders: tuple[str, ...] = ("*",)
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     contact_points: ContactPointSelection | None = None

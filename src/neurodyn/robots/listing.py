@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.robots import is_installed, load, names
 
 
-class Measured(Config, frozen=True):
+class ShippedErrors(Config, frozen=True):
     """Errors of a shipped model: errors.json beside it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Measured(Config, frozen=True):
     errors: dict[str, float]
 
 
-class Listing(Config, frozen=True, rename={"simulator": "teacher"}):
+class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
     """One robot of the list.
 
     Attributes:
@@ -57,17 +57,17 @@ class Listing(Config, frozen=True, rename={"simulator": "teacher"}):
     substeps: int
     pretrained: tuple[str, ...]
     installed: bool
-    measured: dict[str, Measured]
+    measured: dict[str, ShippedErrors]
 
 
-def list_robots() -> list[Listing]:
+def list_robots() -> list[ListedRobot]:
     """Return all robots that ship with the package."""
     models = {f"pretrained:{name}": _robot_of(name) for name in pretrained_names()}
     listings = []
     for name in names():
         robot, own = load(name), [model for model, of in models.items() if of == name]
         listings.append(
-            Listing(
+            ListedRobot(
                 name=name,
                 description=robot.description,
                 joints=tuple(joint.name for joint in robot.joints),
@@ -77,7 +77,7 @@ def list_robots() -> list[Listing]:
                 substeps=robot.simulator.substeps,
                 pretrained=tuple(own),
                 installed=is_installed(robot),
-                measured={model: read_config(resolve_run(model) / "errors.json", Measured) for model in own},
+                measured={model: read_config(resolve_run(model) / "errors.json", ShippedErrors) for model in own},
             )
         )
     return listings

@@ -9,12 +9,12 @@ with lazy(__name__):
     from neurodyn.sim.declaration.declare import declare
     from neurodyn.sim.energy import energy
     from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.generation.generate import generate
+    from neurodyn.sim.generate import generate
     from neurodyn.sim.mechanism import mechanism
-    from neurodyn.sim.model_ground import ground_of_model
+    from neurodyn.sim.pictures import render
     from neurodyn.sim.reference import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques
-    from neurodyn.sim.views.pictures import render
+    from neurodyn.sim.scene import ground_of_model
 
 __all__ = [
     "ReferenceSimulator", "build", "build_world", "contact_point_layout", "declare", "energy", "fingerprint",

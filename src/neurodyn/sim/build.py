@@ -19,14 +19,13 @@ from torch import Tensor
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Joint, Robot, asset_path
-from neurodyn.robots.asset_files import resolve_asset
-from neurodyn.robots.sections import Material, chosen, matching
-from neurodyn.sim.assets.inertias import require_possible
-from neurodyn.sim.assets.merge import group_bodies, merged_body
-from neurodyn.sim.assets.mjcf import PreparedMjcf, prepare_mjcf
-from neurodyn.sim.assets.urdf import prepare_urdf
+from neurodyn.robots.assets import resolve_asset
+from neurodyn.robots.sections import ContactMaterial, chosen, matching
+from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
+from neurodyn.sim.urdf import prepare_urdf
 
 if TYPE_CHECKING:
     import newton
@@ -266,7 +265,7 @@ def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
 
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
     """Make the robot's shapes collide with everything but the robot, without margins, of the declared material."""
-    fields = material_fields(robot.material or Material())
+    fields = material_fields(robot.material or ContactMaterial())
     modes = builder.custom_attributes.get("mujoco:solref_mode")
     _leave_out(builder, robot)
     for shape in range(len(builder.shape_label)):

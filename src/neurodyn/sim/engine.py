@@ -4,7 +4,7 @@
 import sys
 from types import ModuleType
 
-from neurodyn.core.description.joint_kinds import COORDINATES, JointKind
+from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.launching import start_warp
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neurodyn.core.description.fingerprint import BodyPrint, Fingerprint, JointPrint, Vector
-from neurodyn.core.description.joint_kinds import COORDINATES
+from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Vector
+from neurodyn.core.description.spec import COORDINATES
 from neurodyn.core.errors import InputError
-from neurodyn.sim.assets.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
+from neurodyn.sim.bodies import Groups, Pose, compose, group_bodies, merged_body, rotation
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 
 if TYPE_CHECKING:

@@ -1,31 +1,135 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference simulator: a solver as a function of states, torch tensors in and out, replayed as a graph.
-
-A frame is a function of state and torque alone: whatever a solver carries from step to step (a cached mass matrix, a
-warm start) is renewed at the start of every frame. All worlds are independent of each other.
-
-Every world has the same scene at a pose of its own, which may change between frames. Contacts are MuJoCo's own; only
-where a scene holds a mesh that is not convex do they come from Newton, because MuJoCo takes the hull of a mesh. Memory
-for contacts is reserved for what a robot can touch at once; where that is too little the solver is rebuilt with twice
-as much and the frame is simulated again, so that no contact is ever dropped.
-"""
+"""The reference simulator: a solver of Newton as a function of states, torch tensors in and out, replayed as a graph; with drives, these turn commands into torques before every solver step."""
 
 import warnings
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 
 from neurodyn.core.description.scene import IDENTITY, Scene
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.launching import on_warp_stream
+from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.robots import Robot
+from neurodyn.robots.sections import matching
 from neurodyn.sim.build import Gravity, build, gravity_vectors
-from neurodyn.sim.capacity import Capacity
-from neurodyn.sim.contact_forces import ContactForces
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.fingerprint import columns
-from neurodyn.sim.scene import ScenePlacer, needs_triangles
+from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
+
+_ROWS = 4  # constraints of a contact: the edges of a pyramid of friction
+_AT_ONCE = 2  # shapes of the scene that a shape of the robot is taken to touch at once
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Capacity for the contacts of one world.
+
+    Attributes:
+        contacts: Contacts; worlds share the capacity of all, so that this is a mean.
+        rows: Constraints: those of contacts, of limits and of dry friction.
+    """
+
+    contacts: int
+    rows: int
+
+    GROWS: ClassVar[int] = 0b11111 | 1 << 16 | 1 << 17
+    """Bits of MuJoCo Warp's and Newton's reports that more capacity helps against."""
+    TRUNCATED: ClassVar[int] = 1 << 5
+    """Bit for a shape on more triangles of a heightfield than are looked at."""
+
+    @classmethod
+    def of(cls, model: Any, newton: Any) -> "Capacity":
+        """Return what the robot of world 0 of a Newton model can touch at once."""
+        types = newton.GeoType
+        points = {int(types.SPHERE): 1, int(types.CAPSULE): 2, int(types.BOX): 8}
+        kind, world = model.shape_type.numpy(), model.shape_world.numpy()
+        collides = model.shape_flags.numpy() & int(newton.ShapeFlags.COLLIDE_SHAPES) != 0
+        scene = np.array([label.startswith(f"{PREFIX}/") for label in model.shape_label], dtype=bool)
+        body = model.shape_body.numpy()
+        smooth = {int(types.PLANE), int(types.SPHERE), int(types.CAPSULE), int(types.BOX)}
+        rough = not {int(k) for k in kind[scene]} <= smooth
+        touching = sum(
+            max(points.get(int(k), 4), 4 * rough) for k in kind[(world == 0) & (body >= 0) & collides & ~scene]
+        )
+        contacts = max(1, touching * min(_AT_ONCE, int((scene & (world == 0)).sum())))
+        dofs = model.joint_dof_count // max(int(model.world_count), 1)
+        return cls(contacts, _ROWS * contacts + 2 * dofs)
+
+    def doubled(self) -> "Capacity":
+        """Return twice the capacity.
+
+        Raises:
+            InputError: No robot needs that much.
+        """
+        if self.contacts > 1 << 20:
+            raise InputError(
+                "the contact solver runs out of any capacity, as it does where a simulation has exploded; raise "
+                "simulator.substeps, or ask `neurodyn check` what is wrong with the robot"
+            )
+        return Capacity(2 * self.contacts, 2 * self.rows)
+
+
+class ContactForces:
+    """Sums the normal forces of the contacts of each declared body, for all worlds at once.
+
+    Attributes:
+        names: Names of the declared contacts, in order.
+    """
+
+    def __init__(self, solver: Any, model: Any, contacts: dict[str, tuple[str, ...]]) -> None:
+        """Find the shapes of each declared contact.
+
+        Args:
+            solver: A `SolverMuJoCo`.
+            model: Its Newton model.
+            contacts: Patterns (as of a shell) of the labels of collision shapes, by name.
+
+        Raises:
+            InputError: A pattern matches no shape that can touch anything.
+        """
+        import warp as wp
+
+        self.names = tuple(contacts)
+        self._worlds = int(model.world_count)
+        data = solver.mjw_data
+        # All worlds are alike, so that the first says what a geometry is.
+        shapes = solver.mjc_geom_to_newton_shape.numpy()[0]
+        labels = [short_label(model.shape_label[shape]) if shape >= 0 else "" for shape in shapes]
+        groups = list(contacts.values())
+        rows = [next((n for n, patterns in enumerate(groups) if matching(label, patterns)), -1) for label in labels]
+        for number, (name, patterns) in enumerate(contacts.items()):
+            if number not in rows:
+                raise InputError(
+                    f"contacts: {name!r} ({', '.join(patterns)}) matches no collision shape; valid: patterns of "
+                    f"{choices(label for label in labels if label)}"
+                )
+        self._group = torch.tensor(rows, dtype=torch.long, device=wp.device_to_torch(model.device))
+        self._elliptic = int(solver.mjw_model.opt.cone) == 1
+        self._count = wp.to_torch(data.nacon)
+        self._geometries = wp.to_torch(data.contact.geom).view(-1, 2)
+        self._world = wp.to_torch(data.contact.worldid)
+        self._address = wp.to_torch(data.contact.efc_address)
+        self._force = wp.to_torch(data.efc.force)
+
+    def read(self) -> Tensor:
+        """Return the normal forces of the last solver step [N], shape [worlds, names]."""
+        count = int(self._count[0])
+        address, world = self._address[:count].long(), self._world[:count].long()
+        rows = self._force[world[:, None], address.clamp_min(0)]
+        rows = torch.where(address >= 0, rows, 0.0)
+        # A pyramid's edges carry the normal force between them; a cone has it in its first row.
+        normal = rows[:, 0] if self._elliptic else rows.sum(1)
+        width = len(self.names) + 1  # and a column for shapes of no declared contact
+        total = torch.zeros(self._worlds * width, device=rows.device, dtype=rows.dtype)
+        for side in (0, 1):
+            group = self._group[self._geometries[:count, side].long()]
+            total.index_add_(0, world * width + group % width, normal)
+        return total.view(self._worlds, width)[:, :-1]
 
 
 class ReferenceSimulator:
@@ -306,3 +410,47 @@ class ReferenceSimulator:
         with self._wp.ScopedCapture(device=self.model.device) as capture:
             self._frame()
         return capture.graph
+
+
+class DrivenSimulator(ReferenceSimulator):
+    """A `ReferenceSimulator` that takes commands; positions are what encoders read.
+
+    Attributes:
+        memory: What the drives keep, shape [worlds, memory]; None where nothing has happened yet.
+    """
+
+    def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: Any) -> None:
+        """Build the worlds; arguments as of `ReferenceSimulator`."""
+        steps = robot.simulator.substeps if substeps is None else substeps
+        if steps < 1:
+            raise InputError(f"substeps is {steps}; valid: at least 1")
+        single = msgspec.structs.replace(robot.simulator, substeps=1)
+        part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / steps, simulator=single)
+        super().__init__(part, worlds, **options)
+        self.robot, self.substeps = robot, steps
+        self._drives = DriveProgram(robot.drives, robot.spec, part.dt)
+
+    def begin(self, memory: Tensor | None = None) -> None:
+        """Forget what the drives keep, or take up what they kept before."""
+        self.memory = memory
+
+    @torch.no_grad()
+    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance all worlds by one frame under commands; returns views, as `ReferenceSimulator.step_`."""
+        command = torque.detach().to(self._q_in)
+        q, qd, bias = q.to(self._q_in), qd.to(self._qd_in), self._drives.bias(self._q_in)
+        for _ in range(self.substeps):
+            acting, self.memory = self._drives(command, q, qd, self.memory)
+            with on_warp_stream(self.device):
+                self._q_in.copy_(q - bias)
+                self._qd_in.copy_(qd)
+                self._force[:, self._dofs] = acting.to(self._force)
+                self.replay()
+            q, qd = self._q_out + bias, self._qd_out
+        return q, qd
+
+
+def simulator(robot: Robot, worlds: int, **options: Any) -> ReferenceSimulator:
+    """Return the reference simulator of a robot, which takes what its drives do; options as of the class."""
+    kind = DrivenSimulator if robot.drives else ReferenceSimulator
+    return kind(robot, worlds, **options)

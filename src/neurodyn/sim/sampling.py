@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random states and torques of a declared robot, uniform in its ranges; float32 torch tensors.
-
-Heights count from the ground below the base, and states that penetrate the ground are drawn again.
-"""
+"""Random states, torques and grounds of a declared robot, with the clearance between robot and ground; float32 torch tensors."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,19 +9,115 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.scene import IDENTITY, Scene
 from neurodyn.core.description.spec import JointSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.rotation import exponential
+from neurodyn.geometry.proximity import ProximityQuery
+from neurodyn.geometry.rotation import exponential, rotate
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
 from neurodyn.sim.build import build
-from neurodyn.sim.clearance import Clearance, ground_height
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.ground_sampling import tilted_rotation
 
-TOUCH = 0.005
+_ABOVE = 20.0
+_MARCHES = 64
+_CLOSE = 1e-4
+_POINT = ContactPointLayout(
+    joints=(
+        ChainJoint(
+            name="point", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0, 0.0, 0.0)
+        ),
+    ),
+    contact_points=(ContactPoint(name="point", joint=0, point=(0.0, 0.0, 0.0), radius=0.0),),
+)
+
+
+def ground_height(ground: Ground, place: Tensor) -> Tensor:
+    """Return the height of the ground at places of the horizontal plane [m], zero where there is none in reach.
+
+    A point sinks by its distance from the ground until that is used up, which never takes it through a surface
+    (sphere tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996).
+
+    Args:
+        ground: The shapes around each world, of which those within 20 m above and below zero count.
+        place: x and y in each world [m], shape [worlds, 2].
+    """
+    proximity = ProximityQuery(_POINT)
+    q = torch.zeros(len(place), 7)
+    q[:, :2], q[:, 2], q[:, 6] = place, _ABOVE, 1.0
+    rates = torch.zeros(len(place), 6)
+    for _ in range(_MARCHES):
+        readings = proximity(ground, q, rates, base_frame=False)
+        step = torch.where(readings.valid[:, 0], readings.distance[:, 0], torch.inf)
+        q[:, 2] = (q[:, 2] - step).clamp_min(-2 * _ABOVE)
+        if not (step.abs() > _CLOSE).logical_and(q[:, 2] > -_ABOVE).any():
+            break
+    return torch.where(q[:, 2] > -_ABOVE, q[:, 2], 0.0)
+
+
+class Clearance:
+    """Measures how deep robots lie in the ground."""
+
+    def __init__(self, layout: ContactPointLayout) -> None:
+        self._proximity = ProximityQuery(layout)
+        self._radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
+
+    def depth(self, ground: Ground, q: Tensor) -> Tensor:
+        """Return the depth of each robot's deepest contact point, radius included [m]; negative above the ground.
+
+        `q` are positions, shape [worlds, nq].
+        """
+        readings = self._proximity(ground, q, torch.zeros(len(q), self._proximity.nv), base_frame=False)
+        depth = torch.where(readings.valid, self._radius - readings.distance, -torch.inf)
+        return depth.amax(-1)
+
+
+FAR_BELOW = -100.0
+"""Height of a ground that is absent [m]."""
+
+
+def data_scene(robot: Robot) -> Scene | None:
+    """Return the scene that a robot's data are drawn on; None for free space."""
+    sampling = robot.ground_sampling
+    scene = robot.named_ground(None if sampling is None else sampling.ground)
+    return scene if scene is not None and scene.shapes else None
+
+
+def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor | None:
+    """Draw poses of the ground as the robot's `ground_sampling` says.
+
+    The scene is turned about the vertical, shifted, tilted about the point that then lies below the robot, and lifted.
+    Poses are scene to world [x y z, qx qy qz qw], shape [count, 7]; None for robots in free space.
+    """
+    if data_scene(robot) is None:
+        return None
+    pose = torch.zeros(count, 7)
+    pose[:, 6] = 1.0
+    sampling = robot.ground_sampling
+    if sampling is None:
+        return pose
+    unit = torch.from_numpy(rng.random((count, 7), dtype=np.float32))
+    rotation = tilted_rotation(math.pi * (2 * unit[:, 0] - 1), 2 * math.pi * unit[:, 1], sampling.tilt * unit[:, 2])
+    shift = torch.cat([sampling.extent * (2 * unit[:, 3:5] - 1), torch.zeros(count, 1)], 1)
+    # The point of the scene at `shift` comes to lie below the world's origin.
+    pose[:, :3] = -rotate(rotation, shift)
+    pose[:, 2] += sampling.height[0] + (sampling.height[1] - sampling.height[0]) * unit[:, 5]
+    pose[:, 3:] = rotation
+    pose[unit[:, 6] < sampling.absent] = torch.tensor([0.0, 0.0, FAR_BELOW, 0.0, 0.0, 0.0, 1.0])
+    return pose
+
+
+def tilted_rotation(heading: Tensor, direction: Tensor, tilt: Tensor) -> Tensor:
+    """Return quaternions of a turn about z by `heading`, then of a tilt about a horizontal axis; shape [count, 4]."""
+    sine, w = torch.sin(tilt / 2), torch.cos(tilt / 2)
+    x, y = torch.cos(direction) * sine, torch.sin(direction) * sine
+    s, c = torch.sin(heading / 2), torch.cos(heading / 2)
+    return torch.stack([x * c + y * s, y * c - x * s, w * s, w * c], 1)
+
+
+CONTACT_DEPTH = 0.005
 """Depth to which a first state may lie in the ground [m]: about that of a robot that stands."""
 
 _DRAWS = 200
@@ -68,12 +161,12 @@ def sample_states(
     if ground is None or robot.contact_points is None:
         return q, qd
     clearance = Clearance(contact_point_layout(build(robot), robot) if layout is None else layout)
-    left = torch.nonzero(clearance.depth(ground, q) > TOUCH).flatten()
+    left = torch.nonzero(clearance.depth(ground, q) > CONTACT_DEPTH).flatten()
     for _ in range(_DRAWS):
         if not len(left):
             return q, qd
         q[left], qd[left] = draw(len(left), floor[left])
-        left = left[clearance.depth(_of(ground, left), q[left]) > TOUCH]
+        left = left[clearance.depth(_of(ground, left), q[left]) > CONTACT_DEPTH]
     if not robot.fixed_base and not reset:
         q[left] = _lifted(clearance, _of(ground, left), q[left])
         return q, qd
@@ -133,9 +226,9 @@ def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
     """Raise floating robots until no contact point lies in the ground."""
     for _ in range(_LIFTS):
         depth = clearance.depth(ground, q)
-        if not (depth > TOUCH).any():
+        if not (depth > CONTACT_DEPTH).any():
             break
-        q[:, 2] += torch.where(depth > TOUCH, 1.2 * depth, 0.0)
+        q[:, 2] += torch.where(depth > CONTACT_DEPTH, 1.2 * depth, 0.0)
     return q
 
 

@@ -4,8 +4,6 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
-    from neurodyn.solvers.by_kind import make_solver
-    from neurodyn.solvers.hybrid import SolverHybrid
-    from neurodyn.solvers.neural import SolverNeural
+    from neurodyn.solvers.by_kind import SolverHybrid, SolverNeural, make_solver
 
 __all__ = ["SolverHybrid", "SolverNeural", "make_solver"]

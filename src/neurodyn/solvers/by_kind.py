@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The solver for a model, by its kind."""
+"""The solvers of Newton for models of each kind, and the one for the model of a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.dynamics.files.artifact import kind_of
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
+from neurodyn.solvers.learned import OnFault, SolverLearned, torch_device
 
 if TYPE_CHECKING:
     import newton
 
     from neurodyn.solvers.learned import SolverLearned
 
-KINDS["neural"].add("solver", "neurodyn.solvers.neural:SolverNeural")
-KINDS["hybrid"].add("solver", "neurodyn.solvers.hybrid:SolverHybrid")
+
+KINDS["neural"].add("solver", "neurodyn.solvers.by_kind:SolverNeural")
+KINDS["hybrid"].add("solver", "neurodyn.solvers.by_kind:SolverHybrid")
 
 
 def make_solver(model: "newton.Model", run: str | Path) -> "SolverLearned":
@@ -27,3 +35,78 @@ def make_solver(model: "newton.Model", run: str | Path) -> "SolverLearned":
         InputError: As of `SolverNeural`, or the model cannot take the place of a solver.
     """
     return KINDS[kind_of(run)].part("solver", str(run))(model, run)
+
+
+class SolverHybrid(SolverLearned):
+    """Steps the robots of all worlds by one frame with a hybrid model; see `SolverLearned`.
+
+    Attributes:
+        dynamics: The hybrid model.
+    """
+
+    def __init__(
+        self,
+        model: "newton.Model",
+        run: str | Path | HybridDynamics,
+        *,
+        on_fault: OnFault = "stop",
+        nan: str | Path | None = None,
+    ) -> None:
+        """Load a hybrid model for the robots of a Newton model.
+
+        Args:
+            model: Worlds that each hold the robot, with its nominal parameters.
+            run: A run directory, or a hybrid model.
+            on_fault: As of `SolverLearned`, like `nan`.
+            nan: Folder for the states before faults; None to write none.
+
+        Raises:
+            InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
+                of shapes that cannot be measured against.
+            MismatchError: The robots are not the one that the model was identified for; the message names the
+                differences.
+        """
+        dynamics = HYBRID.load(run) if isinstance(run, str | Path) else run
+        super().__init__(model, dynamics.to(torch_device(model)), on_fault=on_fault, nan=nan)
+
+
+class SolverNeural(SolverLearned):
+    """Steps the robots of all worlds by one frame with a neural model; see `SolverLearned`.
+
+    A model that was trained with contact points measures the ground from the state of each frame, as in training.
+
+    Attributes:
+        dynamics: The neural model.
+    """
+
+    def __init__(
+        self,
+        model: "newton.Model",
+        run: str | Path | NeuralDynamics,
+        *,
+        on_fault: OnFault = "stop",
+        nan: str | Path | None = None,
+    ) -> None:
+        """Load a neural model for the robots of a Newton model.
+
+        Args:
+            model: Worlds that each hold the robot.
+            run: A run directory, "pretrained:NAME", or a neural model on the device of `model`.
+            on_fault: As of `SolverLearned`, like `nan`.
+            nan: Folder for the states before faults; None to write none.
+
+        Raises:
+            InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
+                of shapes that cannot be measured against.
+            MismatchError: The robots are not the one that the model was trained on (joints, order, masses, collision
+                shapes, gravity, ...); the message names the differences.
+        """
+        device = torch_device(model)
+        dynamics = NEURAL.load(run, device=str(device)) if isinstance(run, str | Path) else run
+        weight = next(dynamics.parameters())
+        if weight.device != device or weight.dtype != torch.float32:
+            raise InputError(
+                f"SolverNeural: the neural model holds {weight.dtype} on {weight.device}; valid: torch.float32 on "
+                f"{device}, where the Newton model is"
+            )
+        super().__init__(model, dynamics, on_fault=on_fault, nan=nan)

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.interface import Environment
-from neurodyn.sim.assets.merge import compose, invert, rotation
-from neurodyn.sim.contact_points import body_groups, collides, contact_point_layout
+from neurodyn.dynamics.batch import Environment
+from neurodyn.sim.bodies import compose, invert, rotation
+from neurodyn.sim.contact_points import collides, contact_point_layout
 from neurodyn.sim.engine import import_newton, short_label
-from neurodyn.sim.model_ground import ground_of_model
+from neurodyn.sim.fingerprint import body_groups
+from neurodyn.sim.scene import ground_of_model
 from neurodyn.solvers.worlds import count_worlds
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
 _TOLERANCE = 1e-4
-_PROBE_TOLERANCE = 1e-5
+_CONTACT_POINT_TOLERANCE = 1e-5
 
 
 def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> Environment:
@@ -107,7 +108,7 @@ def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str
     """Compare places, whatever the importer called the shapes and in which order it met them."""
     a, b = (np.array([[p.joint, *p.point, p.radius] for p in x.contact_points]).reshape(-1, 5) for x in (own, built))
     if len(a) == len(b):
-        same = np.abs(a[:, None] - b[None]).max(-1) <= _PROBE_TOLERANCE
+        same = np.abs(a[:, None] - b[None]).max(-1) <= _CONTACT_POINT_TOLERANCE
         if same.any(0).all() and same.any(1).all():
             return []
     return own.differences(built) or ["some contact points are missing, others are there twice"]

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a solver that moves robots asks of a Newton model: the same robot in every world, and nothing else that moves.
-
-Then the coordinates of all worlds are one table: `joint_q` viewed as [worlds, nq], `joint_qd` as [worlds, nv].
-"""
+"""What a solver asks of a Newton model: the same robot in every world, nothing else that moves, and the robot that the model was trained on."""
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from neurodyn.core.description.mechanism import Fingerprint
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.engine import import_newton, short_label
-from neurodyn.sim.fingerprint import columns
+from neurodyn.sim.fingerprint import columns, fingerprint
 
 if TYPE_CHECKING:
     import newton
+
 
 _TOLERANCE = 1e-4
 _JOINT_ARRAYS = ("joint_type", "joint_X_c")
@@ -142,4 +145,49 @@ def _compare(
     raise MismatchError(
         f"{where}: {what} of {name!r} is {table[world, row, column]} in world {world} instead of "
         f"{table[0, row, column]} as in world 0; one neural model predicts one robot"
+    )
+
+
+_GRAVITY_TOLERANCE = 1e-3  # of the strength of gravity [m/s^2]
+
+
+def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None:
+    """Refuse worlds that hold anything that moves but the robot that a neural model was trained on.
+
+    Args:
+        model: A Newton model.
+        dynamics: The neural model.
+        where: Who asks, for error messages.
+
+    Raises:
+        InputError: Something moves in the worlds that is not the robot.
+        MismatchError: The robots are another one; the message names the differences.
+    """
+    require_robots_only(model, where)
+    own = dynamics.spec
+    built = fingerprint(model)
+    names = [joint.name for joint in built.joints]
+    if dynamics.floating and built.joints and built.joints[0].kind == "free":
+        # Importers name the joint of a floating base as they please.
+        names[0] = own.joints[0].name
+        built = _freed(built, dynamics.fingerprint)
+    continuous = {joint.name: joint.continuous for joint in own.joints}
+    joints = tuple(
+        # Whether an angle turns without end is a matter of how it is compared; Newton does not know it.
+        JointSpec(name=name, kind=joint.kind, continuous=continuous.get(name, False))  # pyright: ignore[reportArgumentType]
+        for name, joint in zip(names, built.joints, strict=True)
+    )
+    present = StateSpec(robot=own.robot, joints=joints, controls=own.controls, dt=own.dt)
+    require_match(dynamics, present, built, where)
+    require_equal_worlds(model, where)
+
+
+def _freed(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:
+    """Leave out what does not matter to a floating base: its joint's name and frame, and where gravity points."""
+    if own is None:
+        return built
+    base = msgspec.structs.replace(built.joints[0], name=own.joints[0].name, parent_pose=own.joints[0].parent_pose)
+    same = abs(np.linalg.norm(built.gravity) - np.linalg.norm(own.gravity)) < _GRAVITY_TOLERANCE
+    return msgspec.structs.replace(
+        built, joints=(base, *built.joints[1:]), gravity=own.gravity if same else built.gravity
     )

@@ -4,11 +4,10 @@
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
-from neurodyn.tasks.resets import reset_states
-from neurodyn.tasks.task import Memory, Task
+from neurodyn.tasks.task import Memory, Task, reset_states
 
 TORQUE = 400.0
 """Greatest torque of a joint [N m]."""

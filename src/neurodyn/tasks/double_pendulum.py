@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control
+from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks.task import Memory, Task
 

@@ -6,11 +6,10 @@ import math
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.geometry.constants import constant
-from neurodyn.tasks.resets import uniform
-from neurodyn.tasks.task import Memory, Task
+from neurodyn.geometry.tensors import constant
+from neurodyn.tasks.task import Memory, Task, uniform
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Greatest torques [N m]."""

@@ -4,9 +4,9 @@
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control
+from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.geometry.constants import constant
+from neurodyn.geometry.tensors import constant
 from neurodyn.tasks.task import Memory, Task
 
 _LEGS = ("hind_hip", "hind_knee", "hind_ankle", "front_hip", "front_knee", "front_ankle")

@@ -9,8 +9,7 @@ import pytest
 from neurodyn.cli.main import run
 from neurodyn.core import artifacts
 from neurodyn.data.store import Store
-from neurodyn.policy.artifact import policy_config, save_policy
-from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.artifact import PolicyNetwork, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
 

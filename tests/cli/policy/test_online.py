@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neurodyn.cli.main import run
-from neurodyn.cli.terminal import progress
+from neurodyn.cli.terminal import console as progress
 from neurodyn.core.config import to_yaml
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.writer import StoreWriter

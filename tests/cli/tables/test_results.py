@@ -4,8 +4,8 @@
 import pytest
 import torch
 
-from neurodyn.cli.tables.results import evaluation_tables, print_evaluation
-from neurodyn.data.store import Split
+from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation
+from neurodyn.data.header import Split
 from neurodyn.evaluate import beside_log, forecast_log
 from neurodyn.evaluate.records import Tossed
 from tests import plant, worlds

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from neurodyn.cli.terminal import console, progress
+from neurodyn.cli.terminal import console
+from neurodyn.cli.terminal import console as progress
 
 NAME = "pretrained:ant"
 

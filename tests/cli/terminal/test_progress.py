@@ -6,8 +6,9 @@ from time import sleep
 
 import pytest
 
-from neurodyn.cli.terminal import console, progress
-from neurodyn.cli.terminal.progress import Clock, ProgressBar
+from neurodyn.cli.terminal import console
+from neurodyn.cli.terminal import console as progress
+from neurodyn.cli.terminal.console import Clock, ProgressBar
 from neurodyn.core.progress import tracked
 
 LONG = "training cartpole-swingup in pretrained:cartpole"

@@ -3,8 +3,8 @@
 
 import pytest
 
-from neurodyn.control.mpc.plant import WalkingPlant, walking_plant
 from neurodyn.robots import is_installed, load
+from neurodyn.walking.plant import WalkingPlant, walking_plant
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.mpc.gait import GAITS
-from neurodyn.control.mpc.imitation import ForceNetwork, ImitatedForces, ImitationConfig, Matrices
-from neurodyn.control.mpc.settings import MpcSettings
-from neurodyn.control.mpc.situation import CONTACT, FEATURES, Situation
+from neurodyn.walking.convex_mpc import MpcSettings
+from neurodyn.walking.force_network import ForceNetwork, ImitatedForces, ImitationConfig, Matrices
+from neurodyn.walking.gait import GAITS
+from neurodyn.walking.state import CONTACT, FEATURES, ForceInputs
 
 WEIGHT, GREATEST = 135.0, 80.0
 
 
-def situation(worlds: int, gait: str) -> Situation:
+def situation(worlds: int, gait: str) -> ForceInputs:
     rng = np.random.default_rng(3)
-    return Situation(
+    return ForceInputs(
         tilt=rng.normal(size=(worlds, 2)), yaw=rng.normal(size=worlds), height=rng.normal(size=worlds),
         spin=rng.normal(size=(worlds, 3)), velocity=rng.normal(size=(worlds, 3)), command=rng.normal(size=(worlds, 3)),
         feet=rng.normal(size=(worlds, 4, 3)), phase=GAITS[gait].phase(rng.uniform(0, 2, worlds)), gait=GAITS[gait],

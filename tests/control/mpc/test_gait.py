@@ -4,9 +4,9 @@
 import numpy as np
 import pytest
 
-from neurodyn.control.mpc.gait import GAITS, Gait
-from neurodyn.control.mpc.swing import swing_motion
 from neurodyn.core.errors import InputError
+from neurodyn.walking.controller import swing_motion
+from neurodyn.walking.gait import GAITS, Gait
 
 
 def test_a_trot_moves_diagonal_pairs():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.mpc.kinematics import LegKinematics
-from neurodyn.control.mpc.plant import walking_plant, walking_robot
-from neurodyn.control.mpc.quadruped import find_quadruped
 from neurodyn.core.errors import InputError
 from neurodyn.robots import load
+from neurodyn.walking.plant import walking_plant, walking_robot
+from neurodyn.walking.quadruped import find_quadruped
+from neurodyn.walking.state import LegKinematics
 
 
 def test_legs_mass_and_height_of_an_a1(a1):

@@ -6,20 +6,17 @@ import importlib.util
 import numpy as np
 import pytest
 
-from neurodyn.control.mpc.forces import ConvexMpc, FrictionPyramids
-from neurodyn.control.mpc.gait import GAITS
-from neurodyn.control.mpc.quadratic_program import SOLVERS, pyramids
-from neurodyn.control.mpc.rigid_body import RigidBodyPrediction
-from neurodyn.control.mpc.settings import MpcSettings
-from neurodyn.control.mpc.situation import FEATURES, Situation
 from neurodyn.core.errors import InputError
+from neurodyn.walking.convex_mpc import SOLVERS, ConvexMpc, FrictionPyramids, MpcSettings, RigidBodyPrediction, pyramids
+from neurodyn.walking.gait import GAITS
+from neurodyn.walking.state import FEATURES, ForceInputs
 
 
-def at(quadruped, worlds=1, seed=0, gait="trot") -> Situation:
+def at(quadruped, worlds=1, seed=0, gait="trot") -> ForceInputs:
     rng = np.random.default_rng(seed)
     feet = np.tile(quadruped.stance, (worlds, 1, 1)) + rng.normal(0, 0.02, (worlds, 4, 3))
     feet[..., 2] -= quadruped.height
-    return Situation(
+    return ForceInputs(
         tilt=rng.normal(0, 0.05, (worlds, 2)), yaw=rng.normal(0, 0.1, worlds), height=rng.normal(0, 0.01, worlds),
         spin=rng.normal(0, 0.2, (worlds, 3)), velocity=rng.normal(0, 0.2, (worlds, 3)),
         command=rng.uniform(-1, 1, (worlds, 3)) * (0.6, 0.3, 0.8), feet=feet,
@@ -92,7 +89,7 @@ def test_a_robot_at_rest_shares_its_weight(a1):
     still = at(a1.quadruped, gait="stand")
     zero = {name: np.zeros_like(getattr(still, name)) for name in ("tilt", "yaw", "height", "spin", "velocity")}
     feet = a1.quadruped.stance[None] - [0.0, 0.0, a1.quadruped.height]
-    rest = Situation(**zero, command=np.zeros((1, 3)), feet=feet, phase=still.phase, gait=GAITS["stand"])
+    rest = ForceInputs(**zero, command=np.zeros((1, 3)), feet=feet, phase=still.phase, gait=GAITS["stand"])
     [forces] = ConvexMpc(a1.quadruped)(rest)
     weight = a1.quadruped.mass * a1.quadruped.gravity
     assert forces[:, 2].sum() == pytest.approx(weight, rel=0.02)
@@ -106,7 +103,7 @@ def test_worlds_side_by_side_are_decided_as_alone(a1):
     assert (forces[~many.contact] == 0).all()
     for world in range(3):
         parts = {name: getattr(many, name)[world : world + 1] for name in many.__dataclass_fields__ if name != "gait"}
-        assert mpc(Situation(**parts, gait=many.gait))[0] == pytest.approx(forces[world], abs=1e-9)
+        assert mpc(ForceInputs(**parts, gait=many.gait))[0] == pytest.approx(forces[world], abs=1e-9)
     assert many.features().shape == (3, FEATURES)
 
 

@@ -6,16 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neurodyn.control.mpc.commands import SPEED, Commands
-from neurodyn.control.mpc.gait import GAITS
-from neurodyn.control.mpc.plant import walking_plant
-from neurodyn.control.mpc.report import walk_headline
-from neurodyn.control.mpc.settings import MpcSettings
-from neurodyn.control.mpc.swing import CLEARANCE, FREQUENCY, OVERLOAD, affordable_swing, swing_load, swing_motion
-from neurodyn.control.mpc.walk import walk
-from neurodyn.control.mpc.walker import walker
 from neurodyn.core.config import from_dict
 from neurodyn.robots import is_installed, load
+from neurodyn.walking.controller import (
+    CLEARANCE,
+    FREQUENCY,
+    OVERLOAD,
+    affordable_swing,
+    swing_load,
+    swing_motion,
+    walker,
+)
+from neurodyn.walking.convex_mpc import MpcSettings
+from neurodyn.walking.gait import GAITS, SPEED, Commands
+from neurodyn.walking.plant import walking_plant
+from neurodyn.walking.report import walk_headline
+from neurodyn.walking.walk import walk
 
 WALK = GAITS["walk"]
 

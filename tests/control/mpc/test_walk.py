@@ -6,15 +6,15 @@ import pytest
 import torch
 from msgspec import structs
 
-from neurodyn.control.mpc.commands import RAMP, SPEED, Commands
-from neurodyn.control.mpc.forces import ConvexMpc
-from neurodyn.control.mpc.imitate import ImitationSettings, imitate
-from neurodyn.control.mpc.imitation import load_imitation, save_imitation
-from neurodyn.control.mpc.plant import walking_plant
-from neurodyn.control.mpc.walk import walk
-from neurodyn.control.mpc.walker import walker
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.walking.controller import walker
+from neurodyn.walking.convex_mpc import ConvexMpc
+from neurodyn.walking.force_network import load_imitation, save_imitation
+from neurodyn.walking.gait import RAMP, SPEED, Commands
+from neurodyn.walking.imitation import ImitationSettings, imitate
+from neurodyn.walking.plant import walking_plant
+from neurodyn.walking.walk import walk
 from tests.control.mpc.test_rigid_body import at
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.measured_state import Noise
+from neurodyn.control.measurement_noise import MeasurementNoise
 from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.report import control_tables, render_control_report
@@ -13,7 +13,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.base import BaseDynamics
-from neurodyn.dynamics.interface import Control, State, Step, Window
+from neurodyn.dynamics.batch import Control, State, Step, Window
 from tests.control.planning.test_planner import Smooth
 from tests.policy.worlds import SPEC, Hold
 
@@ -75,7 +75,7 @@ def test_a_delay_shifts_what_acts():
 
 def test_noise_changes_what_is_planned_but_not_what_is():
     plain, _ = looped()
-    noisy, path = looped(noise=Noise(position=0.3, velocity=0.3))
+    noisy, path = looped(noise=MeasurementNoise(position=0.3, velocity=0.3))
     assert noisy.result.mean < plain.result.mean
     assert noisy.noise == {"position": 0.3, "velocity": 0.3}
     assert path.trajectory.q[:, 1:].diff(dim=1).abs().max() < 0.5  # the mass itself does not jump

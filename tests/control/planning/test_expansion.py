@@ -4,17 +4,15 @@
 import pytest
 import torch
 
-from neurodyn.control.planning.expansion import expand
-from neurodyn.control.planning.ilqr import rolled
-from neurodyn.control.planning.imagination import Imagination
-from neurodyn.control.planning.optimiser import PLANNERS
+from neurodyn.control.planning.ilqr import expand, rolled
+from neurodyn.control.planning.optimiser import PLANNERS, Imagination
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.dynamics.interface import State
 from neurodyn.tasks import load
 from tests.policy.worlds import SPEC, Hold, Mass
 

@@ -3,8 +3,8 @@
 
 import torch
 
-from neurodyn.control.planning.history import History
-from neurodyn.dynamics.interface import State, Window
+from neurodyn.control.planning.planner import History
+from neurodyn.dynamics.batch import State, Window
 
 
 def at(value):

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.control.planning.mppi import Mppi, MppiSettings
+from neurodyn.control.planning.sampling import Mppi, MppiSettings
 
 LIMIT, NOISE, TEMPERATURE, WIDTH = 20.0, 0.05, 0.5, 2.0
 SPREAD = NOISE * LIMIT

@@ -5,13 +5,12 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.planning.imagination import Imagination
-from neurodyn.control.planning.optimiser import PLANNERS
+from neurodyn.control.planning.optimiser import PLANNERS, Imagination
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.settings import PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.interface import Control, State, Step, Window
+from neurodyn.dynamics.batch import Control, State, Step, Window
 from tests.policy.worlds import SPEC, Hold, Mass
 
 DT = SPEC.dt

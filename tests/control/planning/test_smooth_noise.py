@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.control.planning.smooth_noise import smooth_noise
+from neurodyn.control.planning.sampling import smooth_noise
 
 LIKE = torch.zeros(1, dtype=torch.float64)
 

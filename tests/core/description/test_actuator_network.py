@@ -4,9 +4,9 @@
 import msgspec
 import pytest
 
-from neurodyn.core.description.actuator_network import ActuatorNetwork
+from neurodyn.core.description.drive import DriveNetwork
 
-NETWORK = ActuatorNetwork(
+NETWORK = DriveNetwork(
     network="mlp", joints=("knee",), signals=("position_error", "velocity"), scales=(10.0, 0.1), effort_scale=20.0,
     history=(0.0, 0.01, 0.02), period=0.005,
 )  # fmt: skip

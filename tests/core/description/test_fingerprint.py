@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.fingerprint import BodyPrint, Fingerprint, JointPrint
+from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint
 
 replace = msgspec.structs.replace
 

@@ -3,8 +3,7 @@
 
 import pytest
 
-from neurodyn.core.description.joint_kinds import COORDINATES
-from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import COORDINATES, JointSpec, StateSpec
 
 KINDS = ("free", "ball", "prismatic", "revolute")
 

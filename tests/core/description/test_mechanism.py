@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 

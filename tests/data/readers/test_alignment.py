@@ -4,9 +4,8 @@
 import numpy as np
 import pytest
 
-from neurodyn.data.readers.alignment import measure
+from neurodyn.data.readers.alignment import measure, velocity_delay
 from neurodyn.data.readers.raw import RawRun
-from neurodyn.data.readers.velocity_delay import velocity_delay
 
 from .conftest import PENDULUM, simulate_pendulum
 

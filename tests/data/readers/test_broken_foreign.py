@@ -15,13 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import Notice
-from neurodyn.data.log_inspection import inspect_log
+from neurodyn.core.errors import InputError, Notice
+from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs
+from neurodyn.data.readers.column_map import READERS
 from neurodyn.data.readers.draft import drafted
-from neurodyn.data.readers.formats import READERS
-from neurodyn.data.writers import WRITERS
+from neurodyn.interop.formats import WRITERS
 
 from . import foreign
 from .conftest import MAPS, SPEC, npz_arrays, npz_map
@@ -499,7 +498,7 @@ def test_degrees_that_are_read_as_radians_are_noticed(folder, amplitude, rate, f
         ]
         foreign.write_mcap(path, messages)
     with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neurodyn.core.notices._given", set())
+        patch.setattr("neurodyn.core.errors._given", set())
         warnings.simplefilter("always")
         import_logs([path], from_dict(tree, ColumnMap), SPEC, folder / "out.h5")
     noticed = [str(one.message) for one in caught if isinstance(one.message, Notice)]

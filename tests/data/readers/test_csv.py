@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.readers import read_logs
-from neurodyn.data.store import Split
 
 from .conftest import SPEC, csv_map, smooth_motion, write_csv
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from neurodyn import robots
+from neurodyn.data.header import Split
 from neurodyn.data.readers import open_data, read_column_map, read_logs
-from neurodyn.data.store import Split
 
 LOG = Path(__file__).resolve().parents[4] / "shared/data/dfki_double_pendulum/dfki_double_pendulum.npz"
 

@@ -9,9 +9,10 @@ import pytest
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.readers import ColumnMap, import_logs, read_column_map, read_logs
 from neurodyn.data.readers.floating import continuous_signs, rotate, rotation_between
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 
 DT = 0.01
 SPEC = StateSpec(robot="body", joints=(JointSpec(name="root", kind="free"),), controls=(), dt=DT)

@@ -9,12 +9,12 @@ import yaml
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
-from neurodyn.data.log_inspection import inspect_log
+from neurodyn.data.header import Split
+from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs, read_logs
+from neurodyn.data.readers.column_map import READERS, is_log, recognise, require_logs
 from neurodyn.data.readers.draft import drafted
-from neurodyn.data.readers.formats import READERS, is_log, recognise, require_logs
-from neurodyn.data.store import Split
-from neurodyn.data.writers import WRITERS
+from neurodyn.interop.formats import WRITERS
 
 from . import foreign
 from .conftest import PENDULUM, SPEC, npz_arrays, npz_map, smooth_motion, write_csv
@@ -272,8 +272,7 @@ def test_a_package_that_is_missing_is_named(tmp_path):
 
 
 def test_units_that_cannot_be_right_are_doubted(tmp_path):
-    from neurodyn.data.readers.raw import RawRun
-    from neurodyn.data.readers.unit_doubts import unit_doubts
+    from neurodyn.data.readers.raw import RawRun, unit_doubts
 
     time = 0.01 * np.arange(500)
     q, qd = np.sin(3 * time)[:, None], 3 * np.cos(3 * time)[:, None]

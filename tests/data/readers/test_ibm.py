@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from neurodyn import robots
+from neurodyn.data.header import Split
 from neurodyn.data.readers import open_data
-from neurodyn.data.store import Split
 
 LOG = Path(__file__).resolve().parents[4] / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"
 

@@ -4,11 +4,11 @@
 import numpy as np
 import pytest
 
-from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.drive import Controller
 from neurodyn.core.errors import InputError
-from neurodyn.data.log_inspection import inspect_log
+from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import import_logs, read_column_map, read_logs
-from neurodyn.data.readers.measured import Readings
+from neurodyn.data.readers.sensor_columns import SensorReadings
 from neurodyn.data.store import Store
 
 from . import foreign
@@ -59,14 +59,14 @@ def test_readings_come_in_si_units_beside_the_frames(tmp_path):
 
 
 def test_frames_near_no_reading_have_none():
-    slow = Readings(0.1 * np.arange(5), np.arange(5.0)[:, None], slice(0, 0))
+    slow = SensorReadings(0.1 * np.arange(5), np.arange(5.0)[:, None], slice(0, 0))
     found = slow.at(0.02 * np.arange(25), 0.02)[:, 0]
     np.testing.assert_allclose(found[::5][:5], [0, 1, 2, 3, 4], atol=1e-9)
     there = np.flatnonzero(np.isfinite(found))
     assert there.tolist() == [0, 5, 10, 15, 20]
     shifted = slow.at(0.02 * np.arange(25) + 0.004, 0.02)[:, 0]
     np.testing.assert_allclose(shifted[[0, 5, 10]], [0.04, 1.04, 2.04])
-    assert np.isnan(Readings(np.zeros(0), np.zeros((0, 3)), slice(0, 0)).at(np.zeros(2), 0.1)).all()
+    assert np.isnan(SensorReadings(np.zeros(0), np.zeros((0, 3)), slice(0, 0)).at(np.zeros(2), 0.1)).all()
 
 
 def test_targets_and_their_controller_travel_with_the_data(tmp_path):

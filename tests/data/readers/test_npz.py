@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.readers import read_logs
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 
 from .conftest import SPEC, npz_arrays, npz_map, smooth_motion
 

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import Notice
 from neurodyn.data.readers import read_logs
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import held_integral, resample, segments

@@ -10,8 +10,9 @@ import pytest
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, Status, StoreHeader
 from neurodyn.data.readers import read_rows, write_rows
-from neurodyn.data.rows import RowLayout
-from neurodyn.data.store import Store, StoreWriter
+from neurodyn.data.row_layout import RowLayout
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
 
 _LAYOUT = RowLayout(
     robot="biped", dt=0.02, joints=("left", "right"), nominal=(0.5, -0.25), action_scale=0.5,

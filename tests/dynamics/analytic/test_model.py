@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from neurodyn.core.description.scene import Plane, Scene
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import Control, Environment, State, Window
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Window
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load
 from tests import plant

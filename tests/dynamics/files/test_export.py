@@ -10,18 +10,18 @@ import torch
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
 from neurodyn.core.errors import InputError, NeurodynError
-from neurodyn.dynamics.files.export import export_model
-from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
+from neurodyn.interop.onnx import export_model
 from neurodyn.multibody.held_ground import contact_layout
 from neurodyn.nets import onnx_file
-from neurodyn.nets.build import build_predictor
-from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.onnx_file import METADATA, write_onnx
+from neurodyn.nets.predictor import build_predictor
 from tests.multibody import machines
 from tests.multibody.constraints.test_soft_contact import mechanism, random_states
 from tests.plant import make_model, make_states, make_torques

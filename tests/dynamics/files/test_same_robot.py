@@ -12,14 +12,14 @@ pytest.importorskip("newton", reason="the extra sim is not installed")
 from neurodyn.core.errors import MismatchError
 from neurodyn.data.store import Store
 from neurodyn.dynamics import NeuralDynamics, load
-from neurodyn.dynamics.files.same_robot import require_robot, require_same_simulator
-from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import fit_encoding
+from neurodyn.dynamics.neural.model import ModelConfig, ModelSpec, build_model
+from neurodyn.dynamics.same_robot import require_robot, require_same_simulator
 from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.sections import ContactPointSelection
-from neurodyn.sim.generation.generate import generate
+from neurodyn.sim.generate import generate
 
 CHANGED = r"armature of joint 'hinge' is \[0\.5\] instead of \[0\.01\]"
 
@@ -36,7 +36,7 @@ def test_the_robot_itself_is_accepted(cartpole: Robot, simulator_file: Path):
 
 def test_a_robot_that_has_not_changed_is_not_built(cartpole: Robot, simulator_file: Path, monkeypatch):
     store = Store.open(simulator_file)
-    monkeypatch.setattr("neurodyn.dynamics.files.same_robot._built", None)
+    monkeypatch.setattr("neurodyn.dynamics.same_robot._built", None)
     require_same_simulator(cartpole, store)
     with pytest.raises(TypeError):
         require_same_simulator(heavier(cartpole), store)

@@ -17,10 +17,10 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.files.artifact import kind_of, load, robot_of
+from neurodyn.dynamics.artifact import kind_of, load, robot_of
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests import damage
 from tests.multibody import machines

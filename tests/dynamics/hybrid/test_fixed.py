@@ -6,9 +6,9 @@ import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Box, Plane, Scene
+from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.solids import solids_of_scene

@@ -9,8 +9,8 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Control, State, Window
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody import machines
 

@@ -10,8 +10,9 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control, Environment, State, Window
 from neurodyn.dynamics.hybrid.model import HybridDynamics, first_weights
-from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import EngineConfig, nominal
@@ -383,8 +384,8 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     import numpy as np
 
     from neurodyn import robots
-    from neurodyn.dynamics.analytic.model import AnalyticDynamics
-    from neurodyn.dynamics.tangent import position_difference
+    from neurodyn.dynamics.analytic import AnalyticDynamics
+    from neurodyn.dynamics.coordinates import position_difference
     from neurodyn.sim.build import build
     from neurodyn.sim.mechanism import mechanism
     from neurodyn.sim.sampling import sample_states, sample_torques

@@ -11,9 +11,9 @@ from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor, Stream
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.hybrid.observation import Mounted, Observation, sensor_quantities
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, sensor_quantities
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody import machines, reference
 
@@ -34,8 +34,8 @@ def observed(mechanism, sensors, state, torque, *, controls=(), contact=None, jo
     for name, of in sensors.items():
         sensor = Sensor(position=PLACE, quaternion=TURN, **of)
         listed = tuple(joints) if sensor.kind == "joint_torque" else ()
-        mounted.append(Mounted(name, sensor, Stream(name=name, kind=sensor.kind, joints=listed)))
-    observation = Observation(model, mounted)
+        mounted.append(MountedSensor(name, sensor, Stream(name=name, kind=sensor.kind, joints=listed)))
+    observation = SensorModel(model, mounted)
     none = torch.zeros(1, 0, dtype=F64)
     found = observation(state, torque, none, none, model.weights.detach())[0].detach().numpy()
     readings, first = {}, 0
@@ -146,12 +146,14 @@ def test_gradients_of_readings_against_differences():
     parameters = select_parameters(nominal(mechanism, "force"), free)
     model = HybridDynamics(machines.spec(mechanism, ("knee",)), mechanism, config, parameters, scene=scene)
     mounted = [
-        Mounted(kind, Sensor(kind=kind, link="knee", position=PLACE, quaternion=TURN), Stream(name=kind, kind=kind))
+        MountedSensor(
+            kind, Sensor(kind=kind, link="knee", position=PLACE, quaternion=TURN), Stream(name=kind, kind=kind)
+        )
         for kind in SENSOR_KINDS
         if kind != "joint_torque"
     ]
     names = tuple(name for name in sensor_quantities(mounted) if name.startswith(("imu.position", "imu.turn")))
-    observation = Observation(model, mounted, names)
+    observation = SensorModel(model, mounted, names)
     q = torch.tensor([[0.0, 0.0, 0.3, 0.1, -0.05, 0.08, 0.99, 0.6]], dtype=F64)
     q[:, 3:7] /= q[:, 3:7].norm()
     qd = torch.tensor([[0.3, -0.2, -1.0, 0.5, 0.4, -0.3, 0.7]], dtype=F64)

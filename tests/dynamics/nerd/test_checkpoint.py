@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.files.artifact import load
-from neurodyn.dynamics.files.published import import_model
-from neurodyn.dynamics.interface import State, Window
-from neurodyn.dynamics.nerd import checkpoint
-from neurodyn.dynamics.nerd.artifact import NERD
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import State, Window
+from neurodyn.interop.checkpoints import import_model
+from neurodyn.interop.nerd import checkpoint
+from neurodyn.interop.nerd.model import NERD
 from neurodyn.robots import Robot
 from tests.dynamics.nerd import theirs
 

@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.description.fingerprint import BodyPrint, Fingerprint
+from neurodyn.core.description.mechanism import BodyPrint, Fingerprint
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.files.artifact import require_match
-from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.neural.artifact import NEURAL, build_model, describe
-from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics, build_model, describe
 from tests import damage, plant
 
 replace = msgspec.structs.replace

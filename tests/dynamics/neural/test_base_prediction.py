@@ -22,23 +22,22 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import Control, Environment, State
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Control, Environment, State
-from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, fit_encoding
-from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
 from neurodyn.multibody.engine import EngineConfig
-from neurodyn.multibody.free_motion import FreeMotion
-from neurodyn.nets.build import build_predictor
+from neurodyn.multibody.motion import FreeMotion
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_predictor
 from neurodyn.robots import load as load_robot
 from tests.dynamics.neural.test_invariance import COM, LAYOUT, SCENE, SPEC, WORLDS, placed, states
 from tests.learn.callbacks import StopAt, Stopped

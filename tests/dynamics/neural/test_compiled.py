@@ -11,15 +11,15 @@ import torch
 
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import Control, Environment, State
+from neurodyn.dynamics.batch import Control, Environment, State
+from neurodyn.dynamics.neural import compiled as compiled
 from neurodyn.dynamics.neural.base_prediction import Base
-from neurodyn.dynamics.neural.compiled import frames as compiled
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.nets.build import build_predictor
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_predictor
 from tests import plant
 from tests.dynamics.neural.test_base_prediction import MECHANISM, SUBSTEPS
 from tests.dynamics.neural.test_base_prediction import encoding as free_encoding

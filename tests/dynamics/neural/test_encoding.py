@@ -10,9 +10,9 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.coordinates import position_difference, wrap_angle
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit, count_inputs, fit_encoding
-from neurodyn.dynamics.tangent import position_difference, wrap_angle
 from tests import plant
 
 SPEC = StateSpec(

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.scene import Box, Plane, Scene, Sphere
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.dynamics.interface import Control, Environment, State
+from neurodyn.dynamics.batch import Control, Environment, State
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.neural.encoding import Encoding, fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.nets.build import build_predictor
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_predictor
 
 COM = (0.05, -0.02, 0.01)
 SPEC = StateSpec(

@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control, State, Window
-from neurodyn.dynamics.members import Groups
-from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
-from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.uncertainty import MARKS
+from neurodyn.dynamics.batch import Control, State, Window
+from neurodyn.dynamics.ensemble import MARKS, Groups
+from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
 from tests import plant
 
 MEMBERS, MANY = 3, 20

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import Control, Environment, State, Window
+from neurodyn.dynamics.batch import Control, Environment, State, Window
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from tests import plant

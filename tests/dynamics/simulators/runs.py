@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from scipy.spatial.transform import Rotation
 
 from neurodyn.core.config import to_dict
-from neurodyn.core.description.actuator_network import ActuatorNetwork
+from neurodyn.core.description.drive import DriveNetwork
 from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
-from neurodyn.dynamics.files.artifact import save
-from neurodyn.dynamics.simulators.network import shapes
+from neurodyn.dynamics.artifact import save
+from neurodyn.interop.identified import shapes
 
 
 def identified_run(folder: Path, robot: str, *parameters: str, contact: str | None = None) -> HybridDynamics:
@@ -26,9 +26,9 @@ def identified_run(folder: Path, robot: str, *parameters: str, contact: str | No
     return model
 
 
-def network_run(folder: Path, joints=("shoulder", "elbow"), **fields) -> ActuatorNetwork:
+def network_run(folder: Path, joints=("shoulder", "elbow"), **fields) -> DriveNetwork:
     """Write an actuator network with random weights."""
-    config = ActuatorNetwork(
+    config = DriveNetwork(
         **{
             "network": "mlp", "joints": joints, "signals": ("position_error", "velocity"), "scales": (2.0, -0.5),
             "effort_scale": 3.0, "history": (0.0, 0.01, 0.03), "period": 0.01, "hidden": (5, 4), **fields,
@@ -42,7 +42,7 @@ def network_run(folder: Path, joints=("shoulder", "elbow"), **fields) -> Actuato
     return config
 
 
-def network_torques(config: ActuatorNetwork, folder: Path, errors: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+def network_torques(config: DriveNetwork, folder: Path, errors: np.ndarray, velocities: np.ndarray) -> np.ndarray:
     """Return what a network says, shape [frames, joints], written anew from its description; history begins at zero."""
     from safetensors.numpy import load_file
 

@@ -13,9 +13,9 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics import SIMULATORS, HybridDynamics, export_identified
-from neurodyn.dynamics.files.artifact import save
+from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
-from neurodyn.dynamics.simulators.identified import Identified, number
+from neurodyn.interop.identified import IdentifiedRobot, number
 from neurodyn.multibody.engine import EngineConfig
 from tests.dynamics.simulators.runs import identified_run, network_run, write_arm
 
@@ -122,7 +122,7 @@ def test_a_robot_whose_declaration_is_gone_is_refused(tmp_path):
 
 def test_what_a_drive_does_is_wanted_and_what_it_does_not_is_not():
     drive = Drive(kind="pd", kp=5.0, kd=0.1, viscous=0.2, delay=0.01)
-    identified = Identified("a run", None, Mechanism(links=()), drives={"a": drive}, free={"a.mass": 1.0})
+    identified = IdentifiedRobot("a run", None, Mechanism(links=()), drives={"a": drive}, free={"a.mass": 1.0})
     assert identified.wanted == ["a.mass", *(f"actuator.a.{name}" for name in ("delay", "kp", "kd", "viscous"))]
 
 

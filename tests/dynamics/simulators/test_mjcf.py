@@ -12,8 +12,8 @@ from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics import State, export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
-from neurodyn.dynamics.simulators.identified import Identified
-from neurodyn.dynamics.simulators.mjcf import write_mjcf
+from neurodyn.interop.identified import IdentifiedRobot
+from neurodyn.interop.mjcf import write_mjcf
 from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
 
@@ -73,7 +73,7 @@ def test_a_delay_is_mujocos(tmp_path):
         "pan": Drive(kind="pd", kp=3.0, kd=0.2, bias=0.1, lag=0.01),
     }
     (tmp_path / "out").mkdir()
-    identified = Identified("a run", robot, mechanism, drives=drives)
+    identified = IdentifiedRobot("a run", robot, mechanism, drives=drives)
     assert set(identified.wanted) - write_mjcf(identified, tmp_path / "out") == {"actuator.pan.lag"}
     compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "arm.xml"))
     compiled.opt.timestep = 0.002
@@ -123,7 +123,7 @@ def test_what_an_mjcf_includes_is_in_the_file_and_meshes_beside_it(tmp_path):
     robot = robots.load(write_mesh_arm(tmp_path, "mjcf"))
     mechanism, _, _ = declared_mechanism(robot, None)
     changed = mechanism.with_quantities({"shoulder.mass": 1.3})
-    identified = Identified("a run", robot, changed, free={"shoulder.mass": 1.3}, nominal={"shoulder.mass": 1.0})
+    identified = IdentifiedRobot("a run", robot, changed, free={"shoulder.mass": 1.3}, nominal={"shoulder.mass": 1.0})
     (tmp_path / "out").mkdir()
     assert write_mjcf(identified, tmp_path / "out") == {"shoulder.mass"}
     assert (tmp_path / "out" / "assets" / "fore.obj").is_file()
@@ -138,7 +138,7 @@ def test_masses_that_the_declaration_changes_are_written_for_every_body(tmp_path
     robot = robots.load("ant")
     mechanism, _, _ = declared_mechanism(robot, "soft")
     (tmp_path / "out").mkdir()
-    write_mjcf(Identified("a run", robot, mechanism), tmp_path / "out")
+    write_mjcf(IdentifiedRobot("a run", robot, mechanism), tmp_path / "out")
     compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "ant.xml"))
     for link in mechanism.links:
         name = link.joint.name

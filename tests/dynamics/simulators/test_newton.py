@@ -16,11 +16,11 @@ from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics import export_identified
-from neurodyn.dynamics.files.artifact import save
-from neurodyn.dynamics.simulators.identified import Identified
-from neurodyn.dynamics.simulators.newton import write_newton
-from neurodyn.identify.drives.drive_network import driven_by
-from neurodyn.sim import newton_settings
+from neurodyn.dynamics.artifact import save
+from neurodyn.identify.drives import driven_by
+from neurodyn.interop import newton_settings
+from neurodyn.interop.identified import IdentifiedRobot
+from neurodyn.interop.newton import write_newton
 from neurodyn.sim.build import build, build_world
 from neurodyn.sim.mechanism import mechanism
 from tests.dynamics.simulators.runs import identified_run, network_run, network_torques, random_start, write_arm
@@ -140,7 +140,7 @@ def test_drives_become_pd_drives_with_delay_and_a_torque_speed_line(arm, tmp_pat
         coulomb=0.2, viscous=0.1, bias=0.05, lag=0.003,
     )  # fmt: skip
     declared = Mechanism(links=model.mechanism.links, gravity=model.mechanism.gravity, drives={"lift": drive})
-    identified = Identified("a run", robot, declared, drives={"lift": drive})
+    identified = IdentifiedRobot("a run", robot, declared, drives={"lift": drive})
     placed = write_newton(identified, tmp_path)
     assert set(identified.wanted) - placed == {"actuator.lift.lag"}
     world = build_world(robot)
@@ -206,7 +206,7 @@ def test_a_model_that_is_finished_takes_no_drives(arm, tmp_path):
     robot, model, _ = arm
     drives = {"lift": Drive(kind="pd", kp=1.0, kd=0.1)}
     changed = msgspec.structs.replace(model.mechanism, drives=drives)
-    write_newton(Identified("a run", robot, changed, drives=drives), tmp_path)
+    write_newton(IdentifiedRobot("a run", robot, changed, drives=drives), tmp_path)
     with pytest.raises(ValueError, match="a finished model takes no drives any more"):
         applied(tmp_path)(tmp_path / "settings.json", build(robot))
     with pytest.raises(ValueError, match="there is no joint 'pan'; valid: hinge, slider"):

@@ -13,9 +13,9 @@ from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
-from neurodyn.dynamics.simulators.identified import Identified
-from neurodyn.dynamics.simulators.isaaclab import write_isaaclab
-from neurodyn.dynamics.simulators.mjlab import write_mjlab
+from neurodyn.interop.identified import IdentifiedRobot
+from neurodyn.interop.isaaclab import write_isaaclab
+from neurodyn.interop.mjlab import write_mjlab
 from tests.dynamics.simulators import fakes
 from tests.dynamics.simulators.runs import identified_run, network_run, network_torques, write_arm
 
@@ -36,7 +36,7 @@ def driven(tmp_path_factory):
     """An arm whose drives have springs, lags and delays."""
     robot = robots.load(write_arm(tmp_path_factory.mktemp("driven")))
     mechanism, _, _ = declared_mechanism(robot, None)
-    return Identified("a run", robot, mechanism, drives=DRIVES)
+    return IdentifiedRobot("a run", robot, mechanism, drives=DRIVES)
 
 
 def test_isaaclab_gets_actuators_limits_and_masses(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ import pytest
 from neurodyn import InputError, robots
 from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
-from neurodyn.dynamics.simulators.identified import Identified
-from neurodyn.dynamics.simulators.urdf import write_urdf
+from neurodyn.interop.identified import IdentifiedRobot
+from neurodyn.interop.urdf import write_urdf
 from neurodyn.sim.build import read_asset
 from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
@@ -34,7 +34,7 @@ def test_newton_reads_the_masses_of_links_with_all_that_is_fixed_to_them(tmp_pat
     mechanism, _, _ = declared_mechanism(robot, None)
     changed = mechanism.with_quantities({"panda_joint7.mass": 2.5})
     (tmp_path / "out").mkdir()
-    identified = Identified(
+    identified = IdentifiedRobot(
         "a run", robot, changed, free={"panda_joint7.mass": 2.5}, nominal={"panda_joint7.mass": 1.0}
     )
     assert write_urdf(identified, tmp_path / "out") == {"panda_joint7.mass"}
@@ -50,7 +50,7 @@ def test_meshes_lie_beside_it(tmp_path):
     robot = robots.load(write_mesh_arm(tmp_path, "urdf"))
     mechanism, _, _ = declared_mechanism(robot, None)
     (tmp_path / "out").mkdir()
-    write_urdf(Identified("a run", robot, mechanism), tmp_path / "out")
+    write_urdf(IdentifiedRobot("a run", robot, mechanism), tmp_path / "out")
     files = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     meshes = {mesh.get("filename") for mesh in ElementTree.parse(tmp_path / "out" / "my-arm.urdf").iter("mesh")}
     assert meshes < files

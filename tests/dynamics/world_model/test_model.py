@@ -6,8 +6,9 @@ import torch
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
-from neurodyn.dynamics.uncertainty import MARKS
+from neurodyn.dynamics.batch import Control, Environment, State, Window
+from neurodyn.dynamics.ensemble import MARKS
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from tests import worlds
 

@@ -15,12 +15,12 @@ from torch.nn import functional
 from neurodyn.cli.main import run
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
-from neurodyn.data.rows import RowLayout
-from neurodyn.dynamics.files.artifact import load
-from neurodyn.dynamics.files.published import import_model
-from neurodyn.dynamics.interface import Control, State, Window
+from neurodyn.data.row_layout import RowLayout
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.dynamics.world_model.rwm import RwmStatistics
+from neurodyn.interop.checkpoints import import_model
+from neurodyn.interop.rwm import RwmStatistics
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task
 
@@ -218,7 +218,7 @@ def test_the_task_of_anymal_d_reads_what_the_networks_predict(tmp_path: Path):
     q, qd, channels = as_state(torch.tensor(STATISTICS.state_mean).expand(3, -1))
     state, generator = State(q, qd, channels), torch.Generator()
     contacts = torch.tensor([[0.0] * 4 + [1.0] * 4] * 3)
-    from neurodyn.dynamics.interface import Step
+    from neurodyn.dynamics.batch import Step
 
     now = model.quantities(state, Step(state, contacts=contacts))
     task.require(now)

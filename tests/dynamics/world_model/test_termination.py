@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.dynamics.world_model.termination import Alarms, alarms_along, fitted_shift
 from tests import worlds
 
@@ -43,7 +43,7 @@ def test_forecasts_are_those_of_an_environment_and_end_with_the_episode():
     assert found.right.reshape(30, 54).all(1).tolist() == (np.arange(30) % 3 == 0).tolist()
     rows = torch.from_numpy(store.frames[:61].copy())
     q, qd, control, channels = rows[:, :2], rows[:, 2:4], rows[:, 4:6], rows[:, 6:7]
-    from neurodyn.dynamics.interface import Window
+    from neurodyn.dynamics.batch import Window
 
     past = Window(q[None, :7], qd[None, :7], control[None, :6], channels[None, :7])
     carry, state = model.begin(past), past.present

@@ -9,10 +9,10 @@ from scipy import stats
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
-from neurodyn.evaluate.runs.comparison import (
+from neurodyn.evaluate.run_comparison import (
     Figure,
+    FigureSeries,
     RunFigures,
-    Series,
     compare_figures,
     comparison_of,
     flat_settings,
@@ -112,5 +112,5 @@ def test_settings_are_flat_and_figures_survive_their_json():
     assert flat_settings(nested) == {
         "phases.0.rate": 0.1, "phases.1.rate": 0.2, "net.hidden": [64, 64], "minutes": None,
     }  # fmt: skip
-    entry = run("a", 1.0, series={"s": Series(x=[0.0, 1.0], y=[1.0, None], x_label="time [s]")})
+    entry = run("a", 1.0, series={"s": FigureSeries(x=[0.0, 1.0], y=[1.0, None], x_label="time [s]")})
     assert from_dict(msgspec.json.decode(msgspec.json.encode(entry.plain())), RunFigures) == entry

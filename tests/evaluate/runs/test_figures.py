@@ -9,8 +9,8 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import compare_runs, evaluate
-from neurodyn.evaluate.runs.facts import KEPT, run_settings
-from neurodyn.evaluate.runs.figures import figures_of, model_figures
+from neurodyn.evaluate.run_comparison import KEPT, run_settings
+from neurodyn.evaluate.run_figures import figures_of, model_figures
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.contact_points import ContactPoint, ContactPointLayout
-from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout, RoundedBox
 from neurodyn.core.description.scene import Heightfield, Scene, Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground

@@ -6,16 +6,22 @@ import pytest
 import torch
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
-from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State
-from neurodyn.identify.discovery.candidates import default_candidates, torque_sizes
-from neurodyn.identify.discovery.discover import DiscoverySettings, discover
-from neurodyn.identify.discovery.sparsity import first_layers, shrink_, strengths
-from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.identify.discovery import (
+    DiscoverySettings,
+    default_candidates,
+    discover,
+    first_layers,
+    shrink_,
+    strengths,
+    torque_sizes,
+)
+from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.multibody.engine import EngineConfig
 from tests.learn.callbacks import StopAt, Stopped

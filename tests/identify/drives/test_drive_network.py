@@ -11,15 +11,14 @@ import torch
 from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_json, read_tensors
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.actuator_network import ActuatorNetwork
+from neurodyn.core.description.drive import DriveNetwork
 from neurodyn.core.description.sensors import Stream
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, StoreHeader
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.files.artifact import load
-from neurodyn.dynamics.interface import State
-from neurodyn.identify.drives.drive_fit import fit_drive
-from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
+from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import State
+from neurodyn.identify.drives import DriveNetworkSettings, fit_drive, identify_drive_network
 from neurodyn.robots import load as load_robot
 
 pytest.importorskip("newton")
@@ -70,7 +69,7 @@ def test_the_network_learns_the_torque_and_stands_beside_a_drive(trained):
 
 def test_the_files_say_what_the_network_is(trained):
     out = trained[1]
-    network = from_dict(read_json(out / "actuator_network.json"), ActuatorNetwork)
+    network = from_dict(read_json(out / "actuator_network.json"), DriveNetwork)
     assert network.signals == ("position_error", "velocity")
     assert network.steps == (0, 2, 4)
     assert network.error == pytest.approx(trained[0].joints["knee"].network)
@@ -81,7 +80,7 @@ def test_the_files_say_what_the_network_is(trained):
 
 def test_the_model_of_the_run_has_the_torque_of_the_files(trained):
     out = trained[1]
-    network = from_dict(read_json(out / "actuator_network.json"), ActuatorNetwork)
+    network = from_dict(read_json(out / "actuator_network.json"), DriveNetwork)
     weights = read_tensors(out / "actuator_network.safetensors")
     model = load(out)
     state, target = State(torch.tensor([[0.2]]).double(), torch.tensor([[1.5]]).double()), torch.tensor([[[0.6]]])

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.identify.intervals.block_bootstrap import bootstrap, require_blocks
-from neurodyn.identify.intervals.blocks import blocks_of
-from neurodyn.identify.intervals.identifiability import identifiability
-from neurodyn.identify.optimisers.least_squares import Weights, fitted, levenberg_marquardt
+from neurodyn.identify.block_bootstrap import bootstrap, require_blocks
+from neurodyn.identify.identifiability import blocks_of, identifiability
+from neurodyn.identify.least_squares import Weights, fitted, levenberg_marquardt
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
 from tests.identify import pendulum
 

@@ -6,15 +6,15 @@ import dataclasses
 import pytest
 import torch
 
-from neurodyn.identify.intervals.convergence import End, curvature, elsewhere, judge
-from neurodyn.identify.intervals.identifiability import identifiability
-from neurodyn.identify.optimisers.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.convergence import SearchEnd, curvature, elsewhere, judge
+from neurodyn.identify.identifiability import identifiability
+from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.residuals import Point, Residuals
 from tests.identify import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "shoulder.friction")
 TRUTH = {"elbow.mass": 1.3, "elbow.com.z": -0.2}
-SETTLED = End(settled=True, moved=True, iterations=7)
+SETTLED = SearchEnd(settled=True, moved=True, iterations=7)
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +47,18 @@ def test_costs_about_a_minimum_are_the_parabola_on_which_intervals_stand(solutio
     ("end", "message"),
     [
         (
-            End(settled=False, moved=True, iterations=3),
+            SearchEnd(settled=False, moved=True, iterations=3),
             "costs still fell after 3 iterations: the gradient asks to move",
         ),
-        (End(settled=True, moved=False, iterations=3), "no step was accepted"),
-        (End(settled=True, moved=True, iterations=3), "the gradient is not small: it asks|the gradient is not small"),
-        (End(settled=False, moved=True, iterations=3, late=True), "the time was up after 3 iterations"),
+        (SearchEnd(settled=True, moved=False, iterations=3), "no step was accepted"),
+        (
+            SearchEnd(settled=True, moved=True, iterations=3),
+            "the gradient is not small: it asks|the gradient is not small",
+        ),
+        (SearchEnd(settled=False, moved=True, iterations=3, late=True), "the time was up after 3 iterations"),
     ],
 )
-def test_a_search_that_stops_on_its_way_is_not_believed(problem: Residuals, end: End, message: str):
+def test_a_search_that_stops_on_its_way_is_not_believed(problem: Residuals, end: SearchEnd, message: str):
     early = levenberg_marquardt(problem, problem.start(problem.space.nominal[None]), 1)
     found = judge(end, identifiability(problem, early.point))
     assert not found.converged

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from neurodyn.identify.optimisers.basin_hopping import Population, basin_hopping, draw_starts, rounds_done
-from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.population_search import Population, basin_hopping, draw_starts, rounds_done
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from tests.identify import pendulum
 

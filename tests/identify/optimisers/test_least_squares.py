@@ -10,11 +10,11 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.intervals.identifiability import identifiability, require_seen, warning
-from neurodyn.identify.noise import Noise, estimate_noise
-from neurodyn.identify.optimisers.cma_es import cma_es
-from neurodyn.identify.optimisers.lbfgs import lbfgs
-from neurodyn.identify.optimisers.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.parameter_search import lbfgs
+from neurodyn.identify.population_search import cma_es
+from neurodyn.identify.readings import Noise, estimate_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.settings import IdentificationSettings
 from tests.identify import pendulum

@@ -5,10 +5,9 @@ import pytest
 
 import neurodyn
 from neurodyn import robots
-from neurodyn.core.description.contact_points import ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
 from neurodyn.dynamics.neural.encoding import periodic_columns
-from neurodyn.learn.neural.inputs import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
-from neurodyn.learn.neural.settings import load_settings
+from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, load_settings, network_inputs
 
 
 @pytest.mark.parametrize("name", ["cartpole", "pendulum", "ant", "anymal-c"])

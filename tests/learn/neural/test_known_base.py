@@ -6,10 +6,10 @@ import pytest
 
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import Notice
 from neurodyn.data.header import StoreHeader
-from neurodyn.learn.neural.known_base import known_base
 from neurodyn.learn.neural.settings import load_settings
+from neurodyn.learn.neural.train import known_base
 from neurodyn.robots import load
 
 SPEC = StateSpec(robot="arm", joints=(JointSpec(name="hip", kind="revolute"),), controls=("hip",), dt=0.01)

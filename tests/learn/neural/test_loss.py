@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from neurodyn.data.windows import Batch
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.tangent import wrap_angle
-from neurodyn.learn.neural.loss import Part, Scale, _mean, _weights, training_loss
 from neurodyn.learn.neural.settings import Phase
+from neurodyn.learn.neural.trainer import LossPart, LossScale, _mean, _weights, training_loss
 from tests import plant
 
-SCALE = Scale(torch.tensor([0.1, 0.2]).double(), torch.tensor([0.5, 2.0]).double())
+SCALE = LossScale(torch.tensor([0.1, 0.2]).double(), torch.tensor([0.5, 2.0]).double())
 LOSSES = {"absolute": torch.abs, "squared": torch.square}
 
 
@@ -50,7 +50,7 @@ def test_teacher_forcing_is_the_mean_over_frames_and_normalised_outputs(coasting
     dq[..., 1] = wrap_angle(dq[..., 1])
     residual = dq - dt * (batch.qd[:, :-1] + kappa * dqd)
     expected = LOSSES[loss](torch.cat([dqd, residual], -1)).mean()
-    torch.testing.assert_close(training_loss(coasting, [Part(batch)], phase, SCALE), expected[None])
+    torch.testing.assert_close(training_loss(coasting, [LossPart(batch)], phase, SCALE), expected[None])
 
 
 @pytest.mark.parametrize("context", [0, 2])
@@ -63,7 +63,7 @@ def test_a_forecast_is_scored_in_units_of_one_frames_change(coasting: NeuralDyna
         position[:, 1] = wrap_angle(position[:, 1])
         velocity = batch.qd[:, context] - batch.qd[:, end]
         total = total + LOSSES[loss](torch.cat([position / SCALE.dq, velocity / SCALE.dqd], -1)).mean()
-    torch.testing.assert_close(training_loss(coasting, [Part(batch)], phase, SCALE), total[None] / 4)
+    torch.testing.assert_close(training_loss(coasting, [LossPart(batch)], phase, SCALE), total[None] / 4)
 
 
 @pytest.mark.parametrize("kind", list(plant.NETS))
@@ -74,8 +74,10 @@ def test_what_the_model_itself_predicted_costs_nothing(kind: str):
         own = model.rollout(plant.make_states(4), torques)
     batch = Batch(own.q, own.qd, torques)
     forecast = Phase(share=1, rate=1, batch=4, forecast=6)
-    assert float(training_loss(model, [Part(batch)], forecast, SCALE).detach()) < 1e-12
-    assert float(training_loss(model, [Part(batch)], Phase(share=1, rate=1, batch=4, frames=6), SCALE).detach()) < 1e-8
+    assert float(training_loss(model, [LossPart(batch)], forecast, SCALE).detach()) < 1e-12
+    assert (
+        float(training_loss(model, [LossPart(batch)], Phase(share=1, rate=1, batch=4, frames=6), SCALE).detach()) < 1e-8
+    )
 
 
 def test_a_forecast_uses_the_history_before_it():
@@ -84,7 +86,7 @@ def test_a_forecast_uses_the_history_before_it():
     phase = Phase(share=1, rate=1, batch=4, forecast=4, context=4)
     other = Batch(batch.q.clone(), batch.qd.clone(), batch.control.clone())
     other.control[:, 1] += 3.0
-    losses = [float(training_loss(model, [Part(b)], phase, SCALE).detach()) for b in (batch, other)]
+    losses = [float(training_loss(model, [LossPart(b)], phase, SCALE).detach()) for b in (batch, other)]
     assert losses[0] != losses[1]
 
 
@@ -93,14 +95,14 @@ def test_a_forecast_is_differentiated_through_all_its_frames():
     model, batch = plant.make_model("mlp"), make_batch(3)
     phase = Phase(share=1, rate=1, batch=4, forecast=3, loss="squared")
     weight = model.predictor.skip.weight
-    loss = training_loss(model, [Part(batch)], phase, SCALE)
+    loss = training_loss(model, [LossPart(batch)], phase, SCALE)
     (gradient,) = torch.autograd.grad(loss, weight)
     h, direction = 1e-6, torch.randn_like(weight)
     ends = []
     for sign in (1, -1):
         with torch.no_grad():
             weight.add_(sign * h * direction)
-            ends.append(float(training_loss(model, [Part(batch)], phase, SCALE)))
+            ends.append(float(training_loss(model, [LossPart(batch)], phase, SCALE)))
             weight.sub_(sign * h * direction)
     assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
 

@@ -13,17 +13,18 @@ from torch import Tensor
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.config import to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.learn import finetune, train
-from neurodyn.learn.bootstrap import MemberSampler
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.learn.neural.train import train as train_neural
 from neurodyn.learn.neural.trainer import NeuralLearner
+from neurodyn.learn.samplers import MemberSampler
 from neurodyn.nets.networks import NetConfig
 from tests import plant
 from tests.learn.callbacks import StopAt, Stopped

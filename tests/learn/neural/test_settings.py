@@ -10,9 +10,10 @@ from neurodyn import robots
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.learn.neural import settings as module
-from neurodyn.learn.neural.settings import Phase, Settings, load_finetuning, load_settings, with_budget
-from neurodyn.nets.build import build_net, build_predictor
+from neurodyn.learn.neural.settings import Phase, Settings, load_finetuning, load_settings
+from neurodyn.learn.plan import with_budget
 from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import build_net, build_predictor
 from neurodyn.robots import Robot
 
 PRESETS = sorted(

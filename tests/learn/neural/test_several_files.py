@@ -11,21 +11,20 @@ import torch
 
 from neurodyn.cli.main import run
 from neurodyn.core.config import to_yaml
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import fit_encoding
+from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.learn import train
 from neurodyn.learn.neural import trainer
-from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.train import read_run_config
-from neurodyn.learn.neural.trainer import NeuralLearner
+from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
 from tests import plant
 from tests.learn.callbacks import StopAt, Stopped
 
@@ -62,7 +61,7 @@ def test_the_contact_inputs_of_each_window_are_those_of_its_own_file(quick: Sett
     model = build_model(config, ModelSpec(state=SPEC, fingerprint=None, contact_points=LAYOUT))
     seen = []
     monkeypatch.setattr(trainer, "training_loss", lambda model, parts, phase, scale: seen.append(parts))
-    learner = NeuralLearner(tmp_path, model, mixture, quick, Scale(torch.ones(6), torch.ones(6)))
+    learner = NeuralLearner(tmp_path, model, mixture, quick, LossScale(torch.ones(6), torch.ones(6)))
     learner.enter(0)
     learner.draw()
     learner.loss()

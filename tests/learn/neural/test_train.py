@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from neurodyn.core.artifacts import read_tree
-from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.errors import InputError, MismatchError, Notice
 from neurodyn.core.interruption import Interrupted
-from neurodyn.core.notices import Notice
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import beside_log
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings

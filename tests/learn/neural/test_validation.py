@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.data.header import Split
 from neurodyn.data.split import chosen_episodes
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import WORST, RolloutValidation, score_of
 from tests import plant

@@ -7,12 +7,10 @@ import pytest
 
 pytest.importorskip("rsl_rl")
 
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import InputError, Notice
 from neurodyn.learn.loop import TrainingLoop
-from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.plan import Budget
-from neurodyn.learn.tracker_results import show_results
+from neurodyn.learn.metrics import read_metrics, show_results
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking.session import read_tracker_file, require_tracker, tracking
 from tests.learn.tracking.models import RECORD, Kept
 from tests.learn.tracking.writers import Alone, Remembers
@@ -22,7 +20,7 @@ REMEMBERS = {"class_name": f"{HERE}:Remembers", "project": "mine"}
 
 
 def train(run: Path, steps: int = 4) -> None:
-    TrainingLoop(Kept(run), Budget(steps), run, record=RECORD, validations=steps).run()
+    TrainingLoop(Kept(run), TrainingBudget(steps), run, record=RECORD, validations=steps).run()
 
 
 def test_it_gets_what_rsl_rl_would_give_it(tmp_path: Path):

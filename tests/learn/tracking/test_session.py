@@ -7,12 +7,11 @@ import pytest
 
 from neurodyn.cli.main import run as cli
 from neurodyn.core.artifacts import write_json
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import InputError, Notice
 from neurodyn.learn import TRACKERS, Opening, Tracker, show_results
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog, read_metrics
-from neurodyn.learn.plan import Budget
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking.session import FILE, read_tracker_file, require_tracker, tracking
 from tests.learn.callbacks import StopAt, Stopped
 from tests.learn.tracking.boards import texts
@@ -55,7 +54,7 @@ def own():
 
 def train(run: Path, steps: int = 4, stop: int | None = None, resume: bool = False) -> None:
     callbacks = [] if stop is None else [StopAt(stop)]
-    loop = TrainingLoop(Kept(run), Budget(steps), run, record=RECORD, validations=steps, callbacks=callbacks)
+    loop = TrainingLoop(Kept(run), TrainingBudget(steps), run, record=RECORD, validations=steps, callbacks=callbacks)
     if resume:
         loop.resume()
     loop.run()

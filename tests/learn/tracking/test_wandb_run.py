@@ -16,12 +16,10 @@ from threading import Thread
 
 import pytest
 
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import InputError, Notice
 from neurodyn.learn.loop import TrainingLoop
-from neurodyn.learn.metrics import MetricsLog, read_metrics
-from neurodyn.learn.plan import Budget
-from neurodyn.learn.tracker_results import show_results
+from neurodyn.learn.metrics import MetricsLog, read_metrics, show_results
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking.session import read_tracker_file, require_tracker, tracking
 from neurodyn.learn.train import train
 from tests.learn.callbacks import StopAt, Stopped
@@ -46,7 +44,7 @@ def nobody(monkeypatch, tmp_path_factory):
 
 def loop(run: Path, steps: int, stop: int | None = None) -> TrainingLoop:
     callbacks = [] if stop is None else [StopAt(stop)]
-    return TrainingLoop(Kept(run), Budget(steps), run, record=RECORD, validations=steps, callbacks=callbacks)
+    return TrainingLoop(Kept(run), TrainingBudget(steps), run, record=RECORD, validations=steps, callbacks=callbacks)
 
 
 @dataclass
@@ -182,7 +180,7 @@ with tracking("wandb", run):
 def test_a_tracker_that_dies_ends_nothing_and_is_told_of_once(tmp_path: Path):
     there, lost = tmp_path / "there", tmp_path / "lost"
     with tracking("none", there):
-        TrainingLoop(Kept(there), Budget(64), there, record=RECORD, validations=64).run()
+        TrainingLoop(Kept(there), TrainingBudget(64), there, record=RECORD, validations=64).run()
     environment = {**os.environ, "WANDB_MODE": "offline"}
     command = [sys.executable, "-c", DIES, str(lost)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)

@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from neurodyn.data.mixture import Mixture
-from neurodyn.learn.world_model.ends import EndSampler
+from neurodyn.learn.samplers import EndSampler
 from tests import worlds
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from neurodyn.data.windows import Batch
-from neurodyn.learn.member_parameters import MemberParameters
-from neurodyn.learn.world_model.loss import EventWeights, negative_log_likelihood, world_model_loss
+from neurodyn.learn.optimiser import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
+from neurodyn.learn.world_model.trainer import EventWeights, negative_log_likelihood, world_model_loss
 from tests import worlds
 
 PHASE = WorldPhase(share=1.0, rate=1e-3, batch=8, context=4, forecast=3, teach=0.5)

@@ -15,8 +15,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
-from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.world_model.settings import (
@@ -119,7 +118,7 @@ def test_columns_that_never_change_are_refused_by_name_or_held(robot: Robot, tmp
     model = run(robot, store, tmp_path / "held", msgspec.structs.replace(QUICK, constant="hold"))
     assert model.varying.tolist() == [True] * 4 + [False]
     x = torch.from_numpy(store.frames[:8])
-    from neurodyn.dynamics.interface import State
+    from neurodyn.dynamics.batch import State
 
     path = model.rollout(State(x[:, :2], x[:, 2:4], x[:, 6:7] + 1.0), torch.zeros(8, 30, 2))
     assert path.channels is not None
@@ -147,7 +146,7 @@ def test_data_of_another_robot_are_refused(robot: Robot):
 
 
 def test_members_learn_from_episodes_of_their_own():
-    from neurodyn.learn.bootstrap import MemberSampler
+    from neurodyn.learn.samplers import MemberSampler
 
     store = worlds.make_store()
     make = lambda phase, batch=400: MemberSampler(  # noqa: E731

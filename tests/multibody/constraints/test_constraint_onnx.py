@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.soft_constraints import SoftConstraints
+from neurodyn.core.description.contacts import SoftConstraints
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.trace.onnx_frame import frame_graph
+from neurodyn.multibody.trace.onnx import frame_graph
 from tests.multibody.constraints.test_soft_contact import YIELDS, engine, mechanism, random_states, step
 
 onnx = pytest.importorskip("onnx")

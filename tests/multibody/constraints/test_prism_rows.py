@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
-from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.contacts import ConstraintParameters, RoundedBox, SoftConstraints
 from neurodyn.core.description.scene import Plane, Scene, Terrain
-from neurodyn.core.description.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.rotation import exponential
-from neurodyn.multibody.contact_motion import ContactMotion
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import HeldGround, ground_mode, held_numbers
+from neurodyn.multibody.motion import ContactMotion
 from tests.multibody import machines
 
 F64 = torch.float64

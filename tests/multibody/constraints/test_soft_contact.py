@@ -8,9 +8,8 @@ import torch
 import warp as wp
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
-from neurodyn.core.description.contact_points import ContactPoint
+from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, SoftConstraints
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.core.description.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.notices import Notice
+from neurodyn.core.errors import Notice
 from neurodyn.multibody import Engine, EngineConfig, trace
 from neurodyn.multibody.trace import Loop, apply_loop, program
-from neurodyn.multibody.trace.memory import tape_memory
-from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.native import tape_memory
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramSizes
 from neurodyn.multibody.trace.target import vector_lanes
 from tests.multibody.machines import hopper, spec
 from tests.multibody.trace import test_loops, test_program
@@ -39,7 +40,7 @@ def gradients(one, tensors, **given):
 @pytest.mark.parametrize("dtype", [F64, torch.float32])
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 def test_functions_are_right_to_two_units_in_the_last_place(lanes, dtype):
-    compiled = Program(Sizes(state=2 + len(FUNCTIONS)), functions_step, lanes=lanes)
+    compiled = TracedProgram(ProgramSizes(state=2 + len(FUNCTIONS)), functions_step, lanes=lanes)
     rng = np.random.default_rng(0)
     parts = [rng.uniform(-10, 10, 4000), 10.0 ** rng.uniform(-12, 2, 3000), -(10.0 ** rng.uniform(-9, 1.9, 3000))]
     parts += [1.0 + 10.0 ** rng.uniform(-9, -1, 500), np.arange(1, 400) * (np.pi / 2), rng.uniform(-1e4, 1e4, 500)]
@@ -60,7 +61,7 @@ def test_functions_are_right_to_two_units_in_the_last_place(lanes, dtype):
 
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_functions_at_the_edges(lanes):
-    compiled = Program(Sizes(state=2 + len(FUNCTIONS)), functions_step, lanes=lanes)
+    compiled = TracedProgram(ProgramSizes(state=2 + len(FUNCTIONS)), functions_step, lanes=lanes)
     edges = [0.0, -0.0, 710.0, -746.0, -800.0, np.inf, -np.inf, np.nan, 3e15, 5.0]
     state = torch.zeros(len(edges), 2 + len(FUNCTIONS), dtype=F64)
     state[:, 0] = torch.tensor(edges)
@@ -85,7 +86,7 @@ def test_functions_at_the_edges(lanes):
 def test_lanes_compute_what_single_worlds_do(worlds, shared):
     tensors = test_program.given(worlds, 4, shared=shared)
     found = [
-        gradients(Program(test_program.SIZES, test_program.step, lanes=lanes), tensors, frames=4, substeps=3)
+        gradients(TracedProgram(test_program.SIZES, test_program.step, lanes=lanes), tensors, frames=4, substeps=3)
         for lanes in (1, 4, 8)
     ]
     for alone, four, eight in zip(*found, strict=True):
@@ -96,9 +97,9 @@ def test_lanes_compute_what_single_worlds_do(worlds, shared):
 def test_weights_of_padded_lanes_do_not_count():
     x, p, w = test_loops.given(5)
     tensors = {"state": x, "parameters": p, "weights": w}
-    sizes = Sizes(state=2, parameters=1, weights=test_loops.WEIGHTS)
+    sizes = ProgramSizes(state=2, parameters=1, weights=test_loops.WEIGHTS)
     alone, together = (
-        gradients(Program(sizes, test_loops.network_step, lanes=lanes), tensors, frames=3) for lanes in (1, 4)
+        gradients(TracedProgram(sizes, test_loops.network_step, lanes=lanes), tensors, frames=3) for lanes in (1, 4)
     )
     for a, b in zip(alone, together, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
@@ -132,8 +133,10 @@ def test_threads_change_no_bit(monkeypatch, threads):
     monkeypatch.setattr(program, "_THREAD_WORTH", 0.0)
     x, p, w = test_loops.given(77)
     tensors = {"state": x, "parameters": p, "weights": w}
-    sizes = Sizes(state=2, parameters=1, weights=test_loops.WEIGHTS)
-    found = [gradients(Program(sizes, test_loops.network_step, threads=n), tensors, frames=3) for n in (1, threads)]
+    sizes = ProgramSizes(state=2, parameters=1, weights=test_loops.WEIGHTS)
+    found = [
+        gradients(TracedProgram(sizes, test_loops.network_step, threads=n), tensors, frames=3) for n in (1, threads)
+    ]
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)
 
@@ -146,7 +149,7 @@ def branching(inputs):
 
 
 def test_what_no_vector_can_do_runs_one_world_at_a_time_and_says_so():
-    one = Program(Sizes(state=1), branching, lanes=4)
+    one = TracedProgram(ProgramSizes(state=1), branching, lanes=4)
     state = torch.linspace(-1, 1, 6, dtype=F64)[:, None]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -160,7 +163,7 @@ def test_what_no_vector_can_do_runs_one_world_at_a_time_and_says_so():
 
 
 def test_few_worlds_run_one_by_one_and_many_fill_vectors():
-    compiled = Program(Sizes(state=1), lambda inputs: [0.5 * inputs.state[0]])
+    compiled = TracedProgram(ProgramSizes(state=1), lambda inputs: [0.5 * inputs.state[0]])
     lanes = vector_lanes(False)
     assert compiled.run(torch.zeros(1, 1, dtype=F64), frames=1).lanes == 1
     assert compiled.run(torch.zeros(64, 1, dtype=F64), frames=1).lanes == lanes
@@ -182,7 +185,7 @@ def test_the_memory_of_a_tape_serves_the_next_one():
 def test_expanded_tensors_are_read_where_they_are():
     tensors = test_program.given(6, 4)
     tensors["held"] = tensors["held"][:1, :1].expand(6, 4, 1)
-    compiled = Program(test_program.SIZES, test_program.step)
+    compiled = TracedProgram(test_program.SIZES, test_program.step)
     run = compiled.run(tensors["state"], frames=4, **{k: v for k, v in tensors.items() if k != "state"})
     assert run.held.stride()[:2] == (0, 0)
     whole = {name: x.contiguous() for name, x in tensors.items()}

@@ -8,7 +8,8 @@ import torch
 
 from neurodyn.multibody import trace
 from neurodyn.multibody.trace import Graph, apply_loop, pull_back
-from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramSizes
 from tests.multibody.trace.loops import dense, root
 
 F64 = torch.float64
@@ -28,7 +29,7 @@ def network_step(inputs):
 
 @pytest.fixture(scope="module")
 def program():
-    return Program(Sizes(state=2, parameters=1, weights=WEIGHTS), network_step)
+    return TracedProgram(ProgramSizes(state=2, parameters=1, weights=WEIGHTS), network_step)
 
 
 def given(worlds=3, seed=0):
@@ -78,7 +79,7 @@ def test_gradients_by_state_parameters_and_weights(program):
 
 
 def test_threads_change_no_bit_of_the_weights_gradients(program):
-    parallel = Program(program.sizes, network_step, threads=2)
+    parallel = TracedProgram(program.sizes, network_step, threads=2)
     found = []
     for one in (program, parallel):
         x, p, w = (x.requires_grad_() for x in given(5))
@@ -88,8 +89,9 @@ def test_threads_change_no_bit_of_the_weights_gradients(program):
 
 
 def test_an_iteration_that_has_not_converged_has_the_gradient_of_what_it_computed():
-    program = Program(
-        Sizes(state=2), lambda i: [apply_loop(i.graph, root(sweeps=2), i.state)[0], trace.maximum(i.state[1], 0.1)]
+    program = TracedProgram(
+        ProgramSizes(state=2),
+        lambda i: [apply_loop(i.graph, root(sweeps=2), i.state)[0], trace.maximum(i.state[1], 0.1)],
     )
     state = torch.tensor([[7.0, 1.0], [0.2, 3.0]], dtype=F64, requires_grad=True)
     path = program.rollout(state, frames=1)
@@ -104,7 +106,7 @@ def test_weights_learn_although_the_loop_depends_on_no_state_and_unused_loops_do
         apply_loop(inputs.graph, dense(1, 1), inputs.state)  # without effect
         return [inputs.state[0] + bias]
 
-    program = Program(Sizes(state=1, weights=4), step)
+    program = TracedProgram(ProgramSizes(state=1, weights=4), step)
     weights = torch.tensor([0.1, 0.2, 0.3, -0.1], dtype=F64, requires_grad=True)
     path = program.rollout(torch.zeros(2, 1, dtype=F64), frames=3, weights=weights)
     value = math.tanh(0.2)
@@ -128,7 +130,7 @@ def test_shared_weights_of_two_uses_add_up():
         layer = dense(1, 1)
         return [apply_loop(inputs.graph, layer, [a])[0], apply_loop(inputs.graph, layer, [b])[0]]
 
-    program = Program(Sizes(state=2, weights=2), step)
+    program = TracedProgram(ProgramSizes(state=2, weights=2), step)
     state = torch.tensor([[0.3, -0.8]], dtype=F64)
     weights = torch.tensor([0.7, 0.1], dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda w: program.rollout(state, frames=2, weights=w), [weights], atol=1e-8)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from neurodyn.multibody.trace import mapped, safe_sqrt, sin
-from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramSizes
 
 F64 = torch.float64
 
@@ -37,7 +38,7 @@ def in_torch(state, held, parameter):
 
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_items_and_their_derivatives_are_those_of_the_function(lanes):
-    program = Program(Sizes(state=2, held=6, parameters=1), step, lanes=lanes)
+    program = TracedProgram(ProgramSizes(state=2, held=6, parameters=1), step, lanes=lanes)
     generator = torch.Generator().manual_seed(0)
     state, held = (torch.rand(5, n, generator=generator, dtype=F64) + 0.5 for n in (2, 6))
     held[:, 4:] = 0.0  # an item of none in all worlds

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from neurodyn.multibody import trace
-from neurodyn.multibody.trace.program import Inputs, Program, Sizes
-from neurodyn.multibody.trace.recurrence import recurrence_texts
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes, recurrence_texts
 from neurodyn.multibody.trace.target import Target
 
 F64 = torch.float64
-SIZES = Sizes(state=3, control=2, held=1, parameters=3)
+SIZES = ProgramSizes(state=3, control=2, held=1, parameters=3)
 
 
 def step(inputs):
@@ -28,7 +28,7 @@ def step(inputs):
 
 @pytest.fixture(scope="module")
 def program():
-    return Program(SIZES, step)
+    return TracedProgram(SIZES, step)
 
 
 def given(worlds=4, frames=5, sizes=SIZES, seed=0, dtype=F64, shared=False):
@@ -54,7 +54,7 @@ def by_hand(tensors, frames, substeps):
         for frame in range(frames):
             control, held = (tensors[name][world, frame].tolist() for name in ("control", "held"))
             for _ in range(substeps):
-                state = [float(x) for x in step(Inputs(None, state, control, held, own.tolist()))]  # type: ignore[arg-type]
+                state = [float(x) for x in step(ProgramInputs(None, state, control, held, own.tolist()))]  # type: ignore[arg-type]
             path.append(state)
         worlds.append(path)
     return torch.tensor(worlds, dtype=F64)
@@ -100,7 +100,7 @@ def test_single_precision(program):
 
 @pytest.mark.parametrize("threads", [2, 9])
 def test_threads_change_no_bit(program, threads):
-    parallel = Program(SIZES, step, threads=threads)
+    parallel = TracedProgram(SIZES, step, threads=threads)
     found = []
     for one in (program, parallel):
         tensors = {name: x.requires_grad_() for name, x in given(7, 6).items()}
@@ -173,14 +173,14 @@ def test_other_misuse_raises(program):
     with pytest.raises(ValueError, match="float16"):
         program.rollout(**given(2, 2, dtype=torch.float16), frames=2)
     with pytest.raises(ValueError, match="2 values"):
-        Program(Sizes(state=3), lambda inputs: inputs.state[:2])
+        TracedProgram(ProgramSizes(state=3), lambda inputs: inputs.state[:2])
     with pytest.raises(TypeError, match="no truth"):
-        Program(Sizes(state=1), lambda inputs: [1.0 if inputs.state[0] else 0.0])
+        TracedProgram(ProgramSizes(state=1), lambda inputs: [1.0 if inputs.state[0] else 0.0])
 
 
 def test_programs_do_not_mix_up_their_kernels():
     """All have kernels of the same names."""
-    programs = [Program(Sizes(state=1), lambda inputs, k=k: [k * inputs.state[0]]) for k in (2.0, 3.0)]
+    programs = [TracedProgram(ProgramSizes(state=1), lambda inputs, k=k: [k * inputs.state[0]]) for k in (2.0, 3.0)]
     one = torch.ones(1, 1, dtype=F64, requires_grad=True)
     for _ in range(2):
         for k, program in zip((2.0, 3.0), programs, strict=True):
@@ -190,7 +190,7 @@ def test_programs_do_not_mix_up_their_kernels():
 
 
 def test_a_state_is_replaced_at_once_and_may_be_constant():
-    program = Program(Sizes(state=3), lambda inputs: [inputs.state[1], inputs.state[0], 7.0])
+    program = TracedProgram(ProgramSizes(state=3), lambda inputs: [inputs.state[1], inputs.state[0], 7.0])
     state = torch.tensor([[1.0, 2.0, 3.0]], dtype=F64, requires_grad=True)
     path = program.rollout(state, frames=3)
     assert path[0].tolist() == [[1.0, 2.0, 3.0], [2.0, 1.0, 7.0], [1.0, 2.0, 7.0], [2.0, 1.0, 7.0]]
@@ -199,7 +199,9 @@ def test_a_state_is_replaced_at_once_and_may_be_constant():
 
 
 def test_the_number_of_operations_counts_what_is_left():
-    program = Program(Sizes(state=2), lambda inputs: [inputs.state[0] + 0.0 * trace.sin(inputs.state[1]), 1.0])
+    program = TracedProgram(
+        ProgramSizes(state=2), lambda inputs: [inputs.state[0] + 0.0 * trace.sin(inputs.state[1]), 1.0]
+    )
     assert program.operations == (1, 1)
 
 
@@ -208,7 +210,7 @@ def test_what_takes_long_is_computed_once_and_read_by_the_adjoint():
         x, p = inputs.state[0], inputs.parameters[0]
         return [trace.sin(x) * trace.cos(x) / (1.0 + x * x) + trace.exp(p)]
 
-    texts = recurrence_texts(Sizes(state=1, parameters=1), step)
+    texts = recurrence_texts(ProgramSizes(state=1, parameters=1), step)
     assert texts.taped == 1 + 3  # not the exponential, which parameters alone decide
     assert "::wp::sin" not in texts.adjoint
     assert "::wp::cos" not in texts.adjoint

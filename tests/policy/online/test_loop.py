@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from neurodyn.core import artifacts
-from neurodyn.core.checksums import of_file
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
+from neurodyn.core.provenance import of_file
 from neurodyn.data.store import Store
 from neurodyn.dynamics import load
 from neurodyn.learn.manifest import read_manifest

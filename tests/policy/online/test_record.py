@@ -8,9 +8,9 @@ import pytest
 from neurodyn.control.returns import Returns
 from neurodyn.core.errors import InputError
 from neurodyn.policy.online.record import (
-    Comparison,
     FittedModel,
     LoggedPolicy,
+    PolicyComparison,
     Round,
     TrainedPolicy,
     best_of,
@@ -18,7 +18,7 @@ from neurodyn.policy.online.record import (
     settled,
     verdict,
 )
-from neurodyn.policy.online.rounds import Known
+from neurodyn.policy.online.rounds import EarlierRounds
 
 
 def returns(mean: float, failed: float = 0.0) -> Returns:
@@ -34,7 +34,7 @@ def made(number: int, imagined: float, real: float, failed: float = 0.0) -> Roun
         model=FittedModel(run="m", cpu_seconds=1.0),
         policy=TrainedPolicy(folder="p", frames=10, cpu_seconds=1.0),
         log=log,
-        measured=Comparison(returns=returns(imagined), model_error=0.1),
+        measured=PolicyComparison(returns=returns(imagined), model_error=0.1),
     )
 
 
@@ -87,11 +87,11 @@ def test_a_round_is_read_as_it_was_written(tmp_path):
 
 
 def test_shares_of_random_data_and_of_logs():
-    assert Known(("r.h5",), ()).shares(0.3) is None
-    assert Known((), (made(1, 1.0, 1.0),)).shares(0.3) is None
-    assert Known(("r.h5",), (made(1, 1.0, 1.0),)).shares(0.3) == pytest.approx((0.3, 0.7))
+    assert EarlierRounds(("r.h5",), ()).shares(0.3) is None
+    assert EarlierRounds((), (made(1, 1.0, 1.0),)).shares(0.3) is None
+    assert EarlierRounds(("r.h5",), (made(1, 1.0, 1.0),)).shares(0.3) == pytest.approx((0.3, 0.7))
     three = tuple(made(number, 1.0, 1.0) for number in (1, 2, 3))
-    known = Known(("r.h5", "s.h5"), three)
+    known = EarlierRounds(("r.h5", "s.h5"), three)
     assert known.data == ("r.h5", "s.h5", "1.h5", "2.h5", "3.h5")
     assert known.shares(0.3) == pytest.approx((0.15, 0.15, 0.175, 0.175, 0.35))
-    assert Known((), three).shares(0.3) == pytest.approx((0.25, 0.25, 0.5))
+    assert EarlierRounds((), three).shares(0.3) == pytest.approx((0.25, 0.25, 0.5))

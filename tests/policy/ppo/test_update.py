@@ -16,7 +16,7 @@ from rsl_rl.storage import RolloutStorage
 
 from neurodyn.policy import mlp_pass
 from neurodyn.policy.mlp_pass import ACTIVATIONS, MlpPass
-from neurodyn.policy.ppo.update import PPO
+from neurodyn.policy.ppo import PPO
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 
 WORLDS, HORIZON, OBSERVATIONS, ACTIONS = 12, 9, 5, 3
@@ -66,7 +66,7 @@ def collect(algorithm):
 @pytest.mark.parametrize("changes", [{}, {"activation": "relu"}, {"activation": "tanh", "schedule": "fixed"}])
 def test_updates_are_those_of_rsl_rl(changes, monkeypatch):
     monkeypatch.setattr(mlp_pass, "CHUNK", 10)
-    monkeypatch.setattr("neurodyn.policy.ppo.update.CHUNK", 10)
+    monkeypatch.setattr("neurodyn.policy.mlp_pass.CHUNK", 10)
     ours, theirs = learner(PPO, **dict(changes)), learner(ReferencePPO, **dict(changes))
     assert ours._passes is not None
     for _ in range(2):

@@ -5,7 +5,7 @@ import torch
 
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.control.starts import SampledStarts
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.batch import State
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.tasks import load
 

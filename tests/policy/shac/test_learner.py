@@ -12,17 +12,13 @@ from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.learn.loop import TrainingLoop, TrainState
-from neurodyn.learn.plan import Budget
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.algorithms import ALGORITHMS
-from neurodyn.policy.artifact import load_policy, policy_config
-from neurodyn.policy.critic import load_critic
-from neurodyn.policy.evaluate import play
-from neurodyn.policy.ppo.learner import PpoLearner
-from neurodyn.policy.ppo.update import LEAST_RATE
-from neurodyn.policy.settings import NetworkSettings, load_settings
-from neurodyn.policy.shac.horizon import AdaptiveHorizon
-from neurodyn.policy.shac.learner import ShacLearner
-from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+from neurodyn.policy.artifact import load_critic, load_policy, policy_config
+from neurodyn.policy.evaluation import play
+from neurodyn.policy.ppo import LEAST_RATE, PpoLearner
+from neurodyn.policy.settings import AhacSettings, NetworkSettings, ShacSettings, load_settings
+from neurodyn.policy.shac import AdaptiveHorizon, ShacLearner
 from neurodyn.policy.train import train_policy
 from tests.learn.callbacks import StopAt, Stopped
 from tests.policy.test_train import TINY as PPO
@@ -63,7 +59,7 @@ def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
     settings = msgspec.structs.replace(TINY, worlds=16, horizon=16, rate=1e-2, gamma=0.95, critic_epochs=4)
     learner = ShacLearner(tmp_path, Long(), here(), settings)
     before = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
-    TrainingLoop(learner, Budget(60)).run()
+    TrainingLoop(learner, TrainingBudget(60)).run()
     after = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
     assert before < 15.0
     assert after > 20.0  # PPO needs 41,000 frames for that (test_train), here there were 15,360
@@ -152,7 +148,7 @@ class TestWarmStart:
 
     def test_a_policy_without_its_critic_waits_for_one(self, tmp_path, monkeypatch):
         network = policy_config(Hold(), TINY.network).build()
-        monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))
+        monkeypatch.setattr("neurodyn.policy.artifact.load_policy", lambda _: (None, network))
         learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY, initial=tmp_path)
         learner.begin(TrainState())
         before = {name: value.clone() for name, value in learner.actor.mlp.state_dict().items()}

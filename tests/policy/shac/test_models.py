@@ -8,9 +8,8 @@ import torch
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.learn.loop import TrainState
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.settings import NetworkSettings
-from neurodyn.policy.shac.learner import ShacLearner
-from neurodyn.policy.shac.settings import ShacSettings
+from neurodyn.policy.settings import NetworkSettings, ShacSettings
+from neurodyn.policy.shac import ShacLearner
 from neurodyn.tasks import load
 
 MODELS = [("cartpole-swingup", "pretrained:cartpole"), ("anymal-velocity", "pretrained:anymal-walks")]

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.batch import State
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.shac.critic import lambda_returns
-from neurodyn.policy.shac.gradients import GradientWatch
-from neurodyn.policy.shac.window import held, roll, window_loss
+from neurodyn.policy.gradient_window import GradientWatch, held, roll, window_loss
+from neurodyn.policy.shac import lambda_returns
 from tests.policy.worlds import Hold, Mass
 
 GAMMA = 0.9

@@ -9,11 +9,11 @@ import torch
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.passive import passive_torque
+from neurodyn.multibody.drive import passive_torque
 from neurodyn.robots import Robot
-from neurodyn.sim.assets.mjcf import prepare_mjcf
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
+from neurodyn.sim.mjcf import prepare_mjcf
 from neurodyn.sim.reference import ReferenceSimulator
 
 # Slides and hinges on rotated bodies, anchors off the origin, masses off centre, classes, references and springs.

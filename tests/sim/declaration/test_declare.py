@@ -11,11 +11,11 @@ import torch
 import neurodyn
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.robots.asset import package_folder
+from neurodyn.robots.assets import package_folder
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.declaration.contact import BUDGET
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.declaration.facts import read_facts
+from neurodyn.sim.declaration.pose import BUDGET
 
 GYMNASIUM = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 ASSETS = {

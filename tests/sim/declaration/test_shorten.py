@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurodyn.robots.patterns import expand_keys
-from neurodyn.sim.declaration.shorten import pattern_of, shortened
+from neurodyn.robots.sections import expand_keys
+from neurodyn.sim.declaration.text import pattern_of, shortened
 
 LEGS = [f"{leg}_{part}" for leg in ("FL", "FR", "RL", "RR") for part in ("hip", "thigh", "calf")]
 

@@ -17,11 +17,10 @@ from neurodyn.data.store import Store
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Ranges
 from neurodyn.robots.plausible import declared_bounds
-from neurodyn.sim.clearance import Clearance
-from neurodyn.sim.generation.early_ends import Tally, early_ends
-from neurodyn.sim.generation.generate import batch_worlds, generate
+from neurodyn.sim.early_ends import EarlyEndCount, early_ends
+from neurodyn.sim.generate import batch_worlds, generate
 from neurodyn.sim.reference import ReferenceSimulator
-from neurodyn.sim.sampling import TOUCH
+from neurodyn.sim.sampling import CONTACT_DEPTH, Clearance
 
 
 class Interrupts:
@@ -74,7 +73,7 @@ def test_each_trajectory_has_a_ground_of_its_own_and_can_be_repeated_from_the_fi
     assert len(torch.unique(pose[:, 2])) > 20
     q, qd, control = (torch.tensor(x.reshape(30, 41, -1)) for x in (store.q, store.qd, store.control))
     ground = Ground(store.header.scene, pose)
-    assert Clearance(store.header.contact_points).depth(ground, q[:, 0].contiguous()).max() <= TOUCH
+    assert Clearance(store.header.contact_points).depth(ground, q[:, 0].contiguous()).max() <= CONTACT_DEPTH
     simulator = ReferenceSimulator(pendulum, 30, scene=store.header.scene)
     simulator.set_ground(pose)
     replay = simulator.rollout(q[:, 0], qd[:, 0], control[:, :-1])
@@ -160,7 +159,7 @@ def test_early_ends_tell_apart_reasons_lengths_and_coordinates(cartpole):
 
 def test_what_left_the_bounds_is_summed_up_by_coordinate(cartpole):
     robot = msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)}))
-    tally = Tally(robot, declared_bounds(robot), episodes=100)
+    tally = EarlyEndCount(robot, declared_bounds(robot), episodes=100)
     q, qd = torch.zeros(3, 6, 2), torch.zeros(3, 6, 2)
     qd[:2, 2, 1] = torch.tensor([11.0, -30.0])
     tally.add(early_ends("cartpole", tally.bounds, q, qd), 3)

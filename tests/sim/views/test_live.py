@@ -13,8 +13,8 @@ from neurodyn.robots import Robot, load
 
 pytest.importorskip("newton")
 
-from neurodyn.sim.views import live
-from neurodyn.sim.views.link_motion import Stage, link_motion
+from neurodyn.sim import viewer as live
+from neurodyn.sim.viewer import ViewedCopies, link_motion
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_real_time_waits_for_its_frames(cartpole: Robot):
 
 
 def test_copies_are_one_world_each(cartpole: Robot):
-    assert Stage(cartpole, 3).model.world_count == 3
+    assert ViewedCopies(cartpole, 3).model.world_count == 3
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have other names elsewhere")

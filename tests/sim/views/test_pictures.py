@@ -11,8 +11,7 @@ from neurodyn import robots
 from neurodyn.core.description.scene import Box, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
-from neurodyn.sim.views.camera import Camera
-from neurodyn.sim.views.pictures import render
+from neurodyn.sim.pictures import Camera, render
 from tests.robots.own_robots import write_arm
 
 ORANGE, BLUE = np.array([0.93, 0.52, 0.13]), np.array([0.16, 0.38, 0.72])

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device
+from neurodyn.cli.terminal.flags import Device, LoggerFlag
 
 _Policies = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 
@@ -24,7 +23,7 @@ def evaluate(
     device: Device = "cpu",
     json: Path | None = None,
     task: str | None = None,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Measure the return of policies in dynamics, and how far these are apart.
 
@@ -45,14 +44,14 @@ def evaluate(
     Example:
         neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
     """
-    from neurodyn.cli.tables.results import print_policy
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_policy
     from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
     from neurodyn.core.errors import InputError
-    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.policy.algorithms import require_learner
 
     require_learner()
-    from neurodyn.learn.tracker_results import require_followed, show_results
+    from neurodyn.learn.metrics import require_followed, show_results
     from neurodyn.policy.evaluation import evaluate_policy
     from neurodyn.policy.report import returns, write_policy_report
 

@@ -28,8 +28,8 @@ def import_(
     Example:
         neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
-    from neurodyn.policy.published import import_policy
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.interop.policies import import_policy
 
     with ProgressBar(f"reading {file.name}"):
         config = import_policy(file, task, out, layout=layout, activation=activation)

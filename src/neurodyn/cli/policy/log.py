@@ -54,16 +54,16 @@ def log(
     Example:
         neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.readers import write_rows
     from neurodyn.data.store import Store
-    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.policy.algorithms import require_learner
 
     require_learner()
-    from neurodyn.control.measured_state import Noise
+    from neurodyn.control.measurement_noise import MeasurementNoise
     from neurodyn.control.resolve import TASK, is_declared, open_dynamics
     from neurodyn.policy.artifact import load_policy, task_of
     from neurodyn.policy.logs import BEHAVIOURS, Behaviour, behaviour, record_log, row_layout, usual_worlds
@@ -78,7 +78,7 @@ def log(
     require_writable(out, csv)
     if out.exists() and not overwrite:
         raise InputError(f"{out}: is there already; valid: another --out, or --overwrite")
-    sway = from_dict({"position": position_noise, "velocity": velocity_noise}, Noise, "log")
+    sway = from_dict({"position": position_noise, "velocity": velocity_noise}, MeasurementNoise, "log")
     networks = {name: load_policy(name) for name in policies if name not in BEHAVIOURS}
     configs = {name: config for name, (config, _) in networks.items()}
     tasks = {config.task for config in configs.values()}

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device
+from neurodyn.cli.terminal.flags import Device, LoggerFlag
 
 if TYPE_CHECKING:
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
 
 
 def online(
@@ -45,7 +44,7 @@ def online(
     seed: int | None = None,
     device: Device = "cpu",
     resume: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
     json: Path | None = None,
 ) -> None:
     """Train a policy in a model, log it in the simulator, fit the model to all data so far, and again.
@@ -93,7 +92,7 @@ def online(
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.policy.algorithms import require_learner
 
     require_learner()
     from neurodyn.policy.online.loop import online as learn_online
@@ -129,7 +128,7 @@ class _Stages:
         self._open = ExitStack()
 
     def __call__(self, title: str) -> "ProgressBar":
-        from neurodyn.cli.terminal.progress import ProgressBar
+        from neurodyn.cli.terminal.console import ProgressBar
 
         self._open.close()
         return self._open.enter_context(ProgressBar(title))

@@ -6,9 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device
-from neurodyn.cli.terminal.recording import Format
+from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag
 
 _Policy = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 
@@ -27,7 +25,7 @@ def play(
     ground: str | None = None,
     device: Device = "cpu",
     task: str | None = None,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Record what a policy does in some dynamics, beside others from the same start.
 
@@ -50,9 +48,9 @@ def play(
     Example:
         neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
-    from neurodyn.cli.terminal.recording import keep_recording, recording_file
+    from neurodyn.cli.terminal.flags import keep_recording, recording_file
     from neurodyn.core.artifacts import resolve_policy
-    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.policy.algorithms import require_learner
 
     require_learner()
     from neurodyn.policy.play import record_policy

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.terminal.choice import Logger
-from neurodyn.cli.terminal.machine import Device, GpuIds, own_device
+from neurodyn.cli.terminal.flags import Device, GpuIds, LoggerFlag, own_device
 
 _Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 
@@ -32,7 +31,7 @@ def train(
     device: Device = "cpu",
     gpu_ids: GpuIds = (),
     resume: bool = False,
-    logger: Logger = None,
+    logger: LoggerFlag = None,
 ) -> None:
     """Train a policy in a simulator or in a model, and write it to a folder.
 
@@ -65,21 +64,21 @@ def train(
     Example:
         neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
     """
-    from neurodyn.cli.terminal.progress import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.verdict import require_usable
-    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.policy.algorithms import require_learner
 
     require_learner()
-    from neurodyn.control.compatibility import require_fit
     from neurodyn.control.resolve import open_dynamics, open_reference
+    from neurodyn.control.task_frames import require_fit
+    from neurodyn.learn.devices import current_ranks
     from neurodyn.learn.metrics import read_metrics
-    from neurodyn.learn.ranks import here
     from neurodyn.learn.tracking.session import require_tracker
     from neurodyn.policy.algorithms import ALGORITHMS
+    from neurodyn.policy.learner import begun_with
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
-    from neurodyn.policy.warm_start import begun_with
     from neurodyn.tasks import load
 
     require_tracker(logger, out)
@@ -95,7 +94,7 @@ def train(
     begun = None
     if policy is not None:
         begun, resolved = begun_with(wanted, policy, resolved)
-    require_writable(here().writes(out / "config.yaml"))
+    require_writable(current_ranks().writes(out / "config.yaml"))
     require_fit(wanted, where.dynamics, resolved.penalty)
     with ProgressBar("opening the reference"):
         beside = open_reference(wanted, where, reference)

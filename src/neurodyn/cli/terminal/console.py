@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all verbs show on the terminal in the same way."""
+"""What all verbs show on the terminal in the same way: results, and how far they are."""
 
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
+from neurodyn.core.progress import showing
 from neurodyn.core.verdict import require_usable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
-    from neurodyn.core.records import Record
+    from neurodyn.core.config import Record
     from neurodyn.learn.loop import TrainState
 
 
@@ -87,3 +93,179 @@ def report_training(out: Path, end: "TrainState") -> None:
         )
     print(f"next: neurodyn evaluate {out}")
     print(f"verdict: {end.verdict}")
+
+
+_SOON = 2.0
+"""Time after which a verb says how far it is [s]; quicker ones say what they found."""
+_SECONDS = 30.0
+"""Longest time between two lines where there is no terminal, at which each tenth of the work gets one [s]."""
+
+
+class ProgressBar:
+    """Shows on standard error how far a verb is, with percentage and time left; a context manager.
+
+    Work within it that says how far it is (`core.progress`) is shown; trainings are given the bar. Of work that does
+    not say so it shows for how long it has been going on.
+    """
+
+    def __init__(self, title: str, console: "Console | None" = None) -> None:
+        """Prepare a bar; nothing is shown before the first update.
+
+        Args:
+            title: What is being done.
+            console: Where it is shown; None for standard error.
+        """
+        self._title, self._console = title, terminal(stderr=True) if console is None else console
+        self._lines = not self._console.is_terminal or self._console.is_dumb_terminal
+        self._clock = Clock()
+        self._stack = ExitStack()
+        self._bar: tuple[Progress, TaskID] | None = None
+        self._printed: tuple[float, float] | None = None  # share and time of the last line
+        self._last: tuple[float, str] | None = None  # what was said last
+        self._lock, self._ended = threading.RLock(), threading.Event()
+        self._pulse = threading.Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(showing(self))
+        self._pulse.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        self._ended.set()
+        self._pulse.join()
+        if self._bar is not None:
+            self._bar[0].stop()
+
+    def say(self, text: str) -> None:
+        """Print a line of the result on standard output, above the bar."""
+        print(text, flush=True)
+
+    def update(self, done: float, text: str) -> None:
+        """Show the share of the work that is done, and a line on how it goes."""
+        with self._lock:
+            self._clock.update(done)
+            self._last = done, text
+            self._show()
+
+    def _repeat(self) -> None:
+        """Say what was said last once more where nothing new comes: work that is silent is not work that hangs."""
+        wait = _SOON
+        while not self._ended.wait(wait):
+            with self._lock:
+                self._show()
+            wait = _SECONDS
+
+    def _show(self) -> None:
+        if self._lines:
+            self._line()
+            return
+        if self._bar is None:
+            self._bar = self._begun()
+        bar, task = self._bar
+        if self._last is not None:
+            bar.update(task, completed=self._last[0], total=1.0, text=self._last[1])
+
+    def _begun(self) -> "tuple[Progress, TaskID]":
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+        from rich.table import Column
+        from rich.text import Text
+
+        width = self._console.width
+        title, bar_width, percentage, left = min(len(self._title), width * 2 // 5), min(24, width // 7), 4, 11
+
+        outer = self
+
+        class Percentage(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text("" if task.total is None else f"{task.percentage:3.0f}%", no_wrap=True)
+
+        class Times(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text(outer._time, no_wrap=True)
+
+        def wide(size: int, least: int = 0) -> Column:
+            return Column(no_wrap=True, min_width=least or size, max_width=size)
+
+        bar = Progress(
+            TextColumn("{task.description}", markup=False, table_column=wide(title)),
+            BarColumn(bar_width, table_column=wide(bar_width)),
+            Percentage(wide(percentage)),
+            Times(wide(left)),
+            TextColumn(
+                "{task.fields[text]}",
+                markup=False,
+                table_column=wide(max(1, width - title - bar_width - percentage - left - 4), 1),
+            ),
+            console=self._console, transient=True, redirect_stdout=sys.stdout.isatty(),
+        )  # fmt: skip
+        bar.start()
+        return bar, bar.add_task(self._title, total=None, text="")
+
+    def _line(self) -> None:
+        now, (done, text) = time.monotonic(), self._last or (0.0, "")
+        if self._printed is None:
+            due = now - self._clock.begun >= _SOON and done < 1.0
+        else:
+            due = _tenth(done) > _tenth(self._printed[0]) or now - self._printed[1] >= _SECONDS
+        if due:
+            self._printed = done, now
+            share = "" if self._last is None else f"{done:4.0%}"
+            said = "  ".join(word for word in (share, self._time, text) if word)
+            self._console.print(f"{self._title}: {said}", soft_wrap=True)
+
+    @property
+    def _time(self) -> str:
+        """Time that is left; while that is not known, time that has passed."""
+        return self._clock.words or f"{_clock_time(self._clock.passed)} so far"
+
+
+def _tenth(done: float) -> int:
+    return int(10.0 * done + 1e-9)
+
+
+class Clock:
+    """Time that work has left, at the pace so far.
+
+    Attributes:
+        begun: Time of the beginning [s].
+    """
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self._first: tuple[float, float] | None = None
+        self._last = (0.0, self.begun)
+
+    def update(self, done: float) -> None:
+        """Note which share of the work is done; of resumed work the first is what was done before."""
+        now = time.monotonic()
+        self._first = self._first or (done, now)
+        if done > self._last[0]:
+            self._last = (done, now)
+
+    @property
+    def left(self) -> float | None:
+        """Time that is left [s]; None while nothing is known."""
+        if self._first is None or self._last[0] <= self._first[0]:
+            return None
+        (before, begun), (done, at) = self._first, self._last
+        return max(0.0, (1.0 - done) * (at - begun) / (done - before) - (time.monotonic() - at))
+
+    @property
+    def passed(self) -> float:
+        """Time since the beginning [s]."""
+        return time.monotonic() - self.begun
+
+    @property
+    def words(self) -> str:
+        """The time that is left, as 1:23 left; empty while nothing is known."""
+        return "" if self.left is None else f"{_clock_time(self.left)} left"
+
+
+def _clock_time(duration: float) -> str:
+    """Return a duration [s] as a clock shows it."""
+    minutes, seconds = divmod(round(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

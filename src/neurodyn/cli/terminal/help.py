@@ -4,7 +4,7 @@
 import shutil
 import textwrap
 
-from neurodyn.cli.terminal.signature import Parameter, Signature
+from neurodyn.cli.terminal.signature import Signature, VerbParameter
 
 _MOST, _INDENT = 100, 22
 
@@ -29,14 +29,14 @@ def _filled(text: str, width: int) -> str:
     return "\n\n".join(textwrap.fill(part, width) for part in text.split("\n\n"))
 
 
-def _usage(one: Parameter) -> str:
+def _usage(one: VerbParameter) -> str:
     several = "..." if one.count is None else ""
     if one.positional:
         return f"{one.name}{several}" if one.required else f"[{one.name}{several}]"
     return f"{one.name} {one.value}{several}".rstrip()
 
 
-def _entry(one: Parameter, width: int) -> str:
+def _entry(one: VerbParameter, width: int) -> str:
     name = one.name if one.positional else _usage(one)
     said = one.help
     nothing = one.default is None or one.default is False or one.default == ()

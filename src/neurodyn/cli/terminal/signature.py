@@ -21,7 +21,7 @@ _NAMED = {
 
 
 @dataclass(frozen=True)
-class Parameter:
+class VerbParameter:
     """An argument or a flag.
 
     Attributes:
@@ -63,11 +63,11 @@ class Signature:
     """
 
     summary: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[VerbParameter, ...]
     examples: tuple[str, ...] = ()
 
     @property
-    def flags(self) -> dict[str, Parameter]:
+    def flags(self) -> dict[str, VerbParameter]:
         """Flags by name, those that switch off included."""
         named = [parameter for parameter in self.parameters if not parameter.positional]
         return {one.name: one for one in named} | {one.off: one for one in named if one.off}
@@ -101,9 +101,9 @@ class Given:
 
     flags: dict[str, list[str]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
-    open: Parameter | None = None
+    open: VerbParameter | None = None
 
-    def has(self, parameter: Parameter) -> bool:
+    def has(self, parameter: VerbParameter) -> bool:
         """Return whether a parameter was given."""
         return bool(self.words) if parameter.positional else parameter.name in self.flags
 
@@ -137,7 +137,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     return Signature(summary, tuple(_parameter(one, helps) for one in given), examples)
 
 
-def _parameter(given: inspect.Parameter, helps: Mapping[str, str]) -> Parameter:
+def _parameter(given: inspect.Parameter, helps: Mapping[str, str]) -> VerbParameter:
     kinds, metadata = _unwrapped(given.annotation)
     metavar = next((m for one in metadata if isinstance(m := getattr(one, "metavar", None), str)), "")
     positional = given.kind is given.POSITIONAL_ONLY or any("Positional" in repr(one) for one in metadata)
@@ -154,7 +154,7 @@ def _parameter(given: inspect.Parameter, helps: Mapping[str, str]) -> Parameter:
         value = _NAMED.get(name, value)
     flag = f"--{name.replace('_', '-')}"
     paired = switch and not any("PairsOff" in repr(one) for one in metadata)
-    return Parameter(
+    return VerbParameter(
         name=(metavar or name.upper()) if positional else flag,
         value="" if switch else value if several is False or count is None else " ".join([value] * count),
         help=helps.get(given.name, ""),

@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 
 from neurodyn.cluster.sweep.space import SEARCHES, Chance, Chooser, Grid, Range, Space, Values, corners
-from neurodyn.cluster.sweep.trainings.registry import TRAININGS
-from neurodyn.cluster.sweep.trainings.training import Training
+from neurodyn.cluster.sweep.trainings import TRAININGS, Training
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
+from neurodyn.core.config import plain as as_lists
 from neurodyn.core.errors import InputError, unknown
-from neurodyn.core.records import plain as as_lists
 from neurodyn.core.seeds import require_seed
-from neurodyn.evaluate.runs.comparison import flat_settings
+from neurodyn.evaluate.run_comparison import flat_settings
 
 _FOR_ALL = ("settings", "space", "search", "samples", "seeds", "seed", "cores")
 
@@ -50,7 +49,7 @@ class Sweep(Config, frozen=True):
 
 
 @dataclass(frozen=True)
-class Trial:
+class SweepTrial:
     """One training of a sweep.
 
     Attributes:
@@ -99,7 +98,7 @@ def read_sweep(path: Path) -> Sweep:
     return from_dict({"training": verb, "arguments": _absolute(arguments), **plain}, Sweep, str(path))
 
 
-class Plan:
+class SweepPlan:
     """What a sweep comes to: its space, who chooses from it, and trials whose settings are known to be valid.
 
     Attributes:
@@ -142,7 +141,7 @@ class Plan:
         """Number of trials."""
         return self.chooser.count * len(self.sweep.seeds)
 
-    def trial(self, number: int, seed: int, values: Values) -> Trial:
+    def trial(self, number: int, seed: int, values: Values) -> SweepTrial:
         """Return a trial.
 
         Raises:
@@ -159,7 +158,7 @@ class Plan:
         plain["seed"] = seed
         said = ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
         settings = from_dict(plain, type(base), f"{self._where}: with {said}")
-        return Trial(number, seed, values, self.sweep.training, arguments, as_lists(to_dict(settings)))
+        return SweepTrial(number, seed, values, self.sweep.training, arguments, as_lists(to_dict(settings)))
 
     def _entry(self, name: str, entry: Any) -> tuple[Any, ...] | Range:
         where = f"{self._where}: space: {name}"

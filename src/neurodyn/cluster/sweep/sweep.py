@@ -7,18 +7,23 @@ from typing import Any
 import msgspec
 
 from neurodyn.cluster.connection import require_cluster
-from neurodyn.cluster.sweep.queue import Queue, Told
-from neurodyn.cluster.sweep.spec import Plan, Sweep, read_sweep
-from neurodyn.cluster.sweep.trial import Outcome
+from neurodyn.cluster.sweep.spec import Sweep, SweepPlan, read_sweep
+from neurodyn.cluster.sweep.trials import Told, TrialOutcome, TrialQueue
 from neurodyn.cluster.sweep.tuner import run_trials
 from neurodyn.core import artifacts
-from neurodyn.core.config import read_config, to_yaml
+from neurodyn.core.config import Record, read_config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
-from neurodyn.core.records import Record
-from neurodyn.evaluate.runs.comparison import Broken, RunComparison, RunFigures, compare_figures
-from neurodyn.evaluate.runs.facts import run_settings, size_of, training_of
+from neurodyn.evaluate.run_comparison import (
+    RunComparison,
+    RunFigures,
+    UnmeasuredRun,
+    compare_figures,
+    run_settings,
+    size_of,
+    training_of,
+)
 from neurodyn.report.run_comparison import write_comparison
 
 RECORD, RESULT, PAGE = "sweep.yaml", "sweep.json", "comparison.html"
@@ -54,7 +59,7 @@ class SweepResult(Record, frozen=True):
     training: str
     figure: str
     best: Best
-    trials: dict[str, Outcome]
+    trials: dict[str, TrialOutcome]
     comparison: RunComparison
 
 
@@ -91,10 +96,10 @@ def sweep(
     if memory is not None and not memory > 0:
         raise InputError(f"worker_memory is {memory:g}; valid: above 0 [GB]")
     asked, folder = read_sweep(Path(spec)), Path(out)
-    plan = Plan(asked, str(spec))
+    plan = SweepPlan(asked, str(spec))
     with exclusive(folder):
         _begin(asked, folder, cluster, resume)
-        queue = Queue(plan, folder, told)
+        queue = TrialQueue(plan, folder, told)
         tell(len(queue.outcomes) / queue.total, f"{len(queue.outcomes)} of {queue.total} trials")
         if len(queue.outcomes) < queue.total:
             run_trials(
@@ -131,11 +136,11 @@ def _begin(asked: Sweep, folder: Path, cluster: str, resume: bool) -> None:
     artifacts.write_text(path, to_yaml(asked))
 
 
-def _result(plan: Plan, folder: Path, queue: Queue) -> SweepResult:
+def _result(plan: SweepPlan, folder: Path, queue: TrialQueue) -> SweepResult:
     entries, broken = [], []
     for name, outcome in sorted(queue.outcomes.items()):
         if outcome.figure is None:
-            broken.append(Broken(run=name, why=outcome.failed))
+            broken.append(UnmeasuredRun(run=name, why=outcome.failed))
         else:
             entries.append(_figures(plan, folder / "trials" / name, name, outcome))
     if not entries:
@@ -154,7 +159,7 @@ def _result(plan: Plan, folder: Path, queue: Queue) -> SweepResult:
     )
 
 
-def _figures(plan: Plan, run: Path, name: str, outcome: Outcome) -> RunFigures:
+def _figures(plan: SweepPlan, run: Path, name: str, outcome: TrialOutcome) -> RunFigures:
     """Return what a trial is compared by."""
     settings, seed = run_settings(run)
     cost, series, verdict = training_of(run)

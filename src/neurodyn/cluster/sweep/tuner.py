@@ -18,9 +18,8 @@ from typing import Any
 import msgspec
 
 from neurodyn.cluster.connection import connected, require_ray
-from neurodyn.cluster.sweep.queue import Queue
-from neurodyn.cluster.sweep.spec import Trial
-from neurodyn.cluster.sweep.trial import Outcome, failed, run_trial
+from neurodyn.cluster.sweep.spec import SweepTrial
+from neurodyn.cluster.sweep.trials import TrialOutcome, TrialQueue, failed, run_trial
 from neurodyn.cluster.workers import limit_process
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
@@ -33,7 +32,7 @@ _QUIET = ("RAY_AIR_NEW_OUTPUT", "RAY_CHDIR_TO_TRIAL_DIR", "TUNE_PRINT_ALL_TRIAL_
 
 
 def run_trials(
-    queue: Queue, address: str, *, cores: int = 1, device: str = "cpu", workers: int | None = None,
+    queue: TrialQueue, address: str, *, cores: int = 1, device: str = "cpu", workers: int | None = None,
     memory: float | None = None,
 ) -> None:  # fmt: skip
     """Run the trials of a queue.
@@ -73,14 +72,14 @@ def run_trials(
         tune.Tuner(trainable, tune_config=tune.TuneConfig(**options), run_config=run_options).fit()
 
 
-def _searcher(tune: Any, queue: Queue) -> Any:
+def _searcher(tune: Any, queue: TrialQueue) -> Any:
     """Return what Tune asks for trials, and tells what came of them."""
     from ray.tune.search import Searcher
 
     class Trials(Searcher):
         def __init__(self) -> None:
             super().__init__()
-            self._running: dict[str, Trial] = {}
+            self._running: dict[str, SweepTrial] = {}
 
         def __reduce__(self) -> Any:
             return Searcher, ()  # Tune keeps a copy that it could restore, which a sweep does not need
@@ -101,7 +100,7 @@ def _searcher(tune: Any, queue: Queue) -> Any:
                 lost = f"its worker was lost {_LOSSES + 1} times, for lack of memory as a rule"
                 queue.end(trial, failed(trial, lost))
             else:
-                queue.end(trial, from_dict(json.loads(result["outcome"]), Outcome))
+                queue.end(trial, from_dict(json.loads(result["outcome"]), TrialOutcome))
 
         def save(self, checkpoint_path: str) -> None:
             Path(checkpoint_path).touch()  # what lasts is in the folder of the sweep
@@ -120,7 +119,7 @@ def _trainable(tune: Any, cores: int, memory: float | None) -> Any:
             limit_process(memory, cores)
 
         def step(self) -> dict[str, Any]:
-            trial = Trial(**self.config["trial"])
+            trial = SweepTrial(**self.config["trial"])
             try:
                 outcome = run_trial(trial, Path(self.config["folder"]))
             except Exception as error:  # the other trials go on

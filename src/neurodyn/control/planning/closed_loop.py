@@ -9,23 +9,18 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.control.compatibility import require_fit
-from neurodyn.control.fault_watch import FaultWatch
-from neurodyn.control.frame_end import Ending
-from neurodyn.control.measured_state import Noise, measured
+from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.returns import Returns, Tally
-from neurodyn.control.task_frames import Moment, TaskFrames
-from neurodyn.core.config import to_dict
+from neurodyn.control.returns import EpisodeTally, Returns
+from neurodyn.control.task_frames import Ending, FaultWatch, Moment, TaskFrames, require_fit
+from neurodyn.core.config import Record, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell, tracked
-from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_failed
-from neurodyn.dynamics.generators import device_generator
-from neurodyn.dynamics.interface import State, Trajectory, Window, present_state
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.batch import State, Trajectory, Window, device_generator, present_state
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.tasks import Memory, Task
 
 HORIZONS = (1, 10)
@@ -133,7 +128,7 @@ def run(
     *,
     episodes: int,
     seed: int,
-    noise: Noise | None = None,
+    noise: MeasurementNoise | None = None,
     delay: int = 0,
     frames: int | None = None,
 ) -> tuple[ControlResult, Path]:
@@ -156,12 +151,12 @@ def run(
     task = planner.task
     require_fit(task, plant.dynamics)
     _require_states(model, plant)
-    noise = noise or Noise()
+    noise = noise or MeasurementNoise()
     at, context, loop = _begin(planner, plant, episodes, seed)
     begun = at.state, at.memory
     watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
     generator = device_generator(at.state.q.device, derive_seed(seed, "control"))
-    tally = Tally(task, episodes, at.state.q.device)
+    tally = EpisodeTally(task, episodes, at.state.q.device)
     pending = [at.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
     states, controls, running, times = [at.state], [], [], []
     length = task.frames if frames is None else frames

@@ -9,8 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.imagination import Imagination
-from neurodyn.control.planning.optimiser import PlanOptimiser, best
+from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
 from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.core.errors import require
 

@@ -1,17 +1,162 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a planner's algorithm is, and the registry of them."""
+"""What action sequences return in a model, and the registry of algorithms that improve them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.imagination import Imagination
 from neurodyn.control.planning.settings import PlannerSettings
+from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
+from neurodyn.dynamics.batch import State, Window
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.tasks import Memory
+
+Value = Callable[[Tensor], Tensor]
+"""A critic: from observations, shape [rows, observations], to what is still to come, shape [rows]."""
+
+
+@dataclass
+class PlanningCost:
+    """What planning has cost.
+
+    Attributes:
+        frames: Frames that the model predicted, of all worlds and candidates.
+        gradients: Those of them that were differentiated.
+    """
+
+    frames: int = 0
+    gradients: int = 0
+
+
+class Imagination:
+    """The worlds from which plans start, as often as a planner asks.
+
+    Attributes:
+        frames: Task and model.
+        generator: Draws what the task draws.
+        value: A critic; None for none.
+        spent: Where costs are counted.
+        worlds: How many worlds there are.
+    """
+
+    def __init__(
+        self,
+        frames: TaskFrames,
+        context: State | Window,
+        memory: Memory,
+        settings: PlannerSettings,
+        generator: torch.Generator,
+        *,
+        pending: Tensor | None = None,
+        value: Value | None = None,
+        spent: PlanningCost | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            frames: Task and model.
+            context: The worlds; their state, or the window that ends in it.
+            memory: The task's memory of them.
+            settings: Horizon, discount and penalty.
+            generator: Draws what the task draws.
+            pending: Actions that are on their way already and act first, whatever a plan says, shape
+                [worlds, frames, actions]; None for none.
+            value: A critic; None for none.
+            spent: Where costs are counted.
+        """
+        self.frames, self._context, self._memory, self._settings = frames, context, memory, settings
+        self.generator, self._pending, self.value = generator, pending, value
+        self.spent = PlanningCost() if spent is None else spent
+        self.worlds = len(memory.action)
+
+    @property
+    def actions(self) -> int:
+        """Width of an action."""
+        return len(self.frames.task.actions)
+
+    @property
+    def limit(self) -> float:
+        """Size beyond which actions are cut off."""
+        return self.frames.task.limit
+
+    @property
+    def fixed(self) -> int:
+        """Frames whose actions are on their way already."""
+        return 0 if self._pending is None else self._pending.shape[1]
+
+    def start(self, candidates: int, *, tracked: bool = False) -> "Roll":
+        """Return `candidates` copies of each world, one after another, to be stepped."""
+        rows = torch.arange(self.worlds).repeat_interleave(candidates).to(self._memory.action.device)
+        penalised = self._settings.penalty > 0
+        moment = self.frames.begin(
+            self._context.rows(rows), self.generator, memory=self._memory.rows(rows), uncertainty=penalised,
+            of_mean=True,
+        )  # fmt: skip
+        pending = None if self._pending is None else self._pending[rows]
+        return Roll(self, moment, pending, tracked=tracked)
+
+    def returns(self, plans: Tensor, *, tracked: bool = False) -> Tensor:
+        """Return what plans return, shape [worlds, candidates].
+
+        Args:
+            plans: Actions, shape [worlds, candidates, frames, actions].
+            tracked: Whether gradients by the plans are wanted.
+        """
+        roll = self.start(plans.shape[1], tracked=tracked)
+        gains = [roll.step(action) for action in plans.flatten(0, 1).unbind(1)]
+        return torch.stack(gains).sum(0).view(self.worlds, plans.shape[1])
+
+
+class Roll:
+    """One roll-out of all candidates, frame by frame.
+
+    Attributes:
+        moment: Where the candidates are; the one before is used up unless the roll is tracked.
+        alive: Candidates whose episode has not ended, shape [rows], bool.
+        weight: Discount of the next frame.
+    """
+
+    def __init__(self, of: Imagination, moment: Moment, pending: Tensor | None, *, tracked: bool) -> None:
+        """Begin at a moment."""
+        self._of, self.moment, self._pending, self._tracked = of, moment, pending, tracked
+        self._first = moment.state
+        self.alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
+        self._frame, self.weight = 0, 1.0
+
+    def acting(self, action: Tensor) -> Tensor:
+        """Return what acts in the next frame under a planned action, shape [rows, actions]."""
+        if self._pending is not None and self._frame < self._of.fixed:
+            return self._pending[:, self._frame]
+        return action
+
+    def step(self, action: Tensor) -> Tensor:
+        """Act for one frame; return what it adds to the return of each row, shape [rows]."""
+        of, settings, action = self._of, self._of._settings, self.acting(action)
+        then, step, end = of.frames.frame(self.moment, action, of.generator, tracked=self._tracked)
+        gain = end.reward
+        if settings.penalty > 0:
+            uncertain = of.frames.disagreement(step)
+            if uncertain is not None:
+                share = settings.penalty * of.frames.task.penalty_scale
+                gain = gain - share * uncertain.masked_fill(end.implausible, 0.0)
+        self._frame += 1
+        gain = self.weight * torch.where(self.alive, gain, 0.0)
+        self.weight *= settings.discount
+        self.alive = self.alive & ~end.failed
+        # What has ended rests where it began: its numbers count no longer, and must stay numbers.
+        self.moment = replace(then, state=then.state.where(self.alive, self._first))
+        if self._frame == settings.horizon and of.value is not None:
+            seen = of.frames.task.observe(then.now, then.memory)
+            gain = gain + self.weight * torch.where(self.alive, of.value(seen), 0.0)
+        of.spent.frames += len(gain)
+        of.spent.gradients += len(gain) if self._tracked else 0
+        return gain
 
 
 class PlanOptimiser(ABC):
@@ -56,9 +201,9 @@ class PlanOptimiser(ABC):
 
 PLANNERS: "Registry[type[PlanOptimiser]]" = Registry(
     "planner",
-    mppi="neurodyn.control.planning.mppi:Mppi",
-    cem="neurodyn.control.planning.cem:Cem",
-    annealed="neurodyn.control.planning.annealed:Annealed",
+    mppi="neurodyn.control.planning.sampling:Mppi",
+    cem="neurodyn.control.planning.sampling:Cem",
+    annealed="neurodyn.control.planning.sampling:Annealed",
     gradient="neurodyn.control.planning.gradient:Gradient",
     ilqr="neurodyn.control.planning.ilqr:Ilqr",
 )

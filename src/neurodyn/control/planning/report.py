@@ -9,10 +9,10 @@ from neurodyn.control.grounds import home_ground
 from neurodyn.control.planning.closed_loop import ControlResult, Path
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
-from neurodyn.dynamics.interface import Trajectory
-from neurodyn.report.film import film_of
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
+from neurodyn.report.pictures import film_of
 from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 

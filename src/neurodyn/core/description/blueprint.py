@@ -1,15 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A blueprint: which quantities of a mechanism's dynamics a network replaces, adds to or scales, and what it sees.
-
-NeuralSim (arXiv 2011.04217): every variable of the simulation has a name, and an experiment declares outside of the
-engine that a variable is the output of a network with other variables as inputs.
-"""
+"""Blueprints: which quantities of a mechanism a network replaces, adds to or scales, and the physics it keeps."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.structures import FREE, STRUCTURES
+from neurodyn.core.registry import Registry
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One structure.
+
+    Attributes:
+        outputs: Number of outputs of a network that acts on so many quantities.
+        start: Size of the first weights of its last layer; not 0 where effects are quadratic in the outputs, since at
+            0 no gradient would reach these.
+        least: Fewest quantities.
+    """
+
+    outputs: Callable[[int], int]
+    start: float = 0.0
+    least: int = 1
+
+
+_START = 0.1
+
+FREE = "free"
+STRUCTURES: Registry[Structure] = Registry(
+    "structure",
+    free=Structure(lambda n: n),
+    dissipative=Structure(lambda n: n * (n + 1) // 2, _START),
+    gyroscopic=Structure(lambda n: n * (n - 1) // 2, least=2),
+    passive=Structure(lambda n: n * n, _START),
+    conservative=Structure(lambda n: 1),
+    inertial=Structure(lambda n: n * (n + 1) // 2, _START),
+)
+"""Structures by name; "free" for none."""
+
 
 Activation = Literal["tanh", "elu", "silu", "softplus", "relu", "softsign"]
 

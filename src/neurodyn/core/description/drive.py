@@ -1,20 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives as plain data: what stands between the command of a joint and the torque on it.
-
-A drive is a chain, every stage of which is left out where its numbers are not given:
-
-    command -> delay -> law (kind) -> saturation -> lag -> friction of the motor -> spring and backlash -> joint
-
-Its numbers are quantities by the names "actuator.JOINT.NUMBER", as "actuator.elbow.delay", by which they are
-identified, replaced by a network, or reported. `multibody.drive` has the equations.
-"""
+"""Drives as plain data, from the command of a joint to its torque: laws, networks, and controllers of logs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.blueprint import Activation
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
@@ -242,3 +235,125 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
         each = " and ".join(f"{_PLURALS[kind]} at {joint!r}" for kind, joint in sorted(kinds.items()))
         raise InputError(f"{where}: commands are {each}; valid: drives of one sort of command for all driven joints")
     return next(iter(kinds)) if kinds else "torque"
+
+
+Signal = Literal["position_error", "velocity", "position", "effort_command", "target_position"]
+"""What a network sees: command - q, qd, q, the command where it is a torque, the command where it is a target."""
+
+
+class DriveNetwork(Config, frozen=True):
+    """What the files of an actuator network say.
+
+    Attributes:
+        network: "mlp" or "gru".
+        joints: Joints whose drives it stands for, each by itself.
+        signals: What it sees, in order.
+        scales: Factor on each signal.
+        effort_scale: Factor on its output [N m or N].
+        history: Ages at which an "mlp" sees signals, newest first [s]; (0,) for a "gru".
+        period: Time between two evaluations in training [s]; ages are multiples of it.
+        hidden: Widths of the hidden layers; of a "gru" its one width.
+        activation: Activation of the hidden layers of an "mlp".
+        command: What the command is, "torque" or "target".
+        error: Root mean square of its torque error on held-out logs [N m or N].
+    """
+
+    network: Literal["mlp", "gru"]
+    joints: tuple[str, ...]
+    signals: tuple[Signal, ...]
+    scales: tuple[float, ...]
+    effort_scale: float
+    history: tuple[float, ...]
+    period: float
+    hidden: tuple[int, ...] = (32, 32, 32)
+    activation: Activation = "softsign"
+    command: Literal["torque", "target"] = "target"
+    error: float | None = None
+
+    def __post_init__(self) -> None:
+        require(len(self.signals) > 0, "signals", list(self.signals), "at least one")
+        right = len(self.scales) == len(self.signals) and all(math.isfinite(s) and s != 0 for s in self.scales)
+        require(right, "scales", list(self.scales), "a finite number other than 0 for each signal")
+        require(0 < self.period < math.inf, "period", self.period, "a finite number above 0 [s]")
+        ages = list(self.history)
+        rising = bool(ages) and ages[0] == 0 and ages == sorted(set(ages))
+        on_grid = all(abs(age / self.period - round(age / self.period)) < 1e-6 for age in ages)
+        require(rising and on_grid, "history", ages, "0 and then rising multiples of `period` [s]")
+        if self.network == "gru":
+            require(len(self.hidden) == 1 and len(ages) == 1, "hidden and history", ages, "one width and [0] for a gru")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The ages in periods."""
+        return tuple(round(age / self.period) for age in self.history)
+
+    @property
+    def inputs(self) -> int:
+        """Number of inputs."""
+        return len(self.signals) * len(self.history)
+
+
+GAINS: Registry[tuple[str, ...]] = Registry(
+    "controller",
+    pd=("kp", "kd"),
+    velocity=("kd",),
+)
+"""Gains of each kind of controller; what they do is in `dynamics.controllers`."""
+
+Gain = float | dict[str, float]
+
+
+class Controller(Config, frozen=True):
+    """A controller of driven joints, whose targets are the controls of a log.
+
+    Attributes:
+        kind: A name of `GAINS`: "pd", or "velocity", whose targets are velocities.
+        kp: Stiffness, of all driven joints or by joint [N m/rad or N/m].
+        kd: Damping [N m s/rad or N s/m].
+        limit: Greatest torque or force [N m or N]; none where it is left out.
+        updates: How often it runs in a frame; the engine's substeps must be a multiple of it.
+    """
+
+    kind: str = "pd"
+    kp: Gain = 0.0
+    kd: Gain = 0.0
+    limit: Gain = math.inf
+    updates: int = 1
+
+    def __post_init__(self) -> None:
+        GAINS.require(self.kind)
+        require(self.updates >= 1, "updates", self.updates, "at least 1")
+        for name in ("kp", "kd", "limit"):
+            given = getattr(self, name)
+            for value in given.values() if isinstance(given, dict) else (given,):
+                if not value >= 0 or (name != "limit" and value == math.inf):
+                    raise ValueError(f"{name} is {value}; valid: finite numbers of at least 0")
+            if name != "limit" and name not in GAINS[self.kind] and given != 0.0:
+                raise ValueError(f"{name} is given, but {self.kind!r} has {' and '.join(GAINS[self.kind])} alone")
+
+    def gains(self, joints: Sequence[str]) -> dict[str, float]:
+        """Return gain by quantity, "controller.JOINT.kp", of all driven joints.
+
+        Raises:
+            InputError: A gain lacks a driven joint, or names one that is none.
+        """
+        values: dict[str, float] = {}
+        for name in GAINS[self.kind]:
+            values |= {f"controller.{joint}.{name}": x for joint, x in self.by_joint(name, joints).items()}
+        return {f"controller.{j}.{g}": values[f"controller.{j}.{g}"] for j in joints for g in GAINS[self.kind]}
+
+    def by_joint(self, name: str, joints: Sequence[str]) -> dict[str, float]:
+        """Return one of its numbers by joint.
+
+        Raises:
+            InputError: As of `gains`.
+        """
+        given = getattr(self, name)
+        if not isinstance(given, dict):
+            return dict.fromkeys(joints, float(given))
+        for joint in given:
+            if joint not in joints:
+                raise InputError(f"controller: {name} names {joint!r}, which is not driven; valid: {choices(joints)}")
+        if missing := [joint for joint in joints if joint not in given]:
+            raise InputError(f"controller: {name} has no {missing[0]!r}; valid: one for each of {', '.join(joints)}")
+        return {joint: float(given[joint]) for joint in joints}

@@ -4,13 +4,6 @@ from neurodyn.data.readers.logs import import_logs, open_data, read_logs
 from neurodyn.data.readers.rows import import_rows, read_rows, write_rows
 
 __all__ = [
-    "Column",
-    "ColumnMap",
-    "import_logs",
-    "import_rows",
-    "open_data",
-    "read_column_map",
-    "read_logs",
-    "read_rows",
+    "Column", "ColumnMap", "import_logs", "import_rows", "open_data", "read_column_map", "read_logs", "read_rows",
     "write_rows",
-]
+]  # fmt: skip

@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring the delay between a logged control and the motion that it causes.
-
-For each candidate delay, the change of velocity over a frame is regressed on generic features of the state and on the
-control of that frame, shifted by the candidate; the best candidate has the least held-out error. Candidates are
-compared by the geometric mean of the error over short blocks of frames, which a few blocks with impacts or glitches do
-not decide. They are multiples of the log's step, farther ones where the best is the last. Between two of them a delay
-is looked for where controls have a clock of their own; in a table, a control acts at some row. Nothing about the robot
-is assumed but the kinds of its joints.
-"""
+"""Delays in a log: from a control to the motion that it causes, and of velocities against the slopes of positions."""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +11,60 @@ from neurodyn.core.config import Config
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
-from neurodyn.data.readers.velocity_delay import refined
+
+_MOST = 0.1
+"""Longest delay that is looked for [s]."""
+
+_ROWS = 20_000
+_BETTER = 0.9
+_FINEST_VELOCITY = 5e-5
+
+
+def velocity_delay(runs: list[RawRun]) -> float | None:
+    """Return the delay d [s] at which velocities fit the motion best: qd(t) = q'(t - d), in the least squares.
+
+    Zero where the best delay leaves more than nine tenths of the misfit; None where velocities share the clock of the
+    positions, have none of their own, or their coordinates are not those of the positions (quaternions).
+    """
+    run = max((r for r in runs if r.velocity_time is not None), key=lambda r: len(r.time), default=None)
+    if run is None or run.qd is None or run.velocity_time is None or run.qd.shape[1] != run.q.shape[1]:
+        return None
+    rows = slice(0, _ROWS)
+    time, own = run.time[rows] - run.time[0], run.velocity_time - run.time[0]
+    slopes = np.gradient(run.q[rows], time, axis=0)
+    inside = (own > time[0] + _MOST) & (own < time[-1] - _MOST)
+    logged, at = run.qd[inside], own[inside]
+    if len(at) < 50:
+        return None
+    scale = logged.std(axis=0) + 1e-12
+
+    def misfit(delay: float) -> float:
+        moved = np.stack([np.interp(at - delay, time, column) for column in slopes.T], axis=1)
+        return float((((moved - logged) / scale) ** 2).mean())
+
+    step = max(float(np.median(np.diff(time))), _MOST / 50)
+    best = min(np.arange(-_MOST, _MOST + step / 2, step), key=misfit)
+    best = refined(misfit, float(best), step, _FINEST_VELOCITY)
+    return best if misfit(best) < _BETTER * misfit(0.0) else 0.0
+
+
+def refined(misfit, start: float, step: float, finest: float) -> float:  # noqa: ANN001
+    """Return a least place of a smooth function near one of a grid, by halving steps, then a parabola."""
+    values = {start: misfit(start)}
+
+    def value(place: float) -> float:
+        if place not in values:
+            values[place] = misfit(place)
+        return values[place]
+
+    best = start
+    while step > finest:
+        step /= 2
+        best = min((best - step, best, best + step), key=value)
+    left, middle, right = value(best - step), value(best), value(best + step)
+    curvature = left - 2 * middle + right
+    return best + (0.5 * step * (left - right) / curvature if curvature > 0 else 0.0)
+
 
 SHIFTS = range(-3, 7)
 """Candidates, in steps of the log."""

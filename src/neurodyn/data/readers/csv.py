@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from neurodyn.core.errors import InputError, unreadable
-from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.formats import LogFormat
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat
 from neurodyn.data.readers.raw import parse_split
-from neurodyn.data.readers.references import usual_stamp
-from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic
-from neurodyn.data.readers.units import factor
+from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic, factor, usual_stamp
 
 _LINES = 1 << 14
 """Lines whose cells are held as text at once."""
@@ -58,7 +55,7 @@ class CsvSource(Source):
         numbers = tuple(name for name, cell in zip(self.names, first, strict=False) if _is_number(cell))
         return [Topic("", "rows", numbers, "a column" if self.stamp() else "none")]
 
-    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+    def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the table, cut into runs where the column `episodes` changes."""
         columns = self._map
         wanted = list(names)
@@ -80,7 +77,7 @@ class CsvSource(Source):
         if pending:
             yield self._part(pending, stamp, first, last=True)
 
-    def _part(self, blocks: "list[_Rows]", stamp: str | None, first: int, *, last: bool) -> Part:
+    def _part(self, blocks: "list[_Rows]", stamp: str | None, first: int, *, last: bool) -> LogPart:
         columns = self._map
         series = {name: np.concatenate([block.numbers[name] for block in blocks]) for name in blocks[0].numbers}
         rows = sum(len(block) for block in blocks)
@@ -98,7 +95,7 @@ class CsvSource(Source):
             cut = (first > 0 and index == 0) or (not last and end == rows)
             runs.append(self._run(group[0], label, slice(begin, end), first, cut))
             begin = end
-        return Part(runs, {name: Series(time, value) for name, value in series.items()}, first)
+        return LogPart(runs, {name: ColumnSeries(time, value) for name, value in series.items()}, first)
 
     def _run(self, block: "_Rows", label: str | None, rows: slice, first: int, partial: bool) -> RunRows:
         """Return name, group, split and event of a run, which its first row says."""

@@ -4,7 +4,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -12,9 +12,67 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.draft_measured import draft_measured
-from neurodyn.data.readers.references import split_reference
-from neurodyn.data.readers.source import Source, Topic
+from neurodyn.data.readers.source import Source, Topic, split_reference
+
+
+class _Pattern(NamedTuple):
+    """Columns of one kind of sensor: prefix, then this, then x, y, z (and w) or a number in brackets."""
+
+    kind: str
+    columns: dict[str, str]
+
+
+_AXES = {"position": "xyz", "quaternion": "xyzw"}
+_PATTERNS = (
+    _Pattern("imu", {"angular_velocity": ".angular_velocity.", "specific_force": ".linear_acceleration."}),
+    _Pattern("wrench", {"force": ".wrench.force.", "torque": ".wrench.torque."}),
+    _Pattern("odometry", {"linear_velocity": ".twist.twist.linear.", "angular_velocity": ".twist.twist.angular."}),
+    _Pattern("pose", {"position": ".pose.pose.position.", "quaternion": ".pose.pose.orientation."}),
+    _Pattern("pose", {"position": ".pose.position.", "quaternion": ".pose.orientation."}),
+    _Pattern("pose", {"position": "eef_pos[", "quaternion": "eef_quat["}),
+)
+_HINTS = {
+    "imu": "`specific_force` is that of an accelerometer: upwards at rest",
+    "wrench": "`sign: {force: -1, torque: -1}` where it is that of the tool on the robot",
+    "odometry": "its velocity is that of the child frame, along its axes",
+    "pose": "in the frame that the robot stands in",
+}
+
+
+def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the columns of sensors by a name for each, and what has to be looked at.
+
+    Args:
+        columns: All columns of the log.
+        used: Those that have a meaning already.
+    """
+    there, taken = list(dict.fromkeys(columns)), set(used)
+    found: dict[str, dict[str, Any]] = {}
+    doubts: list[str] = []
+    for pattern in _PATTERNS:
+        first = next(iter(pattern.columns.values()))
+        ending = f"{first}{'0]' if first.endswith('[') else 'x'}"
+        for prefix in [column.removesuffix(ending) for column in there if column.endswith(ending)]:
+            tree = {name: _listed(prefix + text, _AXES.get(name, "xyz")) for name, text in pattern.columns.items()}
+            names = {column for part in tree.values() for column in part}
+            if not names <= set(there) or names & taken:
+                continue
+            taken |= names
+            name = _name(prefix, pattern.kind, found)
+            found[name] = {"kind": pattern.kind, "columns": tree}
+            doubts.append(f"{name}: {_HINTS[pattern.kind]}; `sensors` says where it sits")
+    return found, doubts
+
+
+def _listed(text: str, axes: str) -> list[str]:
+    return [f"{text}{index}]" if text.endswith("[") else f"{text}{axis}" for index, axis in enumerate(axes)]
+
+
+def _name(prefix: str, kind: str, known: dict[str, Any]) -> str:
+    """Return a name for a sensor, of its topic or array; with its kind, where that is taken."""
+    words = "_".join(word for word in re.split(r"[^A-Za-z0-9]+", prefix) if word) or kind
+    return words if words not in known else f"{words}_{kind}"
+
 
 Quantity = Literal["position", "velocity", "effort", "command"]
 
@@ -34,7 +92,7 @@ _ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|vel
 
 
 @dataclass(frozen=True)
-class Meaning:
+class ColumnMeaning:
     """What the name of a column says.
 
     Attributes:
@@ -51,7 +109,7 @@ class Meaning:
 
 
 @dataclass
-class Draft:
+class ColumnMapDraft:
     """A column map in the making.
 
     Attributes:
@@ -65,7 +123,7 @@ class Draft:
     absent: list[str] = field(default_factory=list)
 
 
-def meaning(column: str) -> Meaning | None:
+def meaning(column: str) -> ColumnMeaning | None:
     """Return what the name of a column says; None where it says nothing of a joint."""
     match = _ROS_STATE.fullmatch(column)
     if match:
@@ -74,14 +132,14 @@ def meaning(column: str) -> Meaning | None:
         quantity: Quantity = (
             "position" if name.startswith("pos") else "velocity" if name.startswith("vel") else "effort"
         )
-        return Meaning("command" if command else quantity, key, f"{topic}.{name}", key.isdecimal())
+        return ColumnMeaning("command" if command else quantity, key, f"{topic}.{name}", key.isdecimal())
     array, key = split_reference(column)
     if key is not None and not key.isdecimal():
         stem, _, suffix = key.rpartition(".")
         inner = _quantity(suffix) if stem else None
         outer = _quantity(array)
         quantity_ = "command" if outer == "command" else inner or outer
-        return None if quantity_ is None else Meaning(quantity_, stem if inner else key, array, False)
+        return None if quantity_ is None else ColumnMeaning(quantity_, stem if inner else key, array, False)
     words = _split(array)
     if any(word in _NO_JOINT for word in words):
         return None
@@ -89,13 +147,13 @@ def meaning(column: str) -> Meaning | None:
     if quantity_ is None:
         return None
     if key is not None:
-        return Meaning(quantity_, key, array, True)
+        return ColumnMeaning(quantity_, key, array, True)
     rest = [word for word in words if not any(word in known for known in _WORDS.values())]
     rest = [word for word in rest if word not in ("deg", "rad", "ma", "nm", "rads", "s", "m", "mm")]
-    return Meaning(quantity_, "_".join(rest), array, False) if rest else None
+    return ColumnMeaning(quantity_, "_".join(rest), array, False) if rest else None
 
 
-def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> Draft:
+def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> ColumnMapDraft:
     """Return a column map for a log.
 
     Args:
@@ -106,7 +164,7 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
     """
     columns = [column for topic in topics for column in topic.columns]
     known = {column: found for column in columns if (found := meaning(column)) is not None}
-    draft = Draft({"format": name})
+    draft = ColumnMapDraft({"format": name})
     stamp = source.stamp()
     if stamp is not None:
         draft.tree["time"] = stamp
@@ -151,7 +209,9 @@ def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
     return from_dict(draft.tree, ColumnMap, f"{source.path} (drafted column map)")
 
 
-def _add_controls(draft: Draft, known: Mapping[str, Meaning], spec: StateSpec | None, joints: list[str]) -> None:
+def _add_controls(
+    draft: ColumnMapDraft, known: Mapping[str, ColumnMeaning], spec: StateSpec | None, joints: list[str]
+) -> None:
     controls = list(spec.controls) if spec is not None else joints
     target = spec is not None and spec.control_kind == "target"
     if spec is not None and spec.control_kind == "velocity":
@@ -175,7 +235,7 @@ def _add_controls(draft: Draft, known: Mapping[str, Meaning], spec: StateSpec | 
 
 
 def _coordinates(
-    draft: Draft, known: Mapping[str, Meaning], quantity: Quantity, joints: list[str] | None, skip: int
+    draft: ColumnMapDraft, known: Mapping[str, ColumnMeaning], quantity: Quantity, joints: list[str] | None, skip: int
 ) -> dict[str, dict[str, str]]:
     """Return the column of each joint: by name where a name fits, else by number where as many columns are there."""
     arrays: dict[str, dict[str, str]] = {}
@@ -204,11 +264,11 @@ def _coordinates(
     return found
 
 
-def _note_absent(draft: Draft, what: str, joints: Iterable[str], found: Mapping[str, Any]) -> None:
+def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], found: Mapping[str, Any]) -> None:
     draft.absent += [f"the {what} of {joint!r}" for joint in joints if joint not in found]
 
 
-def _add_floating(draft: Draft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
+def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
     """Add the columns of a free or ball joint: of its own topics, of an odometry, or of a simulator."""
     there = set(columns)
     tree: dict[str, Any] | None = None
@@ -265,7 +325,7 @@ def _numbered(array: str, first: int, count: int) -> list[str]:
     return [f"{array}[{index}]" for index in range(first, first + count)]
 
 
-def draft_text(draft: Draft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
+def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
     """Return a column map as YAML with comments.
 
     Args:

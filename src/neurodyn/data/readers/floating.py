@@ -13,9 +13,8 @@ from typing import Literal
 import numpy as np
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.joint_kinds import Place
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import JointPlace, JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 
 Axes = Literal["world", "body"]
@@ -29,7 +28,7 @@ _STILL = 0.05
 _MISFIT = 0.5
 
 
-class Floating(Config, frozen=True):
+class FloatingColumns(Config, frozen=True):
     """The columns of a free joint (or of a ball joint, which has no position and linear velocity).
 
     A name stands for an array with as many columns as are needed (npz); a list names each column.
@@ -97,7 +96,7 @@ class Floating(Config, frozen=True):
         return [(name, self.linear_unit) for name in linear] + angular
 
 
-def to_newton(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
+def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
     """Convert velocities into Newton's convention, in place: of the centre of mass, in world axes.
 
     Args:
@@ -155,7 +154,7 @@ def velocities_of(spec: StateSpec, q: np.ndarray, slopes: np.ndarray, centers: M
     return qd
 
 
-def check_quaternions(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, where: str) -> None:
+def check_quaternions(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, where: str) -> None:
     """Refuse quaternions that are not unit (to 1 %) with an InputError."""
     for joint, place in _places(spec):
         if joint.name not in floating:
@@ -171,7 +170,7 @@ def check_quaternions(floating: dict[str, Floating], spec: StateSpec, q: np.ndar
 
 
 def check_readings(
-    floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd: np.ndarray, steps: np.ndarray, where: str
+    floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray, steps: np.ndarray, where: str
 ) -> None:
     """Check the declared order and axes: the velocities must fit the differences of the poses best that way.
 
@@ -235,13 +234,13 @@ def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return vector * np.where(sine > 1e-12, angle / np.maximum(sine, 1e-12), 2.0)[:, None]
 
 
-def _arm(declared: Floating, quaternion: np.ndarray) -> np.ndarray:
+def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
     """Return where the centre of mass is from the origin, in world axes [m], shape [N, 3]."""
     return rotate(quaternion, np.broadcast_to(np.asarray(declared.center_of_mass), (len(quaternion), 3)))
 
 
 def _angular_misfits(
-    declared: Floating, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
+    declared: FloatingColumns, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
 ) -> dict[str, tuple[float, float]]:
     """Return median misfit and median speed for each reading of order and axes."""
     misfits = {}
@@ -290,7 +289,7 @@ def _judge(
     )
 
 
-def _places(spec: StateSpec) -> list[tuple[JointSpec, Place]]:
+def _places(spec: StateSpec) -> list[tuple[JointSpec, JointPlace]]:
     """Return the columns of each joint with a quaternion in q and qd."""
     return [(joint, place) for joint, place in zip(spec.joints, spec.places, strict=True) if not joint.scalar]
 

@@ -16,10 +16,17 @@ import numpy as np
 
 from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.header import Split
-from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.formats import LogFormat
-from neurodyn.data.readers.references import column_index, split_reference
-from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat
+from neurodyn.data.readers.source import (
+    MOST_VALUES,
+    ColumnSeries,
+    LogPart,
+    RunRows,
+    Source,
+    Topic,
+    column_index,
+    split_reference,
+)
 
 _NUMBERS = ("float", "int", "uint", "bool")
 _BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
@@ -39,7 +46,7 @@ class _Feature:
 
 
 @dataclass(frozen=True)
-class _Episode:
+class _LerobotEpisode:
     """One episode: its number, rows, and the file that it is in."""
 
     index: int
@@ -92,12 +99,12 @@ class LerobotSource(Source):
             found.append(Topic(name, kind, columns if numbers else (), f"{self.fps:g} fps", rows, trouble))
         return found
 
-    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+    def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the episodes, as many at a time as memory allows."""
         places = {name: self._place(name) for name in names}
         splits = self._splits()
         limit = MOST_VALUES // (len(names) + 1)
-        pending: list[tuple[_Episode, dict[str, np.ndarray], bool]] = []
+        pending: list[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]] = []
         size = 0
         for episode, block, partial in self._blocks(places, limit):
             rows = len(block["timestamp"])
@@ -109,7 +116,9 @@ class LerobotSource(Source):
         if pending:
             yield self._part(pending, splits)
 
-    def _part(self, blocks: list[tuple[_Episode, dict[str, np.ndarray], bool]], splits: dict[int, Split]) -> Part:
+    def _part(
+        self, blocks: list[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]], splits: dict[int, Split]
+    ) -> LogPart:
         runs, begin = [], 0
         for episode, block, partial in blocks:
             rows = len(block["timestamp"])
@@ -118,11 +127,11 @@ class LerobotSource(Source):
             begin += rows
         values = {name: np.concatenate([block[name] for _, block, _ in blocks]) for name in blocks[0][1]}
         time = values.pop("timestamp")
-        return Part(runs, {name: Series(time, value) for name, value in values.items()}, 0)
+        return LogPart(runs, {name: ColumnSeries(time, value) for name, value in values.items()}, 0)
 
     def _blocks(
         self, places: dict[str, tuple[str, int]], limit: int
-    ) -> Iterator[tuple[_Episode, dict[str, np.ndarray], bool]]:
+    ) -> Iterator[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]]:
         """Yield each episode, a long one in parts: its columns and times, and whether it has several parts."""
         by_index = {episode.index: episode for episode in self._episodes}
         seen = dict.fromkeys(by_index, 0)
@@ -254,7 +263,7 @@ class LerobotSource(Source):
             found[str(name)] = _Feature(str(entry.get("dtype", "")), width, _flat_names(entry.get("names"), width))
         return found
 
-    def _read_episodes(self) -> list[_Episode]:
+    def _read_episodes(self) -> list[_LerobotEpisode]:
         try:
             return self._episodes_v3() if self.version.startswith("v3.") else self._episodes_v2()
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -263,7 +272,7 @@ class LerobotSource(Source):
                 "episode_index and length of each, and data_path in info.json"
             ) from None
 
-    def _episodes_v2(self) -> list[_Episode]:
+    def _episodes_v2(self) -> list[_LerobotEpisode]:
         found = []
         path = self.path / "meta" / "episodes.jsonl"
         try:
@@ -275,10 +284,10 @@ class LerobotSource(Source):
                 entry = json.loads(line)
                 index = int(entry["episode_index"])
                 place = self._template.format(episode_chunk=index // self._chunk, episode_index=index)
-                found.append(_Episode(index, int(entry["length"]), self.path / place))
+                found.append(_LerobotEpisode(index, int(entry["length"]), self.path / place))
         return found
 
-    def _episodes_v3(self) -> list[_Episode]:
+    def _episodes_v3(self) -> list[_LerobotEpisode]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -296,7 +305,7 @@ class LerobotSource(Source):
         found = []
         for row in sorted(rows, key=lambda row: row["episode_index"]):
             place = self._template.format(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
-            found.append(_Episode(int(row["episode_index"]), int(row["length"]), self.path / place))
+            found.append(_LerobotEpisode(int(row["episode_index"]), int(row["length"]), self.path / place))
         return found
 
 

@@ -15,25 +15,19 @@ from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.locks import exclusive
-from neurodyn.core.notices import notice
 from neurodyn.core.progress import tell, tracked
-from neurodyn.core.versions import package_versions
+from neurodyn.core.provenance import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
-from neurodyn.data.readers.alignment import Alignment, measure
-from neurodyn.data.readers.column_map import ColumnMap, read_column_map
-from neurodyn.data.readers.formats import READERS, LogFormat, is_log, recognise
-from neurodyn.data.readers.measured import measured_streams
-from neurodyn.data.readers.raw import RawRun
+from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
+from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
+from neurodyn.data.readers.raw import RawRun, Survey, unit_doubts
 from neurodyn.data.readers.resample import check_rate, resample, segments
+from neurodyn.data.readers.sensor_columns import measured_streams
 from neurodyn.data.readers.streams import read_source
-from neurodyn.data.readers.survey import Survey
-from neurodyn.data.readers.unit_doubts import unit_doubts
-from neurodyn.data.readers.velocity_delay import velocity_delay
 from neurodyn.data.split import assign_splits
-from neurodyn.data.store import Store
-from neurodyn.data.stored_rows import IN_MEMORY
+from neurodyn.data.store import IN_MEMORY, Store
 from neurodyn.data.writer import StoreWriter, require_replaceable, require_store_name, widths
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
@@ -273,7 +267,7 @@ def _collect(
 
 
 @dataclass(frozen=True)
-class _Episode:
+class _WrittenEpisode:
     """One episode among the rows that were written."""
 
     run: str
@@ -286,7 +280,7 @@ class _Conversion:
     """Pieces of runs on their way to frames: held until the delays are measured, then resampled and written."""
 
     def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes]) -> None:
-        self.episodes: list[_Episode] = []
+        self.episodes: list[_WrittenEpisode] = []
         self.pieces = self.dropped = 0
         self.alignment: Alignment | None = None
         self.velocity_delay: float | None = None
@@ -347,12 +341,12 @@ class _Conversion:
         rows[:length, self._spec.nq + self._spec.nv : wide] = frames.control
         rows[:, wide:] = frames.measured
         self._file.write(rows.data)
-        self.episodes.append(_Episode(piece.name, piece.group, piece.split, length))
+        self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length))
 
 
 def _table(
-    episodes: list[_Episode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
-) -> tuple[np.ndarray, list[_Episode]]:
+    episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
+) -> tuple[np.ndarray, list[_WrittenEpisode]]:
     """Return the records of the episodes, and the label of each; run and group are not filled in."""
     splits = _splits(episodes, survey, choice, without_split, seed)
     if splits is None:
@@ -361,7 +355,7 @@ def _table(
 
 
 def _splits(
-    episodes: list[_Episode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
+    episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
 ) -> list[Split] | None:
     """Return the split of each episode; None where there are too few runs for a random one."""
     if choice not in {"declared", "random"}:
@@ -379,13 +373,13 @@ def _splits(
     return [Split(int(drawn.get(episode.run, episode.split))) for episode in episodes]  # type: ignore[arg-type]
 
 
-def _cut_in_time(episodes: list[_Episode]) -> tuple[list[_Episode], list[Split]]:
+def _cut_in_time(episodes: list[_WrittenEpisode]) -> tuple[list[_WrittenEpisode], list[Split]]:
     """Cut each episode in time: the first seven tenths for training, one for validation, two for testing.
 
     The state at a seam belongs to the earlier part alone, so that no row is in two parts. A part without a frame
     leaves its row to the one before.
     """
-    cut: list[_Episode] = []
+    cut: list[_WrittenEpisode] = []
     splits: list[Split] = []
     for episode in episodes:
         length, begin = episode.length, 0

@@ -11,11 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.readers.arrays import Arrays
-from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.formats import LogFormat, zip_names
-from neurodyn.data.readers.references import column_index, split_reference
-from neurodyn.data.readers.source import Part, RunRows, Series, Source, Topic, pieces_of
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat, zip_names
+from neurodyn.data.readers.npz import NpzArrays
+from neurodyn.data.readers.source import (
+    ColumnSeries,
+    LogPart,
+    RunRows,
+    Source,
+    Topic,
+    column_index,
+    pieces_of,
+    split_reference,
+)
 
 _TIMES, _STEPS = ("time", "t"), ("timestep", "dt")
 
@@ -29,7 +36,7 @@ class MujocoSource(Source):
         Raises:
             InputError: It cannot be read, or its arrays have shapes that do not fit.
         """
-        self.path, self._map, self._arrays = path, columns, Arrays(path)
+        self.path, self._map, self._arrays = path, columns, NpzArrays(path)
         shape = self._arrays.shape("qpos")
         if len(shape) not in (2, 3) or 0 in shape:
             raise InputError(
@@ -71,7 +78,7 @@ class MujocoSource(Source):
             raise InputError(f"{self.path}: array {name!r} is no time step; expected one number above 0 [s]")
         return float(array.ravel()[0])
 
-    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+    def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the episodes."""
         places = {name: self._place(name) for name in names}
         clock = next((name for name in _TIMES if name in self._arrays.names), None)
@@ -94,7 +101,7 @@ class MujocoSource(Source):
             pieces = pieces_of(self._lead[-1], len(names))
             for piece in pieces:
                 time = self._times(clock, episode, piece, step)
-                yield Part(
+                yield LogPart(
                     [RunRows(name, partial=len(pieces) > 1)], self._series(places, episode, piece, time), piece.start
                 )
 
@@ -110,13 +117,13 @@ class MujocoSource(Source):
 
     def _series(
         self, places: dict[str, tuple[str, int | None]], episode: int, piece: slice, time: np.ndarray
-    ) -> dict[str, Series]:
+    ) -> dict[str, ColumnSeries]:
         blocks = {array: self._block(array, episode, piece) for array in dict.fromkeys(a for a, _ in places.values())}
         shorter = time[:-1]
         series = {}
         for name, (array, index) in places.items():
             values = blocks[array] if index is None else blocks[array][:, index]
-            series[name] = Series(time if len(values) == len(time) else shorter, np.asarray(values, np.float64))
+            series[name] = ColumnSeries(time if len(values) == len(time) else shorter, np.asarray(values, np.float64))
         return series
 
     def _block(self, array: str, episode: int, piece: slice) -> np.ndarray:

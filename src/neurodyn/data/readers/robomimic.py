@@ -17,10 +17,17 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
-from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.formats import HDF5, LogFormat
-from neurodyn.data.readers.references import column_index, split_reference
-from neurodyn.data.readers.source import Part, RunRows, Series, Source, Topic, pieces_of
+from neurodyn.data.readers.column_map import HDF5, ColumnMap, LogFormat
+from neurodyn.data.readers.source import (
+    ColumnSeries,
+    LogPart,
+    RunRows,
+    Source,
+    Topic,
+    column_index,
+    pieces_of,
+    split_reference,
+)
 
 _AFTER = ("states/", "next_obs/")
 _INITIAL = "initial_state/"
@@ -73,7 +80,7 @@ class RobomimicSource(Source):
             return float(self._map.period)
         return self._declared_step()
 
-    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+    def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the demonstrations."""
         step = self.step
         if step is None:
@@ -91,11 +98,11 @@ class RobomimicSource(Source):
                 pieces = pieces_of(self._rows[demo], len(names))
                 for piece in pieces:
                     run = RunRows(f"{self.path.stem}/{demo}", group, splits.get(demo), partial=len(pieces) > 1)
-                    yield Part([run], self._series(demo, places, piece, step))
+                    yield LogPart([run], self._series(demo, places, piece, step))
 
     def _series(
         self, demo: str, places: dict[str, tuple[str, int | None]], piece: slice, step: float
-    ) -> dict[str, Series]:
+    ) -> dict[str, ColumnSeries]:
         """Return columns of some steps of a demonstration."""
         before = step * np.arange(piece.start, piece.stop)
         after = step * np.arange(piece.start + 1, piece.stop + 1)
@@ -110,7 +117,7 @@ class RobomimicSource(Source):
                 values, time = np.concatenate((first, values)), whole
             blocks[array] = (time, values)
         return {
-            name: Series(blocks[a][0], np.asarray(blocks[a][1] if i is None else blocks[a][1][:, i], np.float64))
+            name: ColumnSeries(blocks[a][0], np.asarray(blocks[a][1] if i is None else blocks[a][1][:, i], np.float64))
             for name, (a, i) in places.items()
         }
 

@@ -15,9 +15,9 @@ from neurodyn.core.artifacts import atomic, require_writable
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError, unreadable
 from neurodyn.core.locks import exclusive
-from neurodyn.core.versions import package_versions
+from neurodyn.core.provenance import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
-from neurodyn.data.rows import RowLayout
+from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.writer import require_replaceable, require_store_name

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log holds before a column map says what it means: columns, each with the clock of its stream.
+"""What a log holds before a column map says what it means: columns with their names, units and clocks."""
 
-A long log does not fit in memory. A source hands it out in parts: some runs, or a part of one run, with the columns
-that are asked for.
-"""
-
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 
@@ -23,7 +22,7 @@ MOST_VALUES = 1 << 23
 _MOST_NAMED = 40
 
 
-class Series(NamedTuple):
+class ColumnSeries(NamedTuple):
     """Values of one column. Columns of one stream share the very same array of times.
 
     Attributes:
@@ -78,7 +77,7 @@ class RunRows:
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """Rows of some runs; a part whose streams have different clocks holds one run.
 
     Attributes:
@@ -88,7 +87,7 @@ class Part:
     """
 
     runs: Sequence[RunRows]
-    series: Mapping[str, Series]
+    series: Mapping[str, ColumnSeries]
     first: int | None = None
 
 
@@ -106,7 +105,7 @@ class Source(ABC):
         """Return the streams, in the order of the file."""
 
     @abstractmethod
-    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+    def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield all rows of some columns, run by run, in order.
 
         Raises:
@@ -132,3 +131,76 @@ def pieces_of(rows: int, columns: int) -> list[slice]:
     count = max(1, -(-rows * max(1, columns) // MOST_VALUES))
     bounds = np.linspace(0, rows, count + 1).round().astype(int)
     return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+
+
+_STAMPS = ("time", "t", "timestamp", "timestamps", "stamp")
+_REFERENCE = re.compile(r"(.+?)(?:\[([^\[\]]+)\])?")
+
+
+def split_reference(reference: str) -> tuple[str, str | None]:
+    """Return array and column that a reference names; None for an array of one column."""
+    match = _REFERENCE.fullmatch(reference.strip())
+    return (reference, None) if match is None else (match[1], match[2])
+
+
+def column_index(key: str | None, width: int, names: tuple[str, ...] = ()) -> int | None:
+    """Return which of `width` columns a key names: by number, or by its name; None where there is none."""
+    if key is None:
+        return 0 if width == 1 else None
+    if key in names:
+        return names.index(key)
+    return int(key) if key.isdecimal() and int(key) < width else None
+
+
+def usual_stamp(names: Sequence[str]) -> str | None:
+    """Return the first name that is usual for times, alone or with a unit or a prefix ("t_ms", "ur10_time")."""
+    for fits in (
+        lambda name, wanted: name == wanted,
+        lambda name, wanted: re.fullmatch(rf"{wanted}_?(s|ms|us|ns|sec)", name),
+        lambda name, wanted: len(wanted) > 1 and wanted in name.split("_"),
+    ):
+        for wanted in _STAMPS:
+            for name in names:
+                if fits(name.lower(), wanted):
+                    return name
+    return None
+
+
+_TURN = 2.0 * math.pi
+_UNITS: dict[str, dict[str, float]] = {
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0},
+    "rad": {"rad": 1.0, "mrad": 1e-3, "deg": _TURN / 360, "rev": _TURN},
+    "m": {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254},
+    "rad/s": {"rad/s": 1.0, "mrad/s": 1e-3, "deg/s": _TURN / 360, "rev/s": _TURN, "rpm": _TURN / 60},
+    "m/s": {"m/s": 1.0, "cm/s": 1e-2, "mm/s": 1e-3},
+    "m/s^2": {"m/s^2": 1.0, "g": 9.80665, "mg": 9.80665e-3},
+    "N m": {"N m": 1.0, "Nm": 1.0, "mN m": 1e-3, "mNm": 1e-3, "N cm": 1e-2, "N mm": 1e-3, "kgf cm": 0.0980665},
+    "N": {"N": 1.0, "mN": 1e-3, "kN": 1e3, "kgf": 9.80665},
+    "1": {"1": 1.0, "%": 1e-2},
+}
+
+
+def factor(unit: str, quantity: str, where: str) -> float:
+    """Return the size of `unit` in the SI unit `quantity`.
+
+    Args:
+        unit: Unit as written in a column map; empty for the SI unit.
+        quantity: SI unit of what is measured: "s", "rad", "m", "rad/s", "m/s", "m/s^2", "N m", "N" or "1".
+        where: What has the unit, for the error message.
+
+    Raises:
+        InputError: The unit is unknown or measures something else.
+    """
+    known = _UNITS[quantity]
+    if unit and unit not in known:
+        raise InputError(f"{where}: unknown unit {unit!r}; valid for this quantity: {', '.join(known)}")
+    return known[unit or quantity]
+
+
+def state_units(spec: StateSpec) -> dict[str, dict[str, str]]:
+    """Return the SI unit of each coordinate of "q", "qd" and "control" by its name."""
+    return {
+        "q": dict(zip(spec.q_names, spec.q_units, strict=True)),
+        "qd": dict(zip(spec.qd_names, spec.qd_units, strict=True)),
+        "control": dict(zip(spec.controls, spec.control_units, strict=True)),
+    }

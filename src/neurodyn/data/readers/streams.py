@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
+from neurodyn.core.errors import InputError, notice
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
-from neurodyn.data.readers.measured import measured_names, read_measured
 from neurodyn.data.readers.raw import RawRun, selected
 from neurodyn.data.readers.resample import hermite
-from neurodyn.data.readers.source import Part, RunRows, Series, Source
+from neurodyn.data.readers.sensor_columns import measured_names, read_measured
+from neurodyn.data.readers.source import ColumnSeries, LogPart, RunRows, Source
 
 _KINDS = ("q", "qd", "control")
 
@@ -66,7 +65,7 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
         raise InputError(f"{where}: holds no run; expected at least one with two rows")
 
 
-def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Part, where: str) -> _Signals:
+def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: LogPart, where: str) -> _Signals:
     """Return the coordinates of "q", "qd" or "control" on one clock: that of the densest stream of q and qd.
 
     A control is held, so that a clock that has the times of all its streams loses nothing.
@@ -97,7 +96,7 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Pa
     return _Signals(time, np.stack(moved, axis=1), np.unique(np.concatenate(lost)))
 
 
-def _moved(series: Series, time: np.ndarray, what: str) -> np.ndarray:
+def _moved(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
     """Return a series at other times: held (control), on straight lines (qd), or by cubic polynomials (q)."""
     good = np.isfinite(series.value)
     own, value = series.time[good], series.value[good]
@@ -116,7 +115,7 @@ def _in_hole(clock: np.ndarray, time: np.ndarray, max_gap: float) -> np.ndarray:
     return (clock[after] - clock[after - 1] > max_gap) & (time > clock[after - 1]) & (time < clock[after])
 
 
-def _value(column: Column, part: Part, size: float, gaps: bool, where: str) -> Series:
+def _value(column: Column, part: LogPart, size: float, gaps: bool, where: str) -> ColumnSeries:
     """Return one coordinate in SI units, on the clock of its first column."""
     parts = [(sign, name) for sign, names in ((1.0, column.columns), (-1.0, column.subtracted)) for name in names]
     time = part.series[parts[0][1]].time
@@ -127,10 +126,12 @@ def _value(column: Column, part: Part, size: float, gaps: bool, where: str) -> S
             _check_finite(series, name, part.first, where)
         value = series.value if series.time is time else np.interp(time, series.time, series.value)
         total = total + sign * value
-    return Series(time, size * total)
+    return ColumnSeries(time, size * total)
 
 
-def _check_motion(columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], part: Part, where: str) -> None:
+def _check_motion(
+    columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], part: LogPart, where: str
+) -> None:
     """Check quaternions, and the declared order and axes of floating joints against the motion.
 
     Raises:
@@ -255,7 +256,7 @@ def _kept(
     return rows[fresh & good], time[~good]
 
 
-def _check_finite(series: Series, name: str, first: int | None, where: str) -> None:
+def _check_finite(series: ColumnSeries, name: str, first: int | None, where: str) -> None:
     if np.isfinite(np.sum(series.value)):
         return
     bad = ~np.isfinite(series.value)

@@ -6,4 +6,4 @@ from neurodyn.dynamics.kinds import Kind
 KIND = Kind("hybrid", "hybrid model")
 KIND.add("artifact", "neurodyn.dynamics.hybrid.artifact:HYBRID")
 KIND.add("simulate", "neurodyn.dynamics.hybrid.declared:declared_hybrid")
-KIND.add("identified", "neurodyn.dynamics.hybrid.identified:identified")
+KIND.add("identified", "neurodyn.interop.identified:identified")

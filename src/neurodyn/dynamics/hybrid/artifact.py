@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.fingerprint import Fingerprint
-from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.dynamics.files.artifact import Artifact
+from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import EngineConfig
 

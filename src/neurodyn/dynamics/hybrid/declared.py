@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid dynamics of a declared robot as they are without any data: its mechanism, with the contacts of its simulator.
-
-Of a robot whose simulator is MuJoCo they predict what that simulator does, differentiably: contacts, joint limits and
-joint friction are the same soft constraints, with the parameters of the model that Newton builds.
-"""
+"""Hybrid dynamics of a declared robot before any data: its mechanism, the contacts of its simulator, and the names of all that can be identified, acted on or seen."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-from neurodyn.core.description.fingerprint import Fingerprint
-from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.config import Config
+from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Scene
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.locks import exclusive
-from neurodyn.core.notices import notice
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig, nominal
 from neurodyn.robots import Robot, load, locate
@@ -118,3 +114,33 @@ def declared_mechanism(robot: Robot, contact: str | None) -> tuple[Mechanism, Fi
     every = contact is not None and CONTACT_MODELS[contact].constrains_joints
     scene = None if contact is None or robot.ground is None else robot.grounds[robot.ground]
     return mechanism(model, robot, every_contact=every), fingerprint(model), scene
+
+
+Role = Literal["parameter", "computed", "seen"]
+_SEEN = ("q", "qd", "control", "velocity", "spin")
+
+
+class Quantity(Config, frozen=True):
+    """One named quantity.
+
+    Attributes:
+        name: Its name, as blueprints and `--parameters` have it.
+        role: "parameter": a number of the robot, which can be identified, and made to depend on others by a network.
+            "computed": follows in the course of a step, and a network can add to it, scale it, or take its place.
+            "seen": can be an input of a network, no more.
+        value: Nominal value of a parameter (SI units); None of others.
+    """
+
+    name: str
+    role: Role
+    value: float | None = None
+
+
+def list_quantities(dynamics: HybridDynamics) -> list[Quantity]:
+    """Return the quantities of a robot's dynamics in the order in which a step makes use of them."""
+    values = nominal(dynamics.mechanism, dynamics.config.contact)
+    found = []
+    for name in dynamics.names:
+        role: Role = "parameter" if name in values else "seen" if name.split(".")[0] in _SEEN else "computed"
+        found.append(Quantity(name=name, role=role, value=float(values[name]) if name in values else None))
+    return found

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.fixed_frame import FixedFrame
-from neurodyn.dynamics.interface import Environment
 from neurodyn.geometry.launching import Chain
-from neurodyn.multibody.trace.program import Program
+from neurodyn.multibody.trace.program import TracedProgram
 
 if TYPE_CHECKING:
     from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -21,7 +21,7 @@ class HybridFixedFrame:
     capturable = True
 
     def __init__(
-        self, dynamics: "HybridDynamics", program: Program, worlds: int, environment: Environment, like: Tensor
+        self, dynamics: "HybridDynamics", program: TracedProgram, worlds: int, environment: Environment, like: Tensor
     ) -> None:
         """Make the buffers, and record the launch of a program between them.
 

@@ -11,23 +11,22 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.cores import available_cores
-from neurodyn.core.description.contact_points import ContactPointLayout
-from neurodyn.core.description.fingerprint import Fingerprint
-from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.blueprint import STRUCTURES
+from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.description.structures import STRUCTURES
 from neurodyn.core.errors import InputError
+from neurodyn.core.workers import available_cores
 from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
-from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 

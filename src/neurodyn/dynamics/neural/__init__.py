@@ -4,5 +4,5 @@
 from neurodyn.dynamics.kinds import Kind
 
 KIND = Kind("neural", "neural model")
-KIND.add("artifact", "neurodyn.dynamics.neural.artifact:NEURAL")
-KIND.add("export", "neurodyn.dynamics.neural.frame:neural_frame")
+KIND.add("artifact", "neurodyn.dynamics.neural.model:NEURAL")
+KIND.add("export", "neurodyn.interop.onnx:neural_frame")

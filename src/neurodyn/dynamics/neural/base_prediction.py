@@ -20,10 +20,9 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.registry import Registry
-from neurodyn.dynamics.interface import Environment
-from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
+from neurodyn.dynamics.batch import Environment
 from neurodyn.geometry.base_frame import BaseView
-from neurodyn.geometry.constants import constant
+from neurodyn.geometry.tensors import Positions, Torques, Velocities, constant
 
 if TYPE_CHECKING:
     from neurodyn.geometry.ground import Ground
@@ -105,7 +104,7 @@ class FreeBase(BaseMotion):
         Raises:
             InputError: The base has values of its own.
         """
-        from neurodyn.multibody.free_motion import FreeMotion  # loads Warp
+        from neurodyn.multibody.motion import FreeMotion  # loads Warp
 
         if base.values:
             raise InputError("base 'free' takes no identified values; valid: base 'contact'")
@@ -133,7 +132,7 @@ class ContactBase(BaseMotion):
 
     def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
         """Trace the motion of a mechanism."""
-        from neurodyn.multibody.contact_motion import ContactMotion  # loads Warp
+        from neurodyn.multibody.motion import ContactMotion  # loads Warp
 
         self._gravity = abs(base.values.get(_STRENGTH, -GRAVITY))
         values = {name: value for name, value in base.values.items() if name != _STRENGTH}
@@ -251,10 +250,10 @@ def down(q: Tensor, environment: Environment | None) -> Tensor:
     if environment is None or environment.gravity is None:
         return constant((0.0, 0.0, -1.0), q).expand(*q.shape[:-1], 3)
     gravity = environment.gravity.to(q) / GRAVITY
-    return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else spread(gravity, q.shape[:-1])
+    return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else repeat_rows(gravity, q.shape[:-1])
 
 
-def spread(rows: Tensor, batch: torch.Size) -> Tensor:
+def repeat_rows(rows: Tensor, batch: torch.Size) -> Tensor:
     """Repeat one row for each world over the later axes of a batch, shape [*batch, n]."""
     return rows.view(rows.shape[0], *(1,) * (len(batch) - 1), -1).expand(*batch, -1)
 
@@ -265,5 +264,5 @@ def ground_of(environment: Environment, batch: torch.Size) -> "Ground | None":
     if ground is None or ground.empty:
         return None
     if len(batch) > 1 and ground.pose is not None:
-        return ground.posed(spread(ground.pose, batch).flatten(0, -2))
+        return ground.posed(repeat_rows(ground.pose, batch).flatten(0, -2))
     return ground

@@ -1,37 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From state, torque and environment to network inputs, and from network outputs to the next state.
-
-The encoding holds the physics that a network need not learn: motion is seen from the base, angles enter as sine
-and cosine, positions on which nothing depends stay out, joint limits and the ground enter as distances, and
-positions follow from velocities.
-
-Inputs, in this order: of a floating base the direction of gravity; of each ball joint two columns of its rotation
-matrix; for each position coordinate its sine and cosine (continuous), nothing (invariant) or itself; for each
-limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for, their products
-qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; with a base, the change of velocity
-that it predicts; and the features of the contact points (`geometry.contact_inputs`). All of it is in the frame of the
-base (`dynamics.coordinates`), so that it stays the same when robot and ground are moved and turned together with
-gravity.
-
-Prediction of one frame (NeRD's relative prediction, section 3.2, with the position increment split into an
-integral of the velocity and a residual):
-
-    qd' = qd + dqd
-    q'  = q + dt (qd + kappa dqd) + r
-
-With a *base* (`dynamics.neural.base_prediction`) the mechanism is known, and the network learns what the base leaves
-out: contacts and limits, or what a simulator's contacts do differently. The prediction then starts from the state in
-which the base ends the frame: all inputs are those of that state, and dqd and r correct it (without the term dt qd,
-which the base has integrated).
-
-All this is in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The
-network predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of
-n substeps it is (n + 1) / (2 n).
-"""
+"""From state, torque and environment to network inputs, and from network outputs to the next state."""
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import torch
@@ -39,13 +11,13 @@ from msgspec import UNSET, UnsetType
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.coordinates import Coordinates
-from neurodyn.dynamics.interface import Environment, State
 from neurodyn.dynamics.neural.base_prediction import (
     Base,
     BasePrediction,
@@ -55,11 +27,28 @@ from neurodyn.dynamics.neural.base_prediction import (
     ground_of,
     predict_base,
 )
-from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
 from neurodyn.geometry import rotation
 
 if TYPE_CHECKING:
-    from neurodyn.geometry.contact_inputs import Contacts
+    from neurodyn.geometry.contact_features import ContactFeatures
+
+
+class ContactConfig(Config, frozen=True):
+    """Constants of the contact inputs.
+
+    Attributes:
+        margins: Distance of each contact point's surface from the ground at which it begins to be seen [m].
+    """
+
+    margins: tuple[float, ...]
+
+
+def default_margins(layout: ContactPointLayout, margin: float | None = None) -> tuple[float, ...]:
+    """Return how far each contact point sees [m]: four radii, at least 0.12 m, unless declared otherwise."""
+    return tuple(
+        max(4.0 * contact_point.radius, 0.12) if margin is None else margin for contact_point in layout.contact_points
+    )
+
 
 _TURN = 0.99 * 2.0 * math.pi
 """Range from which on a joint with limits is taken to turn all the way round [rad]."""
@@ -174,7 +163,7 @@ class Encoding(nn.Module):
         self.coordinates = Coordinates(spec, config.base_com)
         self.mechanism = mechanism if config.base else None
         self._base = build_base(spec, mechanism, config.base)
-        self.contact: Contacts | None = None
+        self.contact: ContactFeatures | None = None
         if config.contact is not None and layout is not None:
             self.contact = _contacts(layout, config.contact, spec.dt)
         continuous = spec.continuous
@@ -363,12 +352,12 @@ def _velocity(prediction: BasePrediction) -> Tensor:
     return torch.cat([seen.linear, seen.angular, prediction.qd[..., 6:]], dim=-1)
 
 
-def _contacts(layout: ContactPointLayout, config: ContactConfig, dt: float) -> "Contacts":
-    from neurodyn.geometry.contact_inputs import (
-        Contacts,
-    )  # loads Warp, which a robot without contact points does not need
+def _contacts(layout: ContactPointLayout, config: ContactConfig, dt: float) -> "ContactFeatures":
+    from neurodyn.geometry.contact_features import (
+        ContactFeatures,  # loads Warp, which a robot without contact points does not need
+    )
 
-    return Contacts(layout, config.margins, dt)
+    return ContactFeatures(layout, config.margins, dt)
 
 
 def fit_encoding(
@@ -474,3 +463,19 @@ def count_inputs(
         contact=None if layout is None else ContactConfig(margins=default_margins(layout, None)),
     )
     return Encoding(spec, config, layout).inputs + (spec.nv if base else 0)
+
+
+class Outputs(NamedTuple):
+    """Outputs of a frame.
+
+    Attributes:
+        followed: Those that lead to the next state, shape [worlds, outputs].
+        members: Those of all members, where they have all seen the worlds, shape [members, worlds, outputs].
+    """
+
+    followed: Tensor
+    members: Tensor | None = None
+
+
+Predict = Callable[[Tensor, Any], tuple[Outputs, Any]]
+"""One frame of a model's networks in torch, from inputs and memory."""

@@ -1,38 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755).
-
-With several members the network is an ensemble: independent networks around one encoding, whose disagreement says how
-far the prediction can be trusted (as `dynamics.world_model`). What is known of the physics, and what the ground is
-measured by, is computed once for all of them.
-"""
+"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755), and their files."""
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.contact_points import ContactPointLayout
-from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.config import Config
+from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.training_range import TrainingRange
+from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.ensemble import MARKS, Groups, between_marks, deviation, followed, in_turn
 from neurodyn.dynamics.fixed_frame import FixedFrame
-from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.members import Groups, followed, in_turn
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
-from neurodyn.dynamics.neural.encoding import Encoding
-from neurodyn.dynamics.neural.outputs import Outputs
-from neurodyn.dynamics.uncertainty import MARKS, between_marks, deviation
-from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Outputs
 from neurodyn.geometry.ground import Ground
-from neurodyn.nets.predictor import Predictor
+from neurodyn.geometry.tensors import Controls, WorldMask
+from neurodyn.nets.networks import NetConfig
+from neurodyn.nets.predictor import Predictor, build_predictor
 
 if TYPE_CHECKING:
-    from neurodyn.dynamics.neural.compiled.frames import CompiledFrames
+    from neurodyn.dynamics.neural.compiled import CompiledFrames
 
 
 @dataclass(frozen=True)
@@ -245,7 +243,7 @@ class NeuralDynamics(LearnedDynamics):
         """The compiled frames, for the encoding and the predictor that the model has now."""
         frames = self._compiled.frames
         if frames is None or not frames.of(self.encoding, self.predictor):
-            from neurodyn.dynamics.neural.compiled.frames import CompiledFrames  # loads Warp
+            from neurodyn.dynamics.neural.compiled import CompiledFrames  # loads Warp
 
             frames = self._compiled.frames = CompiledFrames(self.encoding, self.predictor)
         return frames
@@ -303,7 +301,7 @@ class NeuralDynamics(LearnedDynamics):
         """Return a frame between fixed buffers, compiled where they are in the precision of the weights."""
         if like.dtype != self.encoding.dt.dtype or like.device != self.encoding.dt.device:
             return super().fixed_frame(worlds, environment, like)
-        from neurodyn.dynamics.neural.compiled.fixed import NeuralFixedFrame  # loads Warp
+        from neurodyn.dynamics.neural.compiled import NeuralFixedFrame  # loads Warp
 
         return NeuralFixedFrame(self.encoding, self.predictor, worlds, environment)
 
@@ -359,3 +357,74 @@ class NeuralDynamics(LearnedDynamics):
                 f"model of {self.spec.robot!r}: gravity {gravity.flatten()[:3].tolist()} is not the "
                 f"{own.tolist()} that it was trained in; train a model in that gravity"
             )
+
+
+class ModelConfig(Config, frozen=True):
+    """Everything but the weights: what config.json holds.
+
+    Attributes:
+        kind: Kind of dynamics.
+        net: The network.
+        encoding: Constants of the encoding.
+        robot: Name or path of the declaration that the model was trained for.
+        members: Number of networks.
+    """
+
+    kind: Literal["neural"]
+    net: NetConfig
+    encoding: EncodingConfig
+    robot: str
+    members: int = 1
+
+
+class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
+    """What the model is a model of: what spec.json holds.
+
+    Attributes:
+        state: Names, order, units and dt.
+        fingerprint: The articulation that it was trained on; None for a model of logs.
+        contact_points: Points that are measured against the ground; None where no ground enters the inputs.
+        scene: The ground that is assumed where no environment is given; None for free space.
+        mechanism: The robot's tree of links, where predictions start from its known motion.
+        training_range: Range of motion in its training data; None where that is unknown.
+    """
+
+    state: StateSpec
+    fingerprint: Fingerprint | None
+    contact_points: ContactPointLayout | None = None
+    scene: Scene | None = None
+    mechanism: Mechanism | None = None
+    training_range: TrainingRange | None = None
+
+
+def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
+    """Build a model with fresh weights."""
+    encoding = Encoding(spec.state.with_context(0), config.encoding, spec.contact_points, spec.mechanism)
+    predictor = build_predictor(config.net, encoding.inputs, encoding.outputs, config.members)
+    model = NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene, config.robot)
+    model.training_range = spec.training_range
+    return model
+
+
+def describe(model: NeuralDynamics) -> tuple[ModelConfig, ModelSpec]:
+    """Return what a model's files say of it.
+
+    Raises:
+        InputError: Its network was not built from a configuration.
+    """
+    encoding, net = model.encoding, model.predictor.config
+    if net is None:
+        raise InputError(
+            f"model of {model.spec.robot!r}: its network has no configuration; build it by build_predictor"
+        )
+    config = ModelConfig(
+        kind="neural", net=net, encoding=encoding.config, robot=model.declaration, members=model.members
+    )  # fmt: skip
+    return config, ModelSpec(
+        state=model.spec, fingerprint=model.fingerprint, contact_points=encoding.layout, scene=model.scene,
+        mechanism=encoding.mechanism, training_range=model.training_range,
+    )  # fmt: skip
+
+
+NEURAL = Artifact("neural", ModelConfig, ModelSpec, build_model, describe)
+"""Files of neural dynamics."""

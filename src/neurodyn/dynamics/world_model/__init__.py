@@ -4,5 +4,5 @@
 from neurodyn.dynamics.kinds import Kind
 
 KIND = Kind("world-model", "world model")
-KIND.add("artifact", "neurodyn.dynamics.world_model.artifact:WORLD_MODEL")
-KIND.add("export", "neurodyn.dynamics.world_model.frame:world_frame")
+KIND.add("artifact", "neurodyn.dynamics.world_model.model:WORLD_MODEL")
+KIND.add("export", "neurodyn.interop.onnx:world_frame")

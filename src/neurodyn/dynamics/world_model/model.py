@@ -1,31 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models: an ensemble that learns what a robot measures from its logs alone, and says how sure it is.
+"""World models: an ensemble that learns what a robot measures from its logs alone, and says how sure it is; with their files."""
 
-After Robotic World Model and its uncertainty-aware form (Li, Krause, Hutter, arXiv 2501.10100 and 2504.16680): members
-with a memory predict the change of the measured state over a frame as a normal distribution. What they disagree on is
-epistemic (more data would help), the spread that each predicts is aleatoric (it would not).
-
-With x = [q, qd, channels] and n the normalised inputs, member m predicts
-    x' = x + shift + scale * (W_m n + net_m(n, memory_m)),    std = scale * exp(bounded(s_m(memory_m) + g_m log k)),
-k frames after the last measured state: the exponent g_m says how uncertainty grows in a forecast.
-"""
-
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.config import Config
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.training_range import TrainingRange
+from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.members import followed, in_turn
-from neurodyn.dynamics.uncertainty import MARKS, between_marks, deviation, softly_bounded
-from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry
-from neurodyn.dynamics.world_model.observation import Observation
-from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.ensemble import MARKS, between_marks, deviation, followed, in_turn, softly_bounded
+from neurodyn.dynamics.world_model.observation import WorldObservation
+from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
+
+
+@dataclass(frozen=True)
+class WorldCarry:
+    """History of a batch of worlds.
+
+    Attributes:
+        hidden: Hidden states of the members, shape [streams, worlds, width] each.
+        member: The member whose prediction each world follows, shape [worlds]; None where all follow the mean of all.
+    """
+
+    hidden: Hidden
+    member: Tensor | None
+
+
+@dataclass(frozen=True)
+class MemberForecasts:
+    """Roll-outs in which every member follows its own mean.
+
+    Attributes:
+        states: State vectors after each frame, shape [members, worlds, T, size].
+        log_std: Logarithm of the predicted standard deviation in units of `WorldModel.scale`, likewise.
+        logits: Of contacts and, last, of termination, shape [members, worlds, T, events]; None where there are neither.
+    """
+
+    states: Tensor
+    log_std: Tensor
+    logits: Tensor | None
+
 
 _LEAST_CHANCE = 1e-6
 
@@ -92,7 +114,7 @@ class WorldModel(LearnedDynamics):
         super().__init__(spec, declaration)
         self.terminates = terminates
         self.termination_shift = 0.0
-        self.observation = Observation(spec)
+        self.observation = WorldObservation(spec)
         size = self.observation.size
         self.net = Ensemble(net, self.observation.inputs, size, spec.nc + terminates)
         self.normaliser = Normaliser(self.observation.inputs)
@@ -245,7 +267,7 @@ class WorldModel(LearnedDynamics):
                 epistemic=deviation(found.states) * scales,
             )
 
-    def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> Forecast:
+    def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> MemberForecasts:
         """Let every member follow its own mean.
 
         Args:
@@ -266,7 +288,7 @@ class WorldModel(LearnedDynamics):
         logits = self.net.event_logits(top)
         log_std = self.net.log_stds(top.detach() if isolate else top)
         found = None if logits is None else logits.unflatten(1, frames).transpose(1, 2)
-        return Forecast(torch.stack(states, 2), log_std.unflatten(1, frames).transpose(1, 2), found)
+        return MemberForecasts(torch.stack(states, 2), log_std.unflatten(1, frames).transpose(1, 2), found)
 
     def read(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Hidden]:
         """Read measured frames from an empty history, and predict each next state (teacher forcing).
@@ -333,3 +355,60 @@ class WorldModel(LearnedDynamics):
             return self.net.begin(context.q.shape[0], context.q)
         states = self.observation.of_window(context)[:, :-1]
         return self.read(states[None], self.observation.require_controls(context.torque)[None])[2]
+
+
+class WorldModelConfig(Config, frozen=True):
+    """Everything but the weights: what config.json holds.
+
+    Attributes:
+        kind: Kind of dynamics.
+        net: The ensemble.
+        robot: Name or path of the declaration that the model was trained for.
+        terminates: Whether termination is predicted.
+        own_bounds: As of `WorldModel`.
+    """
+
+    kind: Literal["world-model"]
+    net: EnsembleConfig
+    robot: str
+    terminates: bool
+    own_bounds: bool = False
+
+
+class WorldModelSpec(Config, frozen=True):
+    """What the model is a model of: what spec.json holds.
+
+    Attributes:
+        state: Names, order, units and dt of what the log measures.
+        training_range: Range of motion in its training data; None where that is unknown.
+        termination_shift: As of `WorldModel`.
+    """
+
+    state: StateSpec
+    training_range: TrainingRange | None = None
+    termination_shift: float = 0.0
+
+
+def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldModel:
+    """Build a world model with fresh weights."""
+    model = WorldModel(
+        spec.state, config.net, terminates=config.terminates, own_bounds=config.own_bounds, declaration=config.robot
+    )
+    model.training_range, model.termination_shift = spec.training_range, spec.termination_shift
+    return model
+
+
+def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
+    """Return what a world model's files say of it."""
+    config = WorldModelConfig(
+        kind="world-model", net=model.net.config, robot=model.declaration, terminates=model.terminates,
+        own_bounds=model.own_bounds,
+    )  # fmt: skip
+    known = WorldModelSpec(
+        state=model.spec, training_range=model.training_range, termination_shift=model.termination_shift
+    )
+    return config, known
+
+
+WORLD_MODEL = Artifact("world-model", WorldModelConfig, WorldModelSpec, build_world_model, describe)
+"""Files of world models."""

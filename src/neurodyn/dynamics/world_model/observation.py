@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Control, State, Window
 
 
-class Observation(nn.Module):
+class WorldObservation(nn.Module):
     """Converts states and controls of one robot to vectors, and to the inputs of a network.
 
     Attributes:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
-from neurodyn.data.until_end import OpenWindows, windows_along
-from neurodyn.dynamics.interface import Control, State, Window
+from neurodyn.data.windows import OpenWindows, windows_along
+from neurodyn.dynamics.batch import Control, State, Window
 from neurodyn.dynamics.world_model.model import WorldModel
 
 LIKELY = 0.5

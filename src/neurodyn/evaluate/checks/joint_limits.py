@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Environment
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
+from neurodyn.dynamics.batch import Environment
+from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged, or_infinite
 from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot

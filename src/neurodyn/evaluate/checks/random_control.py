@@ -8,7 +8,7 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.measures import finite_worlds
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged
+from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged
 from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
 from neurodyn.robots.plausible import PlausibleBounds
 
@@ -33,10 +33,10 @@ class RandomControl(Figures, frozen=True):
 
 def check_random_control(subject: Subject) -> CheckResult:
     """Drive many worlds at random, and count those that leave plausible bounds."""
-    from neurodyn.sim.generation.early_ends import MOST_CUT, MOST_IMPLAUSIBLE, Departure, Tally, early_ends
+    from neurodyn.sim.early_ends import MOST_CUT, MOST_IMPLAUSIBLE, Departure, EarlyEndCount, early_ends
 
     robot, path, bounds = subject.robot, subject.driven.path, subject.bounds
-    tally = Tally(robot, bounds, subject.worlds)
+    tally = EarlyEndCount(robot, bounds, subject.worlds)
     tally.add(early_ends(robot.name, bounds, path.q, path.qd), subject.worlds)
     speeds = greatest_speeds(robot.spec, bounds, path.qd)
     whole = finite_worlds(path)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.seeds import generator
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Trajectory
 from neurodyn.dynamics.control import frame_command
-from neurodyn.dynamics.interface import Control, Environment, State, Trajectory
-from neurodyn.evaluate.engine import Drive
+from neurodyn.evaluate.rollouts import ControlSequence
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, scenario
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
@@ -25,7 +25,7 @@ FEW = 32
 
 
 @dataclass(frozen=True)
-class Recording:
+class SimulatedMotion:
     """Simulated motion, and the torques that repeat it.
 
     Attributes:
@@ -122,14 +122,14 @@ class Subject:
     @cached_property
     def bounds(self) -> PlausibleBounds:
         """The bounds of plausible states."""
-        from neurodyn.sim.bounds import plausible_bounds
+        from neurodyn.sim.energy import plausible_bounds
 
         return plausible_bounds(self.robot, self.model)
 
     @cached_property
-    def driven(self) -> Recording:
+    def driven(self) -> SimulatedMotion:
         """Motion under random control from random states, on the grounds of data."""
-        from neurodyn.sim.ground_sampling import data_scene
+        from neurodyn.sim.sampling import data_scene
 
         where = replace(self.scenario, starts="sampling")
         if self.ground is None:
@@ -139,7 +139,7 @@ class Subject:
         return self.record(start, environment, driven_at_random(self.robot, self.worlds, self.frames, rng))
 
     @torch.no_grad()
-    def record(self, start: State, environment: Environment, drive: Drive) -> Recording:
+    def record(self, start: State, environment: Environment, drive: ControlSequence) -> SimulatedMotion:
         """Simulate as driven, with torques within the efforts."""
         spec, dynamics = self.robot.spec, self.dynamics
         effort = start.q.new_tensor(list(self.robot.actuated.values()))
@@ -159,7 +159,7 @@ class Subject:
             qd.append(state.qd)
             torques.append(torque)
         seconds, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
-        return Recording(Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), torch.stack(torques, 1), environment,
+        return SimulatedMotion(Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), torch.stack(torques, 1), environment,
                          seconds, cpu)  # fmt: skip
 
     def resting(self, worlds: int) -> State:

@@ -10,16 +10,14 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from neurodyn.core.description.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.description.contact_shapes import RoundedBox
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout, RoundedBox
 from neurodyn.core.description.scene import Vector3
-from neurodyn.geometry.array_shapes import Positions, Velocities
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.launching import Held, Launch, Launches, held, operator, start_warp, warp_device
-from neurodyn.geometry.prisms.contacts import CONTACTS
-from neurodyn.geometry.prisms.kernel import NUMBERS as _NUMBERS
-from neurodyn.geometry.prisms.kernel import prism_contacts_kernel
+from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
+from neurodyn.geometry.prisms.contacts import CONTACTS, prism_contacts_kernel
+from neurodyn.geometry.prisms.contacts import NUMBERS as _NUMBERS
+from neurodyn.geometry.tensors import Positions, Velocities
 
 NUMBERS = int(_NUMBERS)
 """Numbers that describe a contact; see `kernel`."""
@@ -34,7 +32,7 @@ def contact_slots(shapes: Sequence[RoundedBox]) -> dict[int, int]:
     return {joint: min(_MOST, int(CONTACTS) * sum(shape.joint == joint for shape in shapes)) for joint in joints}
 
 
-class PrismContacts(Held):
+class PrismContacts(OperatorHandle):
     """Finds the contacts of a robot's shapes with a heightfield in one kernel over (world, link)."""
 
     def __init__(self, joints: tuple[ChainJoint, ...], shapes: Sequence[RoundedBox], base_com: Vector3) -> None:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training settings: files, so that anyone can repeat a training.
-
-A settings file is looked for beside the robot's declaration first (train-SIZE.yaml, train-SIZE-NET.yaml) and
-then among the general ones that ship with this room. What is trained with is written resolved into RUN/config.yaml.
-"""
+"""Settings of the training of neural dynamics, as files so that anyone can repeat it; and how wide the network's input becomes."""
 
 import math
 from pathlib import Path
@@ -13,21 +9,21 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import read_config
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
-from neurodyn.learn.plan import Plan, Stage, with_budget
-from neurodyn.learn.presets import load_preset, settings_file
+from neurodyn.dynamics.neural.encoding import count_inputs
+from neurodyn.learn.plan import TrainingPhase, TrainingPlan
+from neurodyn.learn.settings import load_preset, settings_file
 from neurodyn.nets.networks import NETWORKS, NetConfig, require_members
 from neurodyn.robots import Robot
-
-__all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
 
 Size = Literal["small", "paper"]
 _GENERAL = Path(__file__).resolve().parent / "presets"
 _SUITING = {"small": "mlp", "paper": "transformer"}
 
 
-class Phase(Stage, frozen=True, kw_only=True):
+class Phase(TrainingPhase, frozen=True, kw_only=True):
     """One stage of the training of neural dynamics.
 
     Attributes:
@@ -63,7 +59,7 @@ class Phase(Stage, frozen=True, kw_only=True):
         return self.context + self.forecast if self.forecast else self.frames
 
 
-class Settings(Plan, frozen=True, kw_only=True):
+class Settings(TrainingPlan, frozen=True, kw_only=True):
     """How neural dynamics are trained.
 
     Attributes:
@@ -152,3 +148,46 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, membe
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
     phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, members=members, phases=phases)
+
+
+MANY_CONTACT_POINTS = 48
+"""Contact points above which training on a CPU is slow: each gives a network 18 inputs.
+
+ANYmal C has 44, which make 792 of its 909 inputs; a quadruped with all of its 212 points would have 4,000, more weights
+in the first layer of a small network than in all others.
+"""
+
+
+def network_inputs(robot: Robot, layout: ContactPointLayout | None) -> int:
+    """Return the number of network inputs of a robot's neural dynamics in its small size.
+
+    Args:
+        robot: The declared robot.
+        layout: Its contact points; None where it has none.
+    """
+    settings = load_settings(robot, "small")
+    return count_inputs(
+        robot.spec,
+        layout,
+        invariant=invariant_columns(robot),
+        velocity_products=settings.velocity_products,
+        base=settings.base is not None,
+    )
+
+
+def invariant_columns(robot: Robot) -> tuple[int, ...]:
+    """Return the positions that stay out of the inputs, because nothing but limits depends on them."""
+    return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
+
+
+def contact_point_advice(layout: ContactPointLayout | None) -> str | None:
+    """Return what to do about too many contact points; None where there are not."""
+    points = [] if layout is None else layout.contact_points
+    if len(points) <= MANY_CONTACT_POINTS:
+        return None
+    shapes = list(dict.fromkeys(point.name.rpartition("/")[0] for point in points))
+    some = ", ".join(shapes[:3])
+    return (
+        f"{len(points)} contact points on {len(shapes)} shapes (more than {MANY_CONTACT_POINTS} make training slow); "
+        f"declare those that touch the ground: contact_points: {{shapes: [{some}, ...]}}"
+    )

@@ -15,32 +15,70 @@ from neurodyn.core.config import read_config
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import MismatchError
+from neurodyn.core.errors import InputError, MismatchError, notice
 from neurodyn.core.progress import Progress
+from neurodyn.core.provenance import package_versions
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.versions import package_versions
+from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.sample import SAMPLE
-from neurodyn.data.store import Split, Store, StoreHeader
-from neurodyn.data.stored_rows import take
+from neurodyn.data.split import SAMPLE
+from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.coordinates import Coordinates
-from neurodyn.dynamics.files.artifact import require_match
-from neurodyn.dynamics.interface import Environment
-from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
-from neurodyn.dynamics.neural.base_prediction import BaseMotion, build_base, predict_base
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_base, predict_base
 from neurodyn.dynamics.neural.encoding import fit_encoding
-from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import Callback, TrainState
-from neurodyn.learn.neural.inputs import invariant_columns
-from neurodyn.learn.neural.known_base import known_base
-from neurodyn.learn.neural.loss import Scale
-from neurodyn.learn.neural.settings import Settings
-from neurodyn.learn.neural.trainer import NeuralLearner
+from neurodyn.learn.neural.settings import Settings, invariant_columns
+from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
 from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
-from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.settings import RunRecord
 from neurodyn.robots import Robot
+from neurodyn.robots.sections import SimulatorConfig
+
+
+def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Mechanism | None]:
+    """Return what predictions start from, and the mechanism that it is of.
+
+    Args:
+        settings: How the model is trained.
+        header: What its data are; they hold the mechanism of a simulated robot. Where their commands are targets there
+            is no base, since it would take them for torques, and a notice says so.
+
+    Raises:
+        InputError: The run that the base is to come from is that of another robot, or of a model that is more than
+            soft constraints with identified quantities.
+    """
+    if settings.base is None:
+        return None, header.mechanism
+    if header.spec.control_kind != "torque":
+        notice(
+            f"base {settings.base!r} takes torques, and {header.spec.robot!r} is commanded otherwise: the model "
+            "has none"
+        )
+        return None, header.mechanism
+    if settings.base_from is None:
+        return Base(kind=settings.base, substeps=_substeps(header)), header.mechanism
+    run = settings.base_from
+    model = HYBRID.load(run)
+    require_match(model, header.spec, None, run)
+    if model.config.contact != "soft" or model.config.blueprint.augmentations:
+        raise InputError(
+            f"{run}: a base is soft constraints without networks; valid: a run of `neurodyn hybrid`, or of "
+            "`neurodyn identify` with `contact: soft` and without a blueprint"
+        )
+    values = zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True)
+    return Base(kind=settings.base, substeps=model.config.substeps, values=dict(values)), model.mechanism
+
+
+def _substeps(header: StoreHeader) -> int:
+    """Return the steps of the simulator in a frame; for logs as many as a simulator takes by default."""
+    return int((header.simulator or {}).get("substeps", SimulatorConfig().substeps))
+
 
 _THIN_SAMPLE = 150_000
 """Training frames that are enough for normalisation and first weights where inputs are many."""
@@ -279,6 +317,6 @@ def _base_com(header: StoreHeader) -> Vector3:
     return (x, y, z)
 
 
-def _scale(samples: list[_Transitions]) -> Scale:
+def _scale(samples: list[_Transitions]) -> LossScale:
     dq, dqd = (torch.cat([getattr(sample, name) for sample in samples]) for name in ("dq", "dqd"))
-    return Scale(dq.std(0).clamp_min(1e-9), dqd.std(0).clamp_min(1e-9))
+    return LossScale(dq.std(0).clamp_min(1e-9), dqd.std(0).clamp_min(1e-9))

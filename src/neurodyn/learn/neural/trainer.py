@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics in training: their windows, their loss, and validation by roll-out.
+"""Neural dynamics in training: their windows, their losses (teacher forcing, and forecasts from the model's own states), and validation by roll-out."""
 
-The members of an ensemble are trained side by side, and none knows of the others: each has windows of its own, its own
-part of the optimiser's statistics, and a gradient that is cut off by itself.
-"""
-
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,129 @@ from torch import Tensor
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_data
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.store import Split, Store
-from neurodyn.data.stored_rows import IN_MEMORY
+from neurodyn.data.store import IN_MEMORY, Store
+from neurodyn.data.windows import Batch
+from neurodyn.dynamics.batch import Control, Environment, State, Window
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.ensemble import Groups
 from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
-from neurodyn.dynamics.interface import State, Window
-from neurodyn.dynamics.neural.artifact import NEURAL
-from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.learn.bootstrap import MemberSampler
-from neurodyn.learn.devices import require_device
+from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
-from neurodyn.learn.member_parameters import MemberParameters
-from neurodyn.learn.neural.loss import Part, Scale, total_weight, training_loss
-from neurodyn.learn.neural.settings import Settings
+from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import RolloutValidation
-from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.ranks import here
+from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
+from neurodyn.learn.samplers import MemberSampler
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """Standard deviation of one frame's change, the unit of a forecast's errors.
+
+    Attributes:
+        dq: Standard deviation of position changes [rad or m], shape [nv].
+        dqd: Standard deviation of velocity changes [rad/s or m/s], shape [nv].
+    """
+
+    dq: Tensor
+    dqd: Tensor
+
+    def to(self, device: torch.device) -> "LossScale":
+        """Return the scale on another device."""
+        return LossScale(self.dq.to(device), self.dqd.to(device))
+
+
+@dataclass(frozen=True)
+class LossPart:
+    """Windows that were recorded in one environment, each at a pose of its own.
+
+    Attributes:
+        batch: The windows.
+        environment: Where they were recorded; None for the model's own.
+        members: The member that learns from each window, shape [B]; None for a model of one network.
+    """
+
+    batch: Batch
+    environment: Environment | None = None
+    members: Tensor | None = None
+
+
+def training_loss(model: NeuralDynamics, parts: Sequence[LossPart], phase: Phase, scale: LossScale) -> Tensor:
+    """Return the loss of the windows of all parts in a phase of training, shape [members].
+
+    Each member has as many of the windows as any other, and learns from these alone.
+    """
+    errors_of = _forecast_errors if phase.forecast else _teacher_forced_errors
+    errors = torch.cat([errors_of(model, part, phase, scale) for part in parts])
+    weights = None if phase.balance is None else _weights([part.batch for part in parts], phase.balance, scale)
+    by_member = _by_member(model, parts)
+    return _mean(by_member(errors), None if weights is None else by_member(weights))
+
+
+def total_weight(model: NeuralDynamics, parts: Sequence[LossPart], phase: Phase, scale: LossScale) -> Tensor | None:
+    """Return the sum of the weights by which the loss takes its mean, shape [members]; None where there are none."""
+    if phase.balance is None:
+        return None
+    return _by_member(model, parts)(_weights([part.batch for part in parts], phase.balance, scale)).sum(-1)
+
+
+def _by_member(model: NeuralDynamics, parts: Sequence[LossPart]) -> Callable[[Tensor], Tensor]:
+    """Return what sorts values of windows by the members that learn from them, [B] -> [members, B / members]."""
+    members = [part.members for part in parts if part.members is not None]
+    if not members:
+        return lambda values: values[None]
+    return Groups.of(torch.cat(members), model.members, parts[0].batch.q.device).gather
+
+
+def _teacher_forced_errors(model: NeuralDynamics, part: LossPart, phase: Phase, scale: LossScale) -> Tensor:
+    """Return the mean errors of windows in one-frame predictions from true states, in normalised units, shape [B]."""
+    batch, q, qd = part.batch, part.batch.q, part.batch.qd
+    base_prediction, prediction = model(q[:, :-1], qd[:, :-1], batch.control, part.environment, part.members)
+    target = model.encoding.target(base_prediction, q[:, 1:], qd[:, 1:])
+    return _measure(prediction - model.predictor.normalise_target(target), phase).mean((1, 2))
+
+
+def _forecast_errors(model: NeuralDynamics, part: LossPart, phase: Phase, scale: LossScale) -> Tensor:
+    """Return the mean errors of states predicted in a row, in units of one frame's change, shape [B].
+
+    The first `phase.context` frames of a window are history; the rest are forecast.
+    """
+    batch, first, frames = part.batch, phase.context, part.batch.control.shape[1]
+    past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+    carry = model.begin(past if first else past.present, part.environment, members=part.members, alone=True)
+    state = past.present
+    total = batch.q.new_zeros(batch.q.shape[0])
+    for t in range(first, frames):
+        carry, step = model.step(carry, state, Control(torque=batch.control[:, t]))
+        state = step.state
+        total = total + _state_error(model, state, State(batch.q[:, t + 1], batch.qd[:, t + 1]), phase, scale)
+    return total / (frames - first)
+
+
+def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase, scale: LossScale) -> Tensor:
+    position = position_difference(model.spec, state.q, truth.q) / scale.dq
+    velocity = (state.qd - truth.qd) / scale.dqd
+    return _measure(torch.cat([position, velocity], dim=-1), phase).mean(-1)
+
+
+def _weights(batches: Sequence[Batch], balance: float, scale: LossScale) -> Tensor:
+    """Return weights of windows by how little happens in them, shape [B]."""
+    qd = torch.cat([batch.qd for batch in batches])
+    change = ((qd[:, 1:] - qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
+    return 1 / (change + balance)
+
+
+def _mean(errors: Tensor, weights: Tensor | None) -> Tensor:
+    """Return mean errors, weighed where weights are given, [members, B] -> [members]."""
+    return errors.mean(-1) if weights is None else (weights * errors).sum(-1) / weights.sum(-1)
+
+
+def _measure(error: Tensor, phase: Phase) -> Tensor:
+    return error.abs() if phase.loss == "absolute" else error.square()
 
 
 class NeuralLearner(WindowLearner):
@@ -44,7 +147,7 @@ class NeuralLearner(WindowLearner):
         model: NeuralDynamics,
         store: Store | Mixture,
         settings: Settings,
-        scale: Scale,
+        scale: LossScale,
         *,
         device: str = "cpu",
     ) -> None:
@@ -58,7 +161,7 @@ class NeuralLearner(WindowLearner):
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
-        several, ranks = self._model.members > 1, here()
+        several, ranks = self._model.members > 1, current_ranks()
         self._parameters = MemberParameters(self._model, self._model.members) if several else None
         weights = self._model.parameters() if self._parameters is None else self._parameters.views
         groups = trainable(weights, self._phase.rate)
@@ -79,7 +182,7 @@ class NeuralLearner(WindowLearner):
     def draw(self) -> None:
         """Draw the next windows."""
         drawn = self._sampler.draw_rows()
-        self._batch = [Part(batch, self._environments[n].of(batch), members) for n, batch, members in drawn]
+        self._batch = [LossPart(batch, self._environments[n].of(batch), members) for n, batch, members in drawn]
 
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
@@ -110,7 +213,7 @@ class NeuralLearner(WindowLearner):
             if len(own):
                 environment = None if part.environment is None else part.environment.rows(own)
                 parts.append(
-                    Part(part.batch.rows(own), environment, None if part.members is None else part.members[own])
+                    LossPart(part.batch.rows(own), environment, None if part.members is None else part.members[own])
                 )
         self._batch = parts
 
@@ -134,7 +237,7 @@ class NeuralLearner(WindowLearner):
     def _where(self) -> str:
         return f"training of neural dynamics of {self._model.spec.robot!r}"
 
-    def _fault(self, part: Part) -> Fault | None:
+    def _fault(self, part: LossPart) -> Fault | None:
         """Return where roll-outs along windows break down; None where they do not."""
         batch = part.batch
         state = State(batch.q[:, 0], batch.qd[:, 0])

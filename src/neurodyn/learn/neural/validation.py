@@ -1,28 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-out error on held-out episodes: what a training is steered by, instead of its loss.
-
-One-frame errors get worse while roll-outs improve, so checkpoints are chosen by this error.
-
-A model on a base that leaves nothing out is compared with that base, roll-out by roll-out: a mean is ruled by the few
-that diverge, and a network that gains a little there may have spoilt all those that the base predicts exactly.
-"""
+"""The roll-out error on held-out episodes, by which a training is steered instead of its loss; and the calibration of predicted standard deviations."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Environment, Trajectory, Window
+from neurodyn.dynamics.batch import Environment, Trajectory, Window
+from neurodyn.dynamics.coordinates import coordinate_difference, position_difference
+from neurodyn.dynamics.ensemble import MARKS
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.dynamics.tangent import coordinate_difference, position_difference
-from neurodyn.learn.calibration import calibrate
 from neurodyn.learn.neural.settings import Settings
+
+if TYPE_CHECKING:
+    from neurodyn.dynamics.neural.model import NeuralDynamics
+    from neurodyn.dynamics.world_model.model import WorldModel
+
+
+WITHIN_TWO = 0.9545
+"""Share of a normal distribution within two standard deviations."""
+
+_LEAST, _MOST = 1e-2, 1e3
+
+
+def coverage(error: Tensor, deviation: Tensor, sigmas: float) -> Tensor:
+    """Return the share of errors within so many standard deviations, shape [T, size].
+
+    Args:
+        error: Errors of roll-outs, shape [worlds, T, size].
+        deviation: Predicted standard deviations, likewise.
+        sigmas: Half width of the band.
+    """
+    return (error.abs() <= sigmas * deviation).double().mean(0)
+
+
+def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
+    """Return factors with which the band of two standard deviations covers as much as a normal one, at `MARKS`.
+
+    Args:
+        error: Errors of held-out roll-outs, shape [worlds, T, size].
+        deviation: Predicted standard deviations without any factor, likewise.
+
+    Returns:
+        Shape [marks, size]. Marks beyond T have the factor of the last one within.
+    """
+    frames, rows = error.shape[1], []
+    for mark in MARKS:
+        frame = min(mark, frames) - 1
+        ratio = (error[:, frame].abs() / deviation[:, frame].clamp_min(1e-12)).double().nan_to_num(_MOST, _MOST)
+        rows.append(torch.quantile(ratio, WITHIN_TWO, dim=0) / 2.0)
+    return torch.stack(rows).clamp(_LEAST, _MOST).to(error.dtype)
+
+
+@torch.no_grad()
+def calibrate(model: "WorldModel | NeuralDynamics", error: Tensor, deviation: Tensor) -> None:
+    """Store factors in a model; arguments as of `fit_scales`."""
+    model.calibration_scales.copy_(fit_scales(error, deviation))
+
 
 _CALIBRATION = 512
 

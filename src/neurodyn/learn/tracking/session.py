@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
-from neurodyn.learn.ranks import here
-from neurodyn.learn.tracking.lookup import Logger, find, name_of
-from neurodyn.learn.tracking.tracker import DEFAULT, TRACKERS, Opening, Tracker
+from neurodyn.core.errors import InputError, notice
+from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.tracking.tracker import DEFAULT, TRACKERS, Logger, Opening, Tracker, find, name_of
 
 FILE = "tracker.json"
 
@@ -54,7 +52,7 @@ def require_tracker(logger: Logger | None, out: str | Path) -> Logger:
     """Return the tracker that `tracking` would choose, if it can work; arguments and errors are those of `tracking`."""
     chosen = _recorded(Path(out)) if logger is None else logger
     tracker, options = find(chosen)
-    if here().leads:  # of several processes, the one that writes
+    if current_ranks().leads:  # of several processes, the one that writes
         tracker.require(options)
     return chosen
 

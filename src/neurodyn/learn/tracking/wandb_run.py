@@ -13,11 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from neurodyn.core.errors import InputError
-from neurodyn.core.notices import notice
-from neurodyn.core.versions import repositories
-from neurodyn.learn.tracking.code_state import write_code_state
-from neurodyn.learn.tracking.tracker import Opening, Tracker
+from neurodyn.core.errors import InputError, notice
+from neurodyn.core.provenance import repositories
+from neurodyn.learn.tracking.tracker import Opening, Tracker, write_code_state
 
 PROJECT = "neurodyn"
 """Project of the runs, where WANDB_PROJECT names none."""

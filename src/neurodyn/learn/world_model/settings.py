@@ -8,15 +8,15 @@ import msgspec
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import unknown
-from neurodyn.learn.plan import Plan, Stage
-from neurodyn.learn.presets import load_preset, settings_file
+from neurodyn.learn.plan import TrainingPhase, TrainingPlan
+from neurodyn.learn.settings import load_preset, settings_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
 
 _GENERAL = Path(__file__).resolve().parent / "presets"
 
 
-class WorldPhase(Stage, frozen=True, kw_only=True):
+class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
     """One stage of the training of a world model.
 
     Attributes:
@@ -45,7 +45,7 @@ class WorldPhase(Stage, frozen=True, kw_only=True):
         return self.context + self.forecast
 
 
-class WorldSettings(Plan, frozen=True, kw_only=True):
+class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
     """How a world model is trained.
 
     Attributes:

@@ -10,22 +10,20 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.progress import Progress
+from neurodyn.core.provenance import package_versions
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.versions import package_versions
+from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Status, Store
-from neurodyn.data.stored_rows import take
+from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.files.artifact import require_match
-from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
-from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
-from neurodyn.learn.run_record import RunRecord
-from neurodyn.learn.world_model.loss import EventWeights
+from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.world_model.settings import WorldSettings
-from neurodyn.learn.world_model.trainer import WorldModelLearner
+from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLearner
 from neurodyn.nets.normaliser import Normaliser
 from neurodyn.nets.predictor import least_squares
 from neurodyn.robots import Robot

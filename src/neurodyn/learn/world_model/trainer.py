@@ -1,28 +1,180 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models in training: windows of each member, their losses, validation by roll-out, calibration at the end."""
+"""World models in training: windows of each member, the loss of forecasts from the members' own predictions, validation by roll-out, calibration at the end."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from neurodyn.core.verdict import Verdict, of_data
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Batch
+from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.guard import Before, Fault, report
-from neurodyn.dynamics.interface import Window
-from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
-from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.learn.devices import require_device
+from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
+from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
-from neurodyn.learn.member_parameters import MemberParameters
-from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.ranks import here
-from neurodyn.learn.world_model.ends import Ends, EpisodeSampler
-from neurodyn.learn.world_model.loss import EventWeights, world_model_loss
-from neurodyn.learn.world_model.settings import WorldSettings
+from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
+from neurodyn.learn.samplers import EndingWindows, EpisodeSampler
+from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.learn.world_model.validation import WorldValidation
+
+
+@dataclass(frozen=True)
+class EventWeights:
+    """How much rarer classes weigh in the cross-entropies.
+
+    Attributes:
+        positive: Weight of positive labels (contacts, then termination where it is predicted), shape [events].
+        event: Weight of each event in the loss, shape [events].
+    """
+
+    positive: Tensor
+    event: Tensor
+
+
+def world_model_loss(
+    model: WorldModel,
+    batch: Batch,
+    phase: WorldPhase,
+    settings: WorldSettings,
+    change: Tensor,
+    weights: EventWeights,
+    ends: EndingWindows | None = None,
+) -> Tensor:
+    """Return the losses of the members, shape [members].
+
+    Args:
+        model: The model.
+        batch: Windows with the members (or 1, where they share a trunk) as their first axis.
+        phase: Phase of the training.
+        settings: Settings of the training.
+        change: Standard deviation of one frame's change, the unit of absolute errors, shape [size].
+        weights: Weights of the events.
+        ends: Windows that a failure cuts off, for the termination's loss.
+    """
+    first, loss = phase.context, change.new_zeros(model.members)
+    if batch.q.shape[1]:  # none, where all that is left of a batch are ends
+        loss = loss + _whole_loss(model, batch, phase, settings, change, weights)
+    return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
+
+
+def _whole_loss(
+    model: WorldModel, batch: Batch, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
+) -> Tensor:
+    """Return the losses of the members over windows that lie within their episodes, shape [members]."""
+    states, first = model.observation.join(batch.q, batch.qd, batch.channels), phase.context
+    loss = states.new_zeros(model.members)
+    if first:
+        inputs, top, hidden = model.read(states[:, :, :first], batch.control[:, :, :first])
+        if phase.teach:
+            found = one_frame(model, states[:, :, :first], inputs, top)
+            loss = loss + phase.teach * _frames_loss(
+                model, found, batch, slice(1, first + 1), False, phase, settings, change, weights
+            )
+    else:
+        hidden = model.net.begin(states.shape[1], states)
+    isolate = phase.loss == "absolute"
+    found = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
+    return loss + _frames_loss(model, found, batch, slice(first + 1, None), True, phase, settings, change, weights)
+
+
+def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
+    """Return the predictions of each next frame from measured states.
+
+    Args:
+        model: The model.
+        states: State vectors, shape [streams, worlds, T, size].
+        inputs: As of `WorldModel.read`.
+        top: As of `WorldModel.read`.
+    """
+    frames = inputs.shape[1:3]
+    wide, flat = inputs.flatten(1, 2), top.flatten(1, 2)
+    means = model.net.means(wide, flat).unflatten(1, frames).transpose(1, 2)
+    log_std = model.net.log_stds(flat.detach()).unflatten(1, frames).transpose(1, 2)
+    logits = model.net.event_logits(flat)
+    return MemberForecasts(
+        states + torch.addcmul(model.shift, means, model.scale),
+        log_std,
+        None if logits is None else logits.unflatten(1, frames).transpose(1, 2),
+    )
+
+
+def _frames_loss(
+    model: WorldModel,
+    found: MemberForecasts,
+    batch: Batch,
+    frames: slice,
+    forecast: bool,
+    phase: WorldPhase,
+    settings: WorldSettings,
+    change: Tensor,
+    weights: EventWeights,
+) -> Tensor:
+    """Return the losses of the members over the frames of windows that `found` predicts, shape [members]."""
+    states = model.observation.join(batch.q, batch.qd, batch.channels)
+    error = (found.states - states[:, :, frames]) / model.scale
+    log_std = model.bounded(found.log_std, grows=forecast)
+    unit = model.scale / change
+    if phase.loss == "absolute":
+        values = (error * unit).abs() + negative_log_likelihood(error.detach(), log_std, 0.0)
+    else:
+        values = negative_log_likelihood(error, log_std, settings.beta, unit)
+    loss = values[..., model.varying].mean((1, 2, 3))
+    if found.logits is not None:
+        loss = loss + _event_loss(model, found.logits, batch, frames, weights)
+    return loss
+
+
+def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: Tensor | float = 1.0) -> Tensor:
+    """Return 1/2 (e / sigma)^2 + log sigma, weighed by (sigma unit)^(2 beta), which is taken as a number.
+
+    Args:
+        error: Errors, any shape.
+        log_std: Logarithms of the standard deviations, in the unit of the errors.
+        beta: Exponent; see `WorldSettings.beta`.
+        unit: By what errors are multiplied to compare coordinates.
+    """
+    values = 0.5 * (error * torch.exp(-log_std)).square() + log_std
+    if not beta:
+        return values
+    return values * (torch.exp(log_std.detach()) * unit).pow(2.0 * beta)
+
+
+def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: EventWeights) -> Tensor:
+    """Return what the windows that a failure cuts off add to the termination's cross-entropy, shape [members]."""
+    windows = ends.windows
+    states = model.observation.join(windows.q, windows.qd, windows.channels)
+    hidden = model.net.begin(states.shape[1], states)
+    if first:
+        hidden = model.read(states[:, :, :first], windows.control[:, :, :first])[2]
+    logits = model.follow(hidden, states[:, :, first], windows.control[:, :, first:]).logits
+    assert logits is not None  # of a model that terminates
+    assert windows.failed is not None  # of windows that end in a failure
+    truth = windows.failed[:, :, first + 1 :].to(logits.dtype).expand(model.members, -1, -1)
+    values = functional.binary_cross_entropy_with_logits(
+        logits[..., -1], truth, pos_weight=weights.positive[-1], reduction="none"
+    )
+    # The mean over the frames of a forecast, as of the other windows; those beyond the end count nothing.
+    values = (values * windows.valid[:, :, first + 1 :]).mean((1, 2))
+    return ends.weight * weights.event[-1] * values
+
+
+def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, weights: EventWeights) -> Tensor:
+    labels = []
+    if batch.contacts is not None:
+        labels.append(batch.contacts[:, :, frames])
+    if model.terminates:
+        assert batch.failed is not None  # a model terminates only if its data do
+        labels.append(batch.failed[:, :, frames, None].to(logits.dtype))
+    truth = torch.cat(labels, -1).expand(model.members, -1, -1, -1)
+    values = functional.binary_cross_entropy_with_logits(logits, truth, pos_weight=weights.positive, reduction="none")
+    return (values.mean((1, 2)) * weights.event).sum(-1)
 
 
 class WorldModelLearner(WindowLearner):
@@ -70,11 +222,11 @@ class WorldModelLearner(WindowLearner):
             self._phase.forecast,
             members=self._model.members if own else 1,
             bootstrap=settings.bootstrap and own and self._model.members > 1,
-            batch=self._phase.batch * here().count,
+            batch=self._phase.batch * current_ranks().count,
             seed=settings.seed,
             phase=phase,
             device=self.device,
-            rows=here().rows,
+            rows=current_ranks().rows,
         )
 
     def draw(self) -> None:
@@ -94,7 +246,9 @@ class WorldModelLearner(WindowLearner):
         late = rows[rows >= whole] - whole
         self._batch = (
             batch.rows((slice(None), rows[rows < whole])),
-            None if ends is None or not len(late) else Ends(ends.windows.rows((slice(None), late)), ends.weight),
+            None
+            if ends is None or not len(late)
+            else EndingWindows(ends.windows.rows((slice(None), late)), ends.weight),
         )
 
     def broken(self, row: int) -> None:

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Window
+from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
-from neurodyn.learn.calibration import calibrate, coverage
-from neurodyn.learn.neural.validation import WORST
+from neurodyn.learn.neural.validation import WORST, calibrate, coverage
 from neurodyn.learn.world_model.settings import WorldSettings
 
 _CALIBRATION = 1024

@@ -1,27 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""How soft constraints yield: from solref and solimp to a reference acceleration and an impedance.
-
-MuJoCo's documentation, "Computation: constraint model" and "Modeling: solver parameters". A row with position r (below
-zero where it is violated) and velocity v aims at the acceleration
-
-$$a_{ref} = -b\,v - k\,d(r)\,r$$
-
-and gets the share d, the impedance, of it; the rest is its regularisation R. With solref (t, ζ) and the impedance at
-full width $d_w$,
-
-$$b = \frac{2}{d_w t}, \qquad k = \frac{1}{d_w^2 t^2 \zeta^2}, \qquad R = \frac{1 - d}{d} A,$$
-
-or $k = -solref_0/d_w^2$, $b = -solref_1/d_w$ where the two are negative. A is what the row would yield to a unit force
-if nothing else moved, at the reference pose (`inverse_weights`).
-"""
+"""How soft constraints yield, from solref and solimp, and the tangents in which MuJoCo puts friction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.description.soft_constraints import SOLIMP, SOLREF, ConstraintParameters
-from neurodyn.multibody.trace import exp, log, maximum, minimum, select_less
+from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters
+from neurodyn.multibody.trace import exp, log, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
+from neurodyn.multibody.vectors import Vector, array, dot
 
 _LEAST, _MOST = 1e-4, 0.9999
 """MuJoCo keeps impedances and midpoints between these."""
@@ -95,3 +82,35 @@ def _power(x: Any, exponent: Any) -> Any:
     if isinstance(exponent, float) and exponent.is_integer():
         return x ** int(exponent) if exponent else 1.0
     return exp(exponent * log(x))
+
+
+_ALIGNED = 0.5
+"""Least length of a capsule's unit axis along the ground, for which MuJoCo turns the tangents to it."""
+
+
+def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
+    """Return the first tangent of a contact, as MuJoCo Warp has it.
+
+    MuJoCo's C library has another one of capsules that stand on a plane.
+
+    Args:
+        normal: Unit normal.
+        axis: Unit axis of a capsule on a plane; None for other contacts.
+    """
+    y = normal[1]
+    across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])
+    along = array([-(normal[0] * normal[2]), -(y * normal[2]), 1.0 - normal[2] * normal[2]])
+    steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 where the y axis is too near to the normal
+    chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
+    if axis is None:
+        return _unit(chosen)
+    flat = axis - dot(normal, axis) * array(normal)
+    # Here it takes the y or z axis as it is, not its part along the plane.
+    fallback = [steep * 0.0, 1.0 - steep, steep]
+    size = safe_sqrt(dot(flat, flat))
+    return array([select_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])
+
+
+def _unit(a: Vector) -> Vector:
+    inverse = 1.0 / safe_sqrt(dot(a, a))
+    return array([inverse * x for x in a])

@@ -1,40 +1,138 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Contacts, joint limits and joint friction as MuJoCo's soft constraints.
-
-What a step does, as MuJoCo's (its documentation, "Computation"): the accelerations without constraints; those with
-them, from the convex problem that `constraint_loop` solves, whose rows yield as `impedance` says; and damping of
-joints, D, implicit in the velocity,
-
-$$(M + dt\,D)\,a' = M a.$$
-
-A contact pushes halfway between the surface of the robot and the ground. The ground has its tangents where MuJoCo puts
-them, along the axis of a capsule on a plane: a pyramid of friction is not the same in all directions.
-"""
+"""Contacts of points and shapes, joint limits and joint friction as MuJoCo's soft constraints."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neurodyn.core.description.contacts import ConstraintParameters
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.core.description.soft_constraints import ConstraintParameters
-from neurodyn.multibody.constraints.constraint_layout import Group, Structure
-from neurodyn.multibody.constraints.constraint_loop import constraint_loop
-from neurodyn.multibody.constraints.impedance import Yielding, constraint_quantities, yielding
-from neurodyn.multibody.constraints.inverse_weights import InverseWeights
-from neurodyn.multibody.constraints.prism_rows import prism_rows
-from neurodyn.multibody.constraints.tangents import tangent
-from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Push
+from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.constraints.impedance import Yielding, constraint_quantities, tangent, yielding
+from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
+from neurodyn.multibody.constraints.solver import constraint_loop
+from neurodyn.multibody.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
+from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.scope import Scope
-from neurodyn.multibody.trace import Expression, apply_loop, maximum, minimum, select_less
-from neurodyn.multibody.vectors import Vector, array, cross
+from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
+from neurodyn.multibody.trace.expression import TINY
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
+
+
+class InverseWeights:
+    """The inverse weights of a mechanism."""
+
+    def __init__(self, tree: Tree) -> None:
+        """Compute the mass matrix at the reference pose."""
+        q: list[Any] = []
+        for link in tree.links:
+            q += [0.0] * link.joint.nq
+            if not link.joint.scalar:
+                q[-1] = 1.0
+        motions = tree.motions(q, [0.0] * tree.mechanism.nv)
+        self._tree, self._poses = tree, link_poses(tree, motions)
+        self._inertia = TreeInertia(tree, self._poses)
+
+    def joint(self, dof: int) -> Any:
+        """Return $w_{dof}$ of a joint with one degree of freedom [1/(kg m^2) or 1/kg]."""
+        return self._yield([1.0 if i == dof else 0.0 for i in range(self._tree.mechanism.nv)])
+
+    def body(self, link: int) -> Any:
+        """Return $w_{body}$ of a link [1/kg]."""
+        centre = self._poses[link].turn @ self._tree.centre(link)
+        axes = [self._yield(self._inertia.row(link, centre, axis)) for axis in IDENTITY]
+        return (axes[0] + axes[1] + axes[2]) / 3.0
+
+    def _yield(self, row: list[Any]) -> Any:
+        """Return J M^-1 J^T of one row."""
+        half = self._inertia.halfway(row)
+        return sum((y * x for y, x in zip(half, self._inertia.weighted(half), strict=True)), start=0.0)
+
+
+_NEAREST, _FLAT = 1.5, 2.5
+"""Kinds of pairs below these are of nearest and of flat features; see `geometry.prisms.pair`."""
+
+
+def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]) -> list[tuple[int, list[Any]]]:
+    """Return link, and place, normal, first tangent, depth, 1/R and k d r, of every contact that there may be.
+
+    Args:
+        contacts: The step.
+        inertia: Its mass matrix.
+        weights: A of the contacts of each link that has shapes.
+    """
+    quantities = constraint_quantities("contact.solref", "contact.solimp", ConstraintParameters())
+    blocks, items, links = [], [], []
+    for number, (link, count) in enumerate(contact_slots(contacts.tree.mechanism.shapes).items()):
+        pose = contacts.poses[link]
+        blocks.append([*pose.turn.flat, *pose.origin, *inertia.from_root(link), weights[link]])
+        links += [link] * count
+        items += [number] * count
+
+    def row(common: list[Any], block: list[Any], item: list[Any]) -> Sequence[Any]:
+        given = dict(zip(quantities, common, strict=True))
+        yields = yielding(given.__getitem__, "contact.solref", "contact.solimp", contacts.dt)
+        place, normal, depth = _contact(block, item)
+        return [*place, *normal, *tangent(normal), depth, yields.weight(depth, block[15]), yields.reference(depth)]
+
+    graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
+    own = [(number, contacts.held[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
+    rows = mapped(graph, "prism contacts", row, [contacts.scope(name) for name in quantities], blocks, own)
+    return list(zip(links, rows, strict=True))
+
+
+def _contact(block: list[Any], item: list[Any]) -> tuple[Vector, Vector, Any]:
+    """Return place (from the origin of the tree's first link), normal and depth of a contact; of none, -1."""
+    turn = array([block[3 * i : 3 * i + 3] for i in range(3)])
+    origin, from_root = array(block[9:12]), array(block[12:15])
+    kind, radius = item[:2]
+    core, along, along_too = (turn @ array(item[i : i + 3]) for i in (2, 5, 8))
+    ground, across, across_too = (array(item[i : i + 3]) for i in (11, 14, 17))
+    between = origin + core - ground
+    nearest, slid = _nearest(between, along, across)
+    flat, moved = _flat(between, along, along_too, across, across_too)
+    normal, shift = (
+        array([select_less(kind, _NEAREST, a, b) for a, b in zip(*pair, strict=True)])
+        for pair in ((nearest, flat), (slid, moved))
+    )
+    gap = select_less(kind, _FLAT, dot(normal, between), dot(across, between))
+    normal = array([select_less(kind, _FLAT, a, b) for a, b in zip(normal, across_too, strict=True)])
+    depth = select_less(0.5, kind, radius - gap, -1.0)
+    return from_root + core + shift - 0.5 * (gap + radius) * normal, normal, depth
+
+
+def _nearest(between: Vector, along: Vector, across: Vector) -> tuple[Vector, Vector]:
+    """Return the normal of nearest features, and from the core to the nearest point on the robot's edge."""
+    aside = along - dot(along, across) * across
+    size = dot(aside, aside)
+    share = dot(between, aside) / maximum(size, TINY)
+    rest = between - dot(between, across) * across - share * aside
+    return rest / safe_sqrt(dot(rest, rest)), -(share * along)
+
+
+def _flat(
+    between: Vector, along: Vector, along_too: Vector, across: Vector, across_too: Vector
+) -> tuple[Vector, Vector]:  # fmt: skip
+    """Return the normal of flat features, and from the core to the point of the robot's feature in touch."""
+    one, other = across - along, across_too - along_too
+    area = cross(one, other)
+    square = dot(area, area)
+    normal = area / safe_sqrt(square)
+    tangential = between - dot(normal, between) * normal
+    a, b, mixed = dot(one, one), dot(other, other), dot(one, other)
+    x, y = dot(tangential, one), dot(tangential, other)
+    inverse = 1.0 / maximum(square, TINY)
+    return normal, inverse * ((x * b - y * mixed) * along + (y * a - x * mixed) * along_too)
+
 
 _LEAST_FRICTION = 1e-5
 """MuJoCo's least coefficient of friction."""
 
 
-class Soft(ContactModel):
+class SoftContactModel(ContactModel):
     """Contact, limits and joint friction as soft constraints; networks may act on the forces of contacts."""
 
     constrains_joints = True
@@ -69,7 +167,7 @@ class Soft(ContactModel):
         return _damped(contacts, inertia, acceleration)
 
 
-SOFT = Soft()
+SOFT = SoftContactModel()
 
 
 @dataclass
@@ -219,9 +317,9 @@ def _solve(
     columns = [[*column.spin, *column.velocity] for column in inertia.columns]
     last = {column.link: dof for dof, column in enumerate(inertia.columns)}
     counts = Counter(contact.link for contact in touching.each)
-    structure = Structure(
+    structure = ConstraintStructure(
         chains=chains,
-        groups=tuple(Group(chains[last[link]], count) for link, count in counts.items()),
+        groups=tuple(ContactPointGroup(chains[last[link]], count) for link, count in counts.items()),
         limits=tuple(limit.dof for limit in limits),
         frictions=tuple(friction.dof for friction in frictions),
         cone=constraints.cone,
@@ -256,7 +354,7 @@ def _with_networks(
         noted = None
         if contacts.pushes is not None:
             arm = contact.place - inertia.from_root(contact.link)
-            noted = Push(contact.link, arm, push * array(normal) + array(friction))
+            noted = ContactPush(contact.link, arm, push * array(normal) + array(friction))
             contacts.pushes.append(noted)
         if not contact.name:
             continue

@@ -4,8 +4,10 @@
 from neurodyn.multibody.trace.expression import (
     Expression,
     Graph,
+    Loop,
     Scalar,
     absolute,
+    apply_loop,
     arctan2,
     cos,
     exp,
@@ -18,28 +20,10 @@ from neurodyn.multibody.trace.expression import (
     softplus,
     tanh,
 )
-from neurodyn.multibody.trace.loops import Loop, apply_loop
-from neurodyn.multibody.trace.mapped import mapped
 from neurodyn.multibody.trace.reverse import pull_back
+from neurodyn.multibody.trace.text import mapped
 
 __all__ = [
-    "Expression",
-    "Graph",
-    "Loop",
-    "Scalar",
-    "absolute",
-    "apply_loop",
-    "arctan2",
-    "cos",
-    "exp",
-    "log",
-    "mapped",
-    "maximum",
-    "minimum",
-    "pull_back",
-    "safe_sqrt",
-    "select_less",
-    "sin",
-    "softplus",
-    "tanh",
-]
+    "Expression", "Graph", "Loop", "Scalar", "absolute", "apply_loop", "arctan2", "cos", "exp", "log", "mapped",
+    "maximum", "minimum", "pull_back", "safe_sqrt", "select_less", "sin", "softplus", "tanh",
+]  # fmt: skip

@@ -1,18 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph of scalar expressions: every operation is a node, equal nodes are one, constants fold.
-
-Python code that computes with `Expression` in place of floats is traced: it leaves the graph of what it computed.
-Only functions with a derivative everywhere (by the rules below) are offered, so that no gradient is ever NaN where
-the value is finite:
-
-* `minimum` and `maximum` hand value and gradient of a tie to their first argument, `absolute` has slope 0 at 0;
-* `select_less` differentiates the branch that is taken, and never the condition; both branches are computed, so
-  that both must be finite (guard the argument of a division by `maximum`, not its result by a choice);
-* `safe_sqrt` and `arctan2` are bounded away from the points where their slope is infinite.
-"""
+"""A graph of scalar expressions: each operation or loop is a node, equal nodes are one, and constants fold."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -312,3 +303,70 @@ def softplus(x: Any) -> Any:
     """Return log(1 + exp(x)), computed so that it never overflows."""
     # Both choices fall on the same side of 0, so that the slope there is 1/2; maximum and absolute would make it 1.
     return select_less(x, 0.0, 0.0, x) + log(1.0 + exp(select_less(x, 0.0, x, -x)))
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A native loop.
+
+    In the texts `in` and `out` are arrays of the loop's inputs and outputs, and `saved` an array that the forward text
+    may fill for the adjoint. The adjoint text sees all of these, `seed` (adjoints of the outputs) and `adj` (adjoints
+    of the inputs, zero at first, to be added to). Weights are read from the array `weight` and their gradients added to
+    `weight_adj`.
+
+    A `real` is a number of the working precision, or one for each of several worlds in the lanes of a vector, and a
+    `mask` what a comparison of two gives. So the texts branch on values in these forms alone:
+
+    * `SELECT(mask, a, b)` is a where the mask holds, else b; both are computed.
+    * `if (ANY(mask))`, `if (ALL(mask))`: whether it holds in any, or in all, of the lanes. What such a block assigns
+      must be right in lanes in which the mask does not hold.
+    * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
+
+    A `number` is one number of the working precision in either case: weights are numbers, all else is `real`. The
+    gradients by weights are `Sums`: `weight_adj + i` is one again, and `weight_adj[i] += x` adds to it.
+
+    Attributes:
+        name: What it is, for messages.
+        inputs: Number of inputs.
+        outputs: Number of outputs.
+        saved: Length of `saved`.
+        forward: Text that fills `out` and `saved`.
+        adjoint: Text that fills `adj`.
+        weights: Number of weights it reads.
+        first_weight: Where they begin in the program's weights.
+        sufficient: First outputs that are all that the adjoint text needs of the forward text, which is then not run
+            again before it; 0 where it needs more.
+        fixed: Number of inputs, the last ones, to which no derivative goes.
+        onnx: Adds the same as nodes of an ONNX graph (`onnx_nodes`): from the inputs side by side, by name, to the
+            first outputs side by side and their number; None where there is no such form.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    saved: int
+    forward: str
+    adjoint: str
+    weights: int = 0
+    first_weight: int = 0
+    sufficient: int = 0
+    fixed: int = 0
+    onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
+
+
+def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expression]:
+    """Return the outputs of a loop at these inputs."""
+    if len(inputs) != loop.inputs:
+        raise ValueError(f"loop {loop.name!r} takes {loop.inputs} inputs, not {len(inputs)}")
+    node = graph.node("loop", loop, *(graph.lift(x).index for x in inputs))
+    return [Expression(graph, graph.node("result", node, number)) for number in range(loop.outputs)]
+
+
+def pull_back_loop(graph: Graph, index: int, seeds: dict[int, Expression]) -> list[tuple[int, Expression]]:
+    """Return the contributions of a loop's outputs' adjoints to its inputs, as results of one more node."""
+    _, loop, *inputs = graph.nodes[index]
+    zero = graph.constant(0.0)
+    given = [seeds.get(number, zero).index for number in range(loop.outputs)]
+    node = graph.node("reverse", loop, index, *given)
+    moving = inputs[: len(inputs) - loop.fixed]
+    return [(x, Expression(graph, graph.node("result", node, number))) for number, x in enumerate(moving)]

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# Warp reads the annotations of these functions.
-# pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
-"""Texts over blocks of worlds as Warp kernels.
-
-They take one table of 64-bit words by value: numbers, strides, and addresses of arrays.
-"""
+"""How compiled programs run: Warp kernels over blocks of worlds, operators of torch, and memory for tapes."""
 
 import ctypes
 import struct
+import threading
+import weakref
 from functools import cache
 from typing import Any
 
+import numpy as np
+import torch
 import warp as wp
+from torch import Tensor
+
+from neurodyn.geometry.launching import held, operator
+
+# Warp reads the annotations of these functions.
+# pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
 
 
 @cache
@@ -91,3 +96,74 @@ class CudaLaunch:
         """Launch on a stream."""
         self._words.pack_into(self._command.params[3], 0, *words)
         self._command.launch(stream)
+
+
+def _rollout(
+    state: Tensor, control: Tensor, given: Tensor, parameters: Tensor, weights: Tensor, program: int, frames: int,
+    substeps: int,
+) -> Tensor:  # fmt: skip
+    found = held(program)
+    run = found.run(
+        state, frames=frames, substeps=substeps, control=control, held=given, parameters=parameters, weights=weights
+    )
+    return found.forward(run, state)
+
+
+def _fake(
+    state: Tensor, control: Tensor, given: Tensor, parameters: Tensor, weights: Tensor, program: int, frames: int,
+    substeps: int,
+) -> Tensor:  # fmt: skip
+    return state.new_empty(state.shape[0], frames + 1, state.shape[1])
+
+
+rollout_operator = operator(
+    "rollout",
+    "(Tensor state, Tensor control, Tensor held, Tensor parameters, Tensor weights, int program, int frames, "
+    "int substeps) -> Tensor",
+    _rollout,
+    _fake,
+)
+"""States at the frames of a program, shape [worlds, frames + 1, state], without gradients."""
+
+
+_LEAST = 1 << 20
+_MOST = 1 << 28
+_spare: list[np.ndarray] = []
+_lock = threading.RLock()  # a buffer may come back while this thread takes one
+
+
+def tape_memory(like: Tensor, size: int) -> Tensor:
+    """Return a tensor of `size` numbers, not initialised, in the precision and on the device of another.
+
+    On the processor up to 256 MiB that tensors of this function gave back are used again.
+    """
+    count = size * like.element_size()
+    if count < _LEAST or not like.is_cpu:
+        return like.new_empty(size)
+    buffer = _taken(count)
+    view = buffer[:count]
+    weakref.finalize(view, _returned, buffer).atexit = False
+    return torch.from_numpy(view).view(like.dtype)
+
+
+def _taken(count: int) -> np.ndarray:
+    """Return the least spare buffer that is large enough, or a new one."""
+    with _lock:
+        fitting = [i for i, buffer in enumerate(_spare) if buffer.nbytes >= count]
+        if fitting:
+            return _spare.pop(min(fitting, key=lambda i: _spare[i].nbytes))
+    # Aligned to whole vectors; numpy asks for large pages, torch does not.
+    whole = np.empty(count + 64, dtype=np.uint8)
+    start = -whole.ctypes.data % 64
+    return whole[start : start + count]
+
+
+def _returned(buffer: np.ndarray) -> None:
+    """Keep a buffer, and drop the smallest as long as too much is kept."""
+    if buffer.nbytes > _MOST:
+        return
+    with _lock:
+        _spare.append(buffer)
+        _spare.sort(key=lambda x: x.nbytes)
+        while sum(x.nbytes for x in _spare) > _MOST:
+            _spare.pop(0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled programs of traced functions: the loop over time inside, worlds side by side, and the adjoint beside.
 
-A `Program` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h (what is
+A `TracedProgram` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h (what is
 held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text for
 every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. On a processor several
 worlds run in the lanes of its vectors, and large batches on several threads; see `target`.
@@ -18,18 +18,23 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.core.notices import notice
+from neurodyn.core.errors import notice
 from neurodyn.geometry.launching import (
-    Held,
+    OperatorHandle,
     native_stderr_dropped,
     start_warp,
     takes_operator,
     warp_device,
     warp_stream,
 )
-from neurodyn.multibody.trace.memory import tape_memory
-from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
-from neurodyn.multibody.trace.operators import rollout_operator
+from neurodyn.multibody.trace.native import (
+    CpuLaunch,
+    CudaLaunch,
+    block_kernel,
+    recorded_launch,
+    rollout_operator,
+    tape_memory,
+)
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
     ADJOINT_ROWS,
@@ -37,14 +42,14 @@ from neurodyn.multibody.trace.recurrence import (
     FORWARD_ROWS,
     SEEDED_PLAIN,
     SEEDED_ROWS,
-    Inputs,
-    Sizes,
+    ProgramInputs,
+    ProgramSizes,
     Step,
     recurrence_texts,
 )
 from neurodyn.multibody.trace.target import Target, table_length, vector_lanes
 
-__all__ = ["Gradients", "Inputs", "Program", "Run", "Sizes", "Step"]
+__all__ = ["ProgramGradients", "ProgramInputs", "ProgramRun", "ProgramSizes", "Step", "TracedProgram"]
 
 _MOST_LAUNCHES = 16
 _GROUPS = 16
@@ -67,8 +72,8 @@ _ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN), (SEEDED
 _WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 
-class Run:
-    """All that a roll-out takes besides its first states; attributes as of `Program.rollout`."""
+class ProgramRun:
+    """All that a roll-out takes besides its first states; attributes as of `TracedProgram.rollout`."""
 
     __slots__ = (
         "_words", "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights",
@@ -105,7 +110,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Gradients:
+class ProgramGradients:
     """Gradients by first state, control, held inputs and parameters of every world, and by the weights of all.
 
     Worlds come first; weights have the shape [weights].
@@ -118,7 +123,7 @@ class Gradients:
     weights: Tensor
 
 
-class Program(Held):
+class TracedProgram(OperatorHandle):
     """A traced recurrence, compiled when it first runs.
 
     Attributes:
@@ -127,7 +132,7 @@ class Program(Held):
         threads: CPU threads, at most, among which worlds are split.
     """
 
-    def __init__(self, sizes: Sizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
+    def __init__(self, sizes: ProgramSizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
         """Trace a step and its adjoint.
 
         Args:
@@ -204,7 +209,7 @@ class Program(Held):
         held: Tensor | None = None,
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
-    ) -> "Run":
+    ) -> "ProgramRun":
         """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
         return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
 
@@ -226,14 +231,16 @@ class Program(Held):
             _fitting("weights", weights, [(s.weights,)], state, whole=True),
         )
 
-    def _run(self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]) -> "Run":
-        return Run(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
+    def _run(
+        self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]
+    ) -> "ProgramRun":
+        return ProgramRun(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
 
-    def forward(self, run: "Run", state: Tensor) -> Tensor:
+    def forward(self, run: "ProgramRun", state: Tensor) -> Tensor:
         """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
         return self._forward(run, state, None)
 
-    def bound(self, run: "Run", state: Tensor) -> tuple[Tensor, Any]:
+    def bound(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Any]:
         """Return the states at the frames, as `forward` does, and the recorded launch that computes them anew.
 
         The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
@@ -249,7 +256,7 @@ class Program(Held):
         blocks = -(-run.worlds // run.lanes)
         return path, recorded_launch(kernel, words, threads, blocks, warp_device(state.device))
 
-    def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
+    def record(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
         if run.on_cpu and run.lanes > 1:
             self._cpu_launch(1, run)  # a tape for vectors is of no use where the adjoint has none
@@ -257,20 +264,20 @@ class Program(Held):
         tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
         return self._forward(run, state, tape), tape
 
-    def _forward(self, run: "Run", state: Tensor, tape: Tensor | None) -> Tensor:
+    def _forward(self, run: "ProgramRun", state: Tensor, tape: Tensor | None) -> Tensor:
         path, size = self._path(run, state), self.sizes.state
         taped = 0 if tape is None else tape.data_ptr()
         row = (path.data_ptr(), (run.frames + 1) * size, size, 1) if run.on_cpu else _row(path)
         self._launch(0, run, state, 1, [*_row(state), *run.words, *row, run.weights.data_ptr(), taped])
         return path
 
-    def _path(self, run: "Run", like: Tensor) -> Tensor:
+    def _path(self, run: "ProgramRun", like: Tensor) -> Tensor:
         """Return room for the states at the frames; on a GPU the same numbers of all worlds lie side by side."""
         if run.on_cpu:
             return like.new_empty(run.worlds, run.frames + 1, self.sizes.state)
         return like.new_empty(run.frames + 1, self.sizes.state, run.worlds).permute(2, 0, 1)
 
-    def adjoint(self, run: "Run", tape: Tensor, seeds: Tensor) -> "Gradients":
+    def adjoint(self, run: "ProgramRun", tape: Tensor, seeds: Tensor) -> "ProgramGradients":
         """Return the gradients of sum(seeds * states at the frames).
 
         Args:
@@ -293,12 +300,12 @@ class Program(Held):
         ]  # fmt: skip
         if not sizes.weights:
             self._launch(1, run, seeds, 1, [*rest, 0])
-            return Gradients(state, control, held, parameters, run.weights)
+            return ProgramGradients(state, control, held, parameters, run.weights)
         blocks = -(-worlds // run.lanes)
         group = -(-blocks // (_GROUPS if run.on_cpu else _CUDA_GROUPS))
         sums = seeds.new_zeros(-(-blocks // max(group, 1)), sizes.weights, run.lanes)
         self._launch(1, run, seeds, group, [*rest, sums.data_ptr()])
-        return Gradients(state, control, held, parameters, sums.sum((0, 2)))
+        return ProgramGradients(state, control, held, parameters, sums.sum((0, 2)))
 
     def frame(
         self, state: Tensor, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor, weights: Tensor
@@ -316,7 +323,7 @@ class Program(Held):
         path, tape = self.record(run, state)
         return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
 
-    def _rows(self, run: "Run", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows(self, run: "ProgramRun", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         worlds, rows, size = seeds.shape
         lanes = 1 if self._scalar_only else self._lanes or vector_lanes(run.single)
         wide = copy(run)
@@ -334,7 +341,7 @@ class Program(Held):
             launch(0, worlds, words)
         return state, control
 
-    def _launch(self, which: int, run: "Run", like: Tensor, group: int, rest: list[int]) -> None:
+    def _launch(self, which: int, run: "ProgramRun", like: Tensor, group: int, rest: list[int]) -> None:
         if not run.worlds:
             return
         words = [run.frames, run.substeps, run.worlds, group, *rest]
@@ -369,7 +376,7 @@ class Program(Held):
         for other in others:
             other.result()
 
-    def _cpu_launch(self, which: int, run: "Run") -> CpuLaunch:
+    def _cpu_launch(self, which: int, run: "ProgramRun") -> CpuLaunch:
         """Return a compiled kernel; where it compiles for no vectors, the run goes on with one world at a time."""
         launch = self._cpu.get((which, run.single, run.lanes))
         if launch is not None:
@@ -387,7 +394,7 @@ class Program(Held):
                 return self._cpu_launch(which, run)
         return self._compiled(which, run)
 
-    def _compiled(self, which: int, run: "Run") -> CpuLaunch:
+    def _compiled(self, which: int, run: "ProgramRun") -> CpuLaunch:
         launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
         self._cpu[which, run.single, run.lanes] = launch
         return launch
@@ -470,8 +477,8 @@ class _Rollout(torch.autograd.Function):
     """A roll-out in torch's autograd."""
 
     @staticmethod
-    def forward(ctx: Any, program: Program, run: Run, state: Tensor, *others: Tensor) -> Tensor:
-        """Run; see `Program.rollout`. The other tensors are those of the run, for autograd to see."""
+    def forward(ctx: Any, program: TracedProgram, run: ProgramRun, state: Tensor, *others: Tensor) -> Tensor:
+        """Run; see `TracedProgram.rollout`. The other tensors are those of the run, for autograd to see."""
         path, tape = program.record(run, state)
         ctx.program, ctx.run = program, run
         ctx.save_for_backward(tape, *others)

@@ -17,7 +17,7 @@ from neurodyn.multibody.trace.text import live_nodes, statements
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ProgramSizes:
     """Lengths of the arrays of a program.
 
     Attributes:
@@ -36,8 +36,8 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Expressions that a traced step is given; lists as long as `Sizes` says."""
+class ProgramInputs:
+    """Expressions that a traced step is given; lists as long as `ProgramSizes` says."""
 
     graph: Graph
     state: list[Expression]
@@ -46,7 +46,7 @@ class Inputs:
     parameters: list[Expression]
 
 
-Step = Callable[[Inputs], list[Scalar]]
+Step = Callable[[ProgramInputs], list[Scalar]]
 """A step: from inputs to the next state."""
 
 FORWARD_ROWS = ("x0", "u", "h", "p", "x")
@@ -201,7 +201,7 @@ for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
 """
 
 
-class Texts:
+class ProgramTexts:
     """Texts of the forward loop, of its adjoint and of the adjoint with many seeds for the same states.
 
     Attributes:
@@ -221,14 +221,14 @@ class Texts:
         return self._make_seeded()
 
 
-def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
+def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     """Return the texts of a traced step.
 
     Raises:
         ValueError: The step returns another number of values than the state has.
     """
     graph = Graph()
-    inputs = Inputs(
+    inputs = ProgramInputs(
         graph,
         graph.inputs("x", sizes.state),
         graph.inputs("u", sizes.control),
@@ -263,10 +263,12 @@ def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
     ends = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
     last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(ends)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
-    return Texts(forward, adjoint, lengths["nk"], lambda: _seeded_text(inputs, after, taped, numbers))
+    return ProgramTexts(forward, adjoint, lengths["nk"], lambda: _seeded_text(inputs, after, taped, numbers))
 
 
-def _seeded_text(inputs: Inputs, after: Sequence[Scalar], taped: Mapping[int, int], numbers: Mapping[str, int]) -> str:
+def _seeded_text(
+    inputs: ProgramInputs, after: Sequence[Scalar], taped: Mapping[int, int], numbers: Mapping[str, int]
+) -> str:
     r"""Return the adjoint with lanes for seeds: what does not depend on seeds is computed once for all of them.
 
     Where some outputs s (velocities) are all that the others (positions) need from the step besides its inputs,

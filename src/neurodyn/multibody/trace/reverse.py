@@ -3,8 +3,17 @@
 
 from collections.abc import Sequence
 
-from neurodyn.multibody.trace.expression import TINY, Expression, Graph, Scalar, cos, maximum, select_less, sin
-from neurodyn.multibody.trace.loops import pull_back_loop
+from neurodyn.multibody.trace.expression import (
+    TINY,
+    Expression,
+    Graph,
+    Scalar,
+    cos,
+    maximum,
+    pull_back_loop,
+    select_less,
+    sin,
+)
 
 
 def pull_back(outputs: Sequence[Scalar], seeds: Sequence[Scalar], inputs: Sequence[Expression]) -> list[Expression]:

@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program's text is compiled for: a processor with one or several worlds to a vector, or a GPU.
-
-The text of a program is the same for all. What stands before it says what a `real` is, how its elements are read from
-and written to arrays, and where a step's tape lies:
-
-* On a processor a `real` holds one world, or as many as a vector register has room for, in its lanes. Blocks of worlds
-  follow each other; in each, lanes lie side by side on the tape, so that it is read by whole vectors. Lanes beyond the
-  last world repeat it; their gradients are zero.
-* On a GPU every thread has a world, and neighbouring worlds lie side by side in all that the program allocates.
-"""
+"""What a program's text is compiled for, a processor or a GPU, and the text of the elementary functions there."""
 
 import platform
 from collections.abc import Sequence
@@ -17,7 +8,197 @@ from functools import cache
 
 import torch
 
-from neurodyn.multibody.trace.functions import functions_text
+
+@dataclass(frozen=True)
+class _Precision:
+    """Constants of a precision; polynomials lowest power first."""
+
+    magic: str
+    """1.5 * 2^(bits of the mantissa): added and taken off again it rounds to a whole number, which its bits hold."""
+
+    mantissa: int
+    bias: int
+    root_half: str
+    turn: tuple[str, ...]
+    limit: str
+    sine: tuple[float, ...]
+    cosine: tuple[float, ...]
+    ln2: tuple[str, str]
+    least: float
+    most: float
+    exponential: tuple[float, ...]
+    logarithm: tuple[float, ...]
+    tanh: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+_DOUBLE = _Precision(
+    magic="6755399441055744.0",
+    mantissa=52,
+    bias=1023,
+    root_half="0x3fe6a09e667f3bcdLL",
+    turn=("1.5707963267948966", "6.123233995736766e-17"),
+    limit="140737488355328.0",
+    sine=(-0.16666666666666663, 0.00833333333333013, -0.00019841269835557402, 2.755731549825422e-06,
+          -2.5051009657015125e-08, 1.5909586259665044e-10),
+    cosine=(0.041666666666666664, -0.0013888888888886886, 2.4801587298014246e-05, -2.7557316893681153e-07,
+            2.0876069826994487e-09, -1.137728782340167e-11),
+    ln2=("0.6931471806019545", "-4.2009150726810846e-11"),
+    least=-746.0,
+    most=710.0,
+    exponential=(0.5000000000000001, 0.16666666666666669, 0.041666666666616864, 0.008333333333329503,
+                 0.0013888888920770123, 0.00019841269865788537, 2.4801515879478315e-05, 2.7557264294679126e-06,
+                 2.762261407861969e-07, 2.5102327723609146e-08),
+    logarithm=(0.6666666666666666, 0.4000000000000116, 0.2857142857063252, 0.22222222429714564, 0.18181791661479374,
+               0.1538645176833365, 0.13263207033098087, 0.13143683088185512),
+    tanh=((-1614.6876844170845, -99.28772310019186, -0.9643991794250523),
+          (4844.063053251255, 2235.4883906010045, 112.81167849163293, 1.0)),
+)  # fmt: skip
+
+_SINGLE = _Precision(
+    magic="12582912.0f",
+    mantissa=23,
+    bias=127,
+    root_half="0x3f3504f3",
+    turn=("1.5707963705062866f", "-4.371138828673793e-08f", "-1.7151245100058819e-15f"),
+    limit="2097152.0f",
+    sine=(-0.16666666663107013, 0.00833333159248636, -0.00019839938821894978, 2.7231313338415453e-06),
+    cosine=(0.04166666666369673, -0.0013888887436470086, 2.4800476921798433e-05, -2.7285423943765487e-07),
+    ln2=("0.693115234375f", "3.194618329871446e-05f"),
+    least=-104.0,
+    most=90.0,
+    exponential=(0.5, 0.16666569628115477, 0.04166654542109553, 0.00836438069329107, 0.0013927684616575004),
+    logarithm=(0.6666666653497173, 0.40000137489384224, 0.28549080703876956, 0.23376880371521097),
+    tanh=((-0.333332819422, 0.133314422036, -0.0537397155531, 0.0206390887954, -0.00570498872745), (1.0,)),
+)
+
+_TEXT = """
+INLINE real fused(real a, real b, real c) {{ return __builtin_elementwise_fma(a, b, c); }}
+INLINE whole bits(real x) {{ return __builtin_bit_cast(whole, x); }}
+INLINE real from_bits(whole x) {{ return __builtin_bit_cast(real, x); }}
+INLINE real power_of_two(whole x) {{ return from_bits((x + {bias}) << {mantissa}); }}
+INLINE real quadrant(real x) {{
+return fused(x, (real)0.6366197723675814, (real){magic});
+}}
+INLINE real reduced(real x) {{
+const real whole_part = quadrant(x) - (real){magic};
+const real k = SELECT(__builtin_elementwise_abs(x) < (real){limit}, whole_part, (real)__builtin_nan(""));
+{reduce}
+}}
+INLINE real sine_of(real r) {{ const real z = r * r; return fused(r * z, {sine}, r); }}
+INLINE real cosine_of(real r) {{
+const real z = r * r, half = (real)0.5 * z, w = (real)1 - half;
+return w + fused(z * z, {cosine}, ((real)1 - w) - half);
+}}
+INLINE real sin(real x) {{
+const real r = reduced(x);
+const whole q = bits(quadrant(x));
+const real size = SELECT((q & 1) != 0, cosine_of(r), sine_of(r));
+return SELECT((q & 2) != 0, -size, size);
+}}
+INLINE real cos(real x) {{
+const real r = reduced(x);
+const whole q = bits(quadrant(x));
+const real size = SELECT((q & 1) != 0, sine_of(r), cosine_of(r));
+return SELECT(((q + 1) & 2) != 0, -size, size);
+}}
+INLINE real exp(real x) {{
+const real above = SELECT(x < (real){least}, (real){least}, x);
+const real y = SELECT((real){most} < above, (real){most}, above);
+const real t = fused(y, (real)1.4426950408889634, (real){magic});
+const real k = t - (real){magic};
+const real r = fused(k, (real)-{ln2_low}, fused(k, (real)-{ln2_high}, y));
+const whole power = bits(t) - bits((real){magic});
+const real size = (real)1 + fused(r * r, {exponential}, r);
+return size * power_of_two(power >> 1) * power_of_two(power - (power >> 1));
+}}
+INLINE real log(real x) {{
+const whole exponent = (bits(x) - (whole){root_half}) >> {mantissa};
+const real f = from_bits(bits(x) - (exponent << {mantissa})) - (real)1;
+const real k = from_bits(exponent + bits((real){magic})) - (real){magic};
+const real s = f / ((real)2 + f), z = s * s, half = (real)0.5 * f * f;
+const real found = k * (real){ln2_high}
+- ((half - fused(s, fused(z, {logarithm}, half), k * (real){ln2_low})) - f);
+const real edge = SELECT(x == (real)0, (real)-__builtin_inf(), (real)__builtin_nan(""));
+return SELECT(x == (real)__builtin_inf(), x, SELECT(x > (real)0, found, edge));
+}}
+INLINE real tanh(real x) {{
+const real size = __builtin_elementwise_abs(x), z = x * x;
+const mask small = size < (real)0.625;
+const real share = SELECT(small, z * {tanh_above}, (real)2)
+/ SELECT(small, {tanh_below}, exp((real)2 * size) + (real)1);
+return SELECT(small, fused(x, share, x), __builtin_elementwise_copysign((real)1 - share, x));
+}}
+"""
+
+
+_ALWAYS = """
+INLINE real sqrt(real x) {{ return __builtin_elementwise_sqrt(x); }}
+INLINE real abs(real x) {{ return __builtin_elementwise_abs(x); }}
+INLINE real min(real a, real b) {{ return SELECT(b < a, b, a); }}
+INLINE real max(real a, real b) {{ return SELECT(a < b, b, a); }}
+INLINE real atan2(real y, real x) {{ {atan2} }}
+INLINE real pow(real x, real y) {{ {pow} }}
+"""
+
+
+def functions_text(lanes: int, single: bool) -> str:
+    """Return the struct `functions` with sqrt, sin, cos, exp, log, tanh, atan2, pow, abs, min and max of a `real`.
+
+    Args:
+        lanes: Worlds in a `real`.
+        single: Whether it is of single precision.
+    """
+    kind = _SINGLE if single else _DOUBLE
+    angle = ["const real r0 = x;"]
+    angle += [f"const real r{i + 1} = fused(k, (real)-({part}), r{i});" for i, part in enumerate(kind.turn)]
+    above, below = kind.tanh
+    text = _TEXT.format(
+        bias=kind.bias,
+        mantissa=kind.mantissa,
+        magic=kind.magic,
+        limit=kind.limit,
+        root_half=kind.root_half,
+        reduce="\n".join([*angle, f"return r{len(kind.turn)};"]),
+        sine=_polynomial(kind.sine, "z"),
+        cosine=_polynomial(kind.cosine, "z"),
+        least=kind.least,
+        most=kind.most,
+        ln2_high=f"({kind.ln2[0]})",
+        ln2_low=f"({kind.ln2[1]})",
+        exponential=_polynomial(kind.exponential, "r"),
+        logarithm=_polynomial(kind.logarithm, "z"),
+        tanh_above=_polynomial(above, "z"),
+        tanh_below=_polynomial(below, "z"),
+    )
+    two = {name: _each(name, lanes, "y, x" if name == "atan2" else "x, y") for name in ("atan2", "pow")}
+    plain = "".join(f"INLINE real {name}(real x) {{ {_each(name, lanes, 'x')} }}\n" for name in _PLAIN)
+    return (
+        "struct functions {\n#if defined(__FMA__) || defined(__aarch64__)"
+        f"{text}#else\n{plain}#endif\n{_ALWAYS.format(**two)}}};\n"
+    )
+
+
+_PLAIN = ("sin", "cos", "exp", "log", "tanh")
+
+
+def _each(name: str, lanes: int, arguments: str) -> str:
+    """Return the text that calls Warp's function of one number, lane by lane."""
+    if lanes == 1:
+        return f"return ::wp::{name}({arguments});"
+    names = arguments.split(", ")
+    values = (f"::wp::{name}({', '.join(f'{x}[{lane}]' for x in names)})" for lane in range(lanes))
+    return f"return (real){{{', '.join(values)}}};"
+
+
+def _polynomial(coefficients: Sequence[float], variable: str) -> str:
+    """Return c0 + c1 x + ..., in pairs that need not wait for each other (Estrin's scheme)."""
+    terms, power = [f"(real)({c!r})" for c in coefficients], variable
+    while len(terms) > 1:
+        pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
+        terms = [f"fused({power}, {pair[1]}, {pair[0]})" if len(pair) == 2 else pair[0] for pair in pairs]
+        power = f"({power} * {power})"
+    return terms[0]
+
 
 NUMBERS = ("frames", "substeps", "worlds", "group")
 """Numbers that come first in a kernel's table; `group` blocks share the sums of their weights' gradients."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: rounds until model and reference agree, or none is left; resumable at any point."""
+"""The online loop: rounds until model and reference agree, or none is left; resumable at any point; OUT/report.html."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,26 +8,137 @@ from typing import Any
 from msgspec import UNSET
 
 from neurodyn.core import artifacts
+from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
+from neurodyn.core.provenance import package_versions
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.versions import package_versions
 from neurodyn.learn.manifest import MANIFEST, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
-from neurodyn.learn.reproduction import Again
+from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.run_record import RunRecord
-from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.policy.artifact import load_policy, save_policy
-from neurodyn.policy.online.page import write_page
-from neurodyn.policy.online.problem import NEW, Problem, default_settings, pose
-from neurodyn.policy.online.record import OnlineResult, Round, best_of, settled, verdict
-from neurodyn.policy.online.rounds import Known, RoundInProgress, Stages
+from neurodyn.policy.online.problem import NEW, OnlineProblem, default_settings, pose
+from neurodyn.policy.online.record import SECONDS, OnlineResult, Round, best_of, settled, verdict
+from neurodyn.policy.online.rounds import EarlierRounds, RoundInProgress, Stages
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.policy.train import task_of
+from neurodyn.report.numbers import MISSING
+from neurodyn.report.page import Table, cards, code, figure, folded, grid, header, page, paragraph, section
+from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
 from neurodyn.tasks import Task, load
+
+
+def write_page(out: Path, result: OnlineResult) -> Path:
+    """Write the page, atomically, and return its path.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    path = out / "report.html"
+    write_text(path, render_page(out, result))
+    return path
+
+
+def render_page(out: Path, result: OnlineResult) -> str:
+    """Return the page as HTML."""
+    beginning = "a new model" if result.dynamics == "new" else result.dynamics
+    body = [
+        header(f"{result.task}: learned in turns with a {result.kind} model"),
+        paragraph(f"From {beginning}; reference: {result.reference}. Verdict: {result.verdict}."),
+        cards(_headline(result)),
+        section("Rounds", grid(_plots(result)), rounds_table(result).html(), lead=_LEAD),
+        section("Ends of episodes", ends_table(result).html()),
+        section("Configuration", folded("config.yaml", code((out / "config.yaml").read_text("utf-8")))),
+    ]
+    return page(f"{result.task}: {out.name}", body)
+
+
+_LEAD = (
+    "Returns are without exploration noise, in whole episodes. The model's error is that on the log of the round's "
+    f"policy, which it has not seen: velocities {SECONDS:g} s ahead, as a share of the persistence baseline's error."
+)
+
+
+def _headline(result: OnlineResult) -> list[tuple[str, str, str]]:
+    best = result.rounds[result.best - 1]
+    return [
+        (
+            f"{best.real.mean:.5g}",
+            f"return in {result.reference}",
+            f"{best.real.episodes} episodes, round {best.number}",
+        ),
+        (f"{best.imagined.mean:.5g}", "return in the model", f"{best.gap:.1%} apart"),
+        (f"{result.frames:,}", "simulator frames", f"{result.first_frames:,} of them before the first policy"),
+        (f"{result.cpu_seconds / 60:.1f}", "CPU-min", f"{len(result.rounds)} rounds"),
+    ]
+
+
+def _plots(result: OnlineResult) -> list[str]:
+    rounds = result.rounds
+    numbers = [float(one.number) for one in rounds]
+    returns = [
+        PlotCurve("in the model", numbers, [one.imagined.mean for one in rounds], PREDICTED),
+        PlotCurve(f"in {result.reference}", numbers, [one.real.mean for one in rounds], TRUTH),
+    ]
+    errors = [(n, one.measured.model_error) for n, one in zip(numbers, rounds, strict=True) if one.measured]
+    error = PlotCurve(None, [n for n, e in errors if e is not None], [e for _, e in errors if e is not None], THIRD)
+    shown = []
+    for name, curves, caption in (
+        ("returns", returns, "Return by round"),
+        ("errors", [error], "Model error on the states of the round's policy"),
+    ):
+        svg = plot(name, curves, x_label="round", unit="", bars=True, description=caption)
+        shown.append(figure(svg, caption))
+    return shown
+
+
+def rounds_table(result: OnlineResult) -> Table:
+    """Return returns, errors and costs by round."""
+    head = [
+        "Round", "Return in the model", f"Return in {result.reference}", "Standard deviation", "Apart", "Model error",
+        "Simulator frames", "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
+    ]  # fmt: skip
+    rows, frames = [], result.first_frames
+    for one in result.rounds:
+        frames += one.frames
+        rows.append(_row(one, frames))
+    return Table("Rounds", head, rows, strong=2)
+
+
+def _row(one: Round, frames: int) -> list[str]:
+    assert one.model is not None
+    assert one.policy is not None
+    assert one.measured is not None
+    error = one.measured.model_error
+    return [
+        str(one.number), f"{one.imagined.mean:.5g}", f"{one.real.mean:.5g}", f"{one.real.std:.3g}", f"{one.gap:.1%}",
+        MISSING if error is None else f"{error:.3g}", f"{frames:,}", f"{one.model.cpu_seconds:.0f}",
+        f"{one.policy.cpu_seconds:.0f}", f"{one.policy.frames:,}",
+    ]  # fmt: skip
+
+
+def ends_table(result: OnlineResult) -> Table:
+    """Return what ended episodes: implausible states, other failures, time."""
+    rows = []
+    for one in result.rounds:
+        assert one.log is not None
+        for where, found in (
+            ("model", one.imagined),
+            ("reference", one.real),
+            ("reference, with noise", one.log.noisy),
+        ):
+            rows.append(
+                [f"{one.number}, {where}", str(found.episodes), f"{found.length:.4g}", f"{found.implausible:.0%}",
+                 f"{found.failed - found.implausible:.0%}", f"{1.0 - found.failed:.0%}"]
+            )  # fmt: skip
+    head = ["Round", "Episodes", "Length [frames]", "Implausible", "Other failures", "Time limit"]
+    return Table("Ends of episodes", head, rows)
+
 
 OnlineRecord = RunRecord[OnlineSettings]
 """How a loop is made: OUT/config.yaml."""
@@ -93,7 +204,7 @@ def online(
             raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None
 
 
-def _begin(problem: Problem, name: str, out: Path, resume: bool) -> OnlineRecord:
+def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> OnlineRecord:
     """Return how the loop is made, after it was compared with what is there."""
     record = OnlineRecord(
         kind=problem.kind, task=name, dynamics=problem.dynamics, data=problem.data, settings=problem.settings,
@@ -129,7 +240,7 @@ def _rounds_in(out: Path) -> int:
     return max((entry["step"] for entry in read_metrics(out)), default=0)
 
 
-def online_again(again: Again) -> None:
+def online_again(again: TrainingAgain) -> None:
     """Run a loop once more."""
     record = again.read(OnlineRecord)
     online(
@@ -142,7 +253,7 @@ def online_again(again: Again) -> None:
 class _Loop:
     def __init__(
         self,
-        problem: Problem,
+        problem: OnlineProblem,
         out: Path,
         log: MetricsLog,
         stages: Stages | None,
@@ -157,7 +268,7 @@ class _Loop:
         first, frames = self._first_data()
         while True:
             number = len(rounds) + 1
-            known, folder = Known(first, tuple(rounds)), self.out / "rounds" / f"{number:02d}"
+            known, folder = EarlierRounds(first, tuple(rounds)), self.out / "rounds" / f"{number:02d}"
             rounds.append(RoundInProgress(self.problem, folder, number, known, self.stages).run())
             result = self._result(rounds, frames)
             self._write(result)

@@ -9,12 +9,12 @@ import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.files.artifact import kind_of
+from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.policy.learner import begun_with
 from neurodyn.policy.online.refit import Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
 from neurodyn.policy.settings import load_settings
-from neurodyn.policy.warm_start import begun_with
 from neurodyn.tasks import Task
 
 NEW = "new"
@@ -22,7 +22,7 @@ NEW = "new"
 
 
 @dataclass(frozen=True)
-class Problem:
+class OnlineProblem:
     """What is to be learned, and from what.
 
     Attributes:
@@ -84,7 +84,7 @@ def pose(
     data: Sequence[str] = (),
     policy: str | Path | None = None,
     device: str = "cpu",
-) -> Problem:
+) -> OnlineProblem:
     """Check what a user asks for, and open the reference.
 
     Args:
@@ -126,7 +126,7 @@ def pose(
         raise InputError(
             f"--reference {settings.reference}: predicts what a log measures; valid: dynamics with a whole state"
         )
-    return Problem(task, kind, dynamics, reference, settings, refit, tuple(data), folder, device)
+    return OnlineProblem(task, kind, dynamics, reference, settings, refit, tuple(data), folder, device)
 
 
 def _kind(dynamics: str, kind: str | None) -> str:
@@ -143,8 +143,8 @@ def _kind(dynamics: str, kind: str | None) -> str:
 
 def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -> None:
     """Refuse a run of another robot, and a penalty that its model knows nothing of."""
-    from neurodyn.control.compatibility import require_fit
-    from neurodyn.dynamics.files.artifact import load
+    from neurodyn.control.task_frames import require_fit
+    from neurodyn.dynamics.artifact import load
 
     model = load(run)
     require_fit(task, model, settings.policy.penalty)

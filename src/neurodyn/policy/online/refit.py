@@ -12,7 +12,7 @@ import msgspec
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress
-from neurodyn.data.episodes import joined
+from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
@@ -150,7 +150,7 @@ class NeuralRefit(Refit):
 
     def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
         """Write data from random states; the network has to learn the motion everywhere."""
-        from neurodyn.sim.generation.generate import generate
+        from neurodyn.sim.generate import generate
 
         robot = task.declaration()
         worlds = max(8, min(512, frames // robot.frames))

@@ -20,22 +20,21 @@ from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.episodes import beginnings
-from neurodyn.data.mixture import Mixture
+from neurodyn.data.mixture import Mixture, beginnings
 from neurodyn.data.store import Store
-from neurodyn.dynamics.files.artifact import load
+from neurodyn.dynamics.artifact import load
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluate import SEED, play
+from neurodyn.policy.evaluation import SEED, play
 from neurodyn.policy.logs import Behaviour, record_log
-from neurodyn.policy.online.measure import model_error
-from neurodyn.policy.online.problem import Problem
+from neurodyn.policy.online.problem import OnlineProblem
 from neurodyn.policy.online.record import (
-    Comparison,
     FittedModel,
     LoggedPolicy,
+    PolicyComparison,
     Round,
     TrainedPolicy,
+    model_error,
     read_round,
 )
 from neurodyn.policy.online.refit import Fit
@@ -56,7 +55,7 @@ _BATCHES = 4
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierRounds:
     """What there is before a round.
 
     Attributes:
@@ -96,7 +95,9 @@ class Known:
 class RoundInProgress:
     """Makes one round, or what is left of it."""
 
-    def __init__(self, problem: Problem, folder: Path, number: int, known: Known, stages: Stages | None) -> None:
+    def __init__(
+        self, problem: OnlineProblem, folder: Path, number: int, known: EarlierRounds, stages: Stages | None
+    ) -> None:
         """Read what is recorded.
 
         Args:
@@ -174,13 +175,13 @@ class RoundInProgress:
             cpu_seconds=found.cpu_seconds,
         )
 
-    def _measure(self) -> Comparison:
+    def _measure(self) -> PolicyComparison:
         problem, where = self.problem, self._where
         assert self.round.log is not None
         log = problem.refit.open(problem.task.declaration(), self.round.log.path)
         with showing(self._stage("comparison")):
             returns = self._imagined(where)
-        return Comparison(returns=returns, model_error=model_error(where.dynamics, log))
+        return PolicyComparison(returns=returns, model_error=model_error(where.dynamics, log))
 
     def _imagined(self, where: ResolvedDynamics) -> Returns:
         problem = self.problem

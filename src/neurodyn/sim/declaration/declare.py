@@ -13,7 +13,7 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing, stage, tell, tracked
@@ -22,11 +22,18 @@ from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.bundle import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.build import build
-from neurodyn.sim.declaration.contact import BUDGET, ChosenPoints, choose_contact_points
 from neurodyn.sim.declaration.facts import AssetFacts, AssetJoint, read_facts
-from neurodyn.sim.declaration.pose import bend_legs, full_position, lowest_point, rest_position
+from neurodyn.sim.declaration.pose import (
+    BUDGET,
+    ChosenPoints,
+    bend_legs,
+    choose_contact_points,
+    full_position,
+    lowest_point,
+    rest_position,
+)
 from neurodyn.sim.declaration.text import declaration_text
-from neurodyn.sim.declaration.trial import Trial, run_trial
+from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.reference import ReferenceSimulator
 
@@ -70,7 +77,7 @@ class Declaration:
 
     path: Path
     robot: Robot
-    trial: Trial
+    trial: SimulatorTrial
     decisions: list[Decision] = field(default_factory=list)
     base: str | None = None
 
@@ -137,7 +144,7 @@ class _Draft:
     def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, accept: Judge) -> None:
         self.facts, self.budget, self.accept, self.meshes = facts, budget, accept, facts.meshes
         self.decisions: list[Decision] = []
-        self.trial: Trial
+        self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
         self.stands = facts.floating or facts.has_floor
         self.tree: dict[str, Any] = {
@@ -450,7 +457,7 @@ class _Draft:
         with showing(None):  # whoever judges does not know how many trials there will be
             return self.accept(self.robot()) or ""
 
-    def _try(self, factor: float, substeps: int) -> Trial:
+    def _try(self, factor: float, substeps: int) -> SimulatorTrial:
         """Run the trial with so many substeps and so much more armature."""
         self._set_armature(factor)
         self.tree["simulator"]["substeps"] = substeps
@@ -474,7 +481,7 @@ class _Draft:
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
         )
 
-    def _bounds(self, trial: Trial) -> float:
+    def _bounds(self, trial: SimulatorTrial) -> float:
         """Set bounds of states by what a trial reached; return the greatest velocity of a joint in it."""
         spec, joints = self.robot().spec, {joint.name: joint for joint in self.scalars}
         speed = dict(zip(spec.qd_names, trial.speed.tolist(), strict=True))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from neurodyn.core.description.joint_kinds import JointKind
+from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.declaration import ASSET_SUFFIXES
-from neurodyn.sim.assets.urdf import parse_xml
 from neurodyn.sim.build import read_asset
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.urdf import parse_xml
 
 _UNSAID = 1e5
 """Efforts and velocities from here on stand for none: importers fill in 1e6."""

@@ -8,11 +8,11 @@ import torch
 
 from neurodyn.core.seeds import generator
 from neurodyn.robots import Robot
-from neurodyn.sim.bounds import plausible_bounds
+from neurodyn.sim.batches import Recorder
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.generation.recorder import Recorder
-from neurodyn.sim.ground_sampling import data_scene
+from neurodyn.sim.energy import plausible_bounds
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.sampling import data_scene
 
 WORST_ERROR = 0.05
 """Greatest error beside half the step, as a share of the motion itself (median over worlds, ten frames)."""
@@ -26,7 +26,7 @@ _COMPARED = 10
 
 
 @dataclass(frozen=True)
-class Trial:
+class SimulatorTrial:
     """What a trial showed.
 
     Attributes:
@@ -59,7 +59,7 @@ class Trial:
         )
 
 
-def run_trial(robot: Robot) -> Trial:
+def run_trial(robot: Robot) -> SimulatorTrial:
     """Simulate random motion of a robot, as for data, and again at half the step."""
     scene = data_scene(robot)
     simulator = ReferenceSimulator(robot, _WORLDS, scene=scene)
@@ -76,7 +76,7 @@ def run_trial(robot: Robot) -> Trial:
     motion = (compared - compared[:, :1]).abs().mean((1, 2)).clamp_min(1e-6)
     kept = ~outside if bool((~outside).any()) else torch.ones_like(outside)
     reach = torch.stack([q[kept].amin((0, 1)), q[kept].amax((0, 1))], -1)
-    return Trial(
+    return SimulatorTrial(
         substeps=robot.simulator.substeps,
         finite=float(finite.double().mean()),
         outside=float(outside.double().mean()),

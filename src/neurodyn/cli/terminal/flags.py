@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags that verbs share: names in a registry, what of the machine is used, and where a recording goes."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from tyro.constructors import PrimitiveConstructorSpec
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.registry import Registry
+
+if TYPE_CHECKING:
+    from neurodyn.core.workers import Executor
+    from neurodyn.learn.tracking.tracker import Logger
+    from neurodyn.report.recording import Recording
+
+
+_Value = TypeVar("_Value", str, int)
+
+
+def read_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> PrimitiveConstructorSpec[_Value]:
+    """Return what makes a flag take one value, to annotate its type with.
+
+    Args:
+        read: Returns the value of a text. An InputError that it raises passes the parser by, as that of a verb.
+        metavar: What the value is called in the help.
+        kind: Type of the value.
+    """
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda given: read(given[0]),
+        is_instance=lambda value: isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstructorSpec[str]:
+    """Return what makes a flag take the names in a registry, or in one of several, to annotate a `str` with.
+
+    Names are looked up when the flag is read: a plug-in may register some after the verb was imported.
+    """
+    every = (registry, *others)
+
+    def named(given: str) -> str:
+        if not others:
+            registry.require(given)
+        elif not any(given in one for one in every):
+            valid = choices(name for one in every for name in one)
+            raise InputError(f"unknown {' or '.join(one.what for one in every)} {given!r}; valid: {valid}")
+        return given
+
+    return read_by(named, f"{{{','.join(name for one in every for name in one)}}}", str)
+
+
+def _logger(given: str) -> str:
+    from neurodyn.learn.tracking.tracker import require_name
+
+    require_name(given)
+    return given
+
+
+LoggerFlag = Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)] | None
+"""What follows a training; None for TensorBoard, or what followed the run so far."""
+
+
+MOST_THREADS = 4096
+"""More than any machine has cores."""
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_THREADS:
+        raise InputError(f"--threads is {text!r}; valid: a whole number from 1 to {MOST_THREADS:,}")
+    return int(text)
+
+
+Threads = Annotated[int, read_by(_count, "N", int)] | None
+"""How many cores a verb uses; None for its default."""
+
+
+def _device(name: str) -> str:
+    if name != "cpu":  # which is there without torch, whose import takes a second
+        from neurodyn.learn.devices import require_device
+
+        try:
+            require_device(name)
+        except InputError as error:
+            raise InputError(f"--{error}") from None
+    return name
+
+
+Device = Annotated[str, read_by(_device, "cpu|cuda|cuda:N", str)]
+"""Where a verb computes: a torch device that is there."""
+
+
+def _gpus(given: list[str]) -> tuple[int, ...]:
+    import torch
+
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not found:
+        raise InputError("--gpu-ids: torch finds no CUDA GPU; valid: --device cpu, here")
+    if given == ["all"]:
+        return tuple(range(found))
+    known = {str(number) for number in range(found)}
+    if not given or not known.issuperset(given) or len(set(given)) < len(given):
+        valid = f"all, or some of 0 to {found - 1}, each once" if found > 1 else "all, or 0"
+        raise InputError(f"--gpu-ids is {' '.join(given) or 'empty'}; valid: {valid}")
+    return tuple(map(int, given))
+
+
+GpuIds = Annotated[
+    tuple[int, ...],
+    PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="all|N [N ...]",
+        instance_from_str=_gpus,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: [str(one) for one in value],
+    ),
+]
+"""GPUs that a training uses, one process on each, counted among those that CUDA_VISIBLE_DEVICES leaves."""
+
+
+def own_device(device: str, gpu_ids: tuple[int, ...]) -> str:
+    """Return the device of this process.
+
+    Raises:
+        InputError: `learn.ranks` cannot place the processes so, or both flags name a device.
+    """
+    if gpu_ids and device not in {"cpu", "cuda"}:
+        raise InputError(f"--device {device} and --gpu-ids both name GPUs; give one")
+    from neurodyn.learn.devices import current_ranks
+
+    return current_ranks().device(device, gpu_ids)
+
+
+@contextlib.contextmanager
+def cluster_of(address: str | None, workers: int | None, memory: float | None) -> "Iterator[Executor | None]":
+    """Yield the cluster that --cluster, --workers and --worker-memory ask for; None for this machine alone."""
+    if address is None:
+        if (workers, memory) != (None, None):
+            raise InputError("--workers and --worker-memory are of a cluster; valid: with --cluster")
+        yield None
+        return
+    from neurodyn.cluster.workers import Cluster
+
+    with Cluster(address, workers=workers, memory=memory) as cluster:
+        yield cluster
+
+
+def out_of_memory(error: Exception) -> InputError | None:
+    """Return in one line that a device has too little memory, where an error says so; None for other errors."""
+    if isinstance(error, MemoryError):
+        detail = f" ({error})" if str(error) else ""
+        return InputError(f"too little memory{detail}; valid: fewer worlds, smaller batches, fewer --threads")
+    if "torch" not in sys.modules:
+        return None
+    from neurodyn.learn.devices import lacks_memory
+
+    if not lacks_memory(error):
+        return None
+    first = str(error).partition(". ")[0].strip()
+    return InputError(f"--device: too little memory ({first}); valid: fewer worlds, smaller batches, another device")
+
+
+Format = Literal["html", "mp4", "gif", "rrd"]
+"""Format of a recording's file."""
+
+_RECORD = 0.4
+"""Share of the progress up to which motion is computed; the file takes the rest."""
+
+
+@dataclass(frozen=True)
+class RecordingFile:
+    """The file of a recording.
+
+    Attributes:
+        path: Where it goes.
+        kind: Its format.
+    """
+
+    path: Path
+    kind: Format
+
+
+def recording_file(
+    run: str, stem: str, out: Path | None, asked: Format | None, resolve: Callable[[str], Path]
+) -> RecordingFile:
+    """Return the file that a recording of a run goes to.
+
+    Args:
+        run: Run, or policy.
+        stem: Name of the file where the user gives none.
+        out: File that the user gives.
+        asked: Format that the user gives.
+        resolve: Returns the folder of the run.
+
+    Raises:
+        InputError: The file cannot be written, its name says no format, or what writes it is not installed.
+    """
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.report.recording import default_output
+    from neurodyn.report.recording_files import format_of, require_rerun
+
+    kind = format_of(out, asked)
+    if kind == "rrd":
+        require_rerun()
+    path = default_output(run, stem, f".{kind}", resolve) if out is None else out
+    require_writable(path)
+    return RecordingFile(path, kind)
+
+
+def keep_recording(
+    run: str, logger: "Logger | None", file: RecordingFile | None, record: "Callable[[], Recording]"
+) -> "Recording":
+    """Record, write the file, and show it in the tracker of the run.
+
+    Args:
+        run: Run, or policy.
+        logger: The tracker; None for none.
+        file: The file; None to write none.
+        record: Computes the motion.
+
+    Raises:
+        InputError: As of what records and writes, or the tracker cannot work.
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.core.progress import stage
+    from neurodyn.learn.metrics import require_followed, show_results
+    from neurodyn.report.recording_files import write_recording
+
+    require_followed(logger, run)
+    with ProgressBar(f"recording {run}"):
+        with stage(0.0, 1.0 if file is None else _RECORD):
+            recording = record()
+        if file is not None:
+            with stage(_RECORD, 1.0):
+                write_recording(recording, file.path, file.kind)
+    if file is not None:
+        show_results(run, logger, films=[file.path])
+    return recording

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results on the terminal: the tables of their pages, and the checks of a robot."""
+
+from collections.abc import Iterable
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from neurodyn.cli.terminal.console import terminal
+from neurodyn.cli.terminal.tables import print_table
+from neurodyn.evaluate.checks.run import RobotCheck
+from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
+from neurodyn.report import accuracy, forecast, log
+from neurodyn.report import accuracy as calibration
+from neurodyn.report.checks import advice, lead, row
+from neurodyn.report.numbers import member_parts, simulated_parts, tossed_parts
+from neurodyn.report.overview import in_a_sentence
+from neurodyn.report.page import Table
+
+if TYPE_CHECKING:
+    from neurodyn.identify.drives import DriveNetworkResult
+    from neurodyn.identify.result import IdentificationFigures
+    from neurodyn.policy.evaluation import PolicyEvaluation
+
+
+_WIDTH = 120
+_MOST_ROWS = 24  # of a table by group
+_PAGES_ONLY = ("p10 – p90",)
+
+
+def print_evaluation(result: Evaluation) -> None:
+    """Print what `evaluate.evaluate` returns."""
+    remarks = accuracy.reach(result) if isinstance(result, Simulated) else []
+    print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
+
+
+def print_identification(result: "IdentificationFigures") -> None:
+    """Print parameters with intervals, and errors on held-out windows."""
+    from neurodyn.report import identification
+
+    found = [identification.parameters(result), identification.by_log(result), identification.torques(result)]
+    found += [identification.ends(result), identification.runs(result)]
+    found += [*identification.errors(result), identification.sensors(result)]
+    warnings = [f"warning: {text}" for text in result.warnings]
+    remarks = identification.convergence(result), identification.errors_lead(result)
+    print_tables(identification.lead(result), found, *remarks, *warnings)
+
+
+def print_drive_network(result: "DriveNetworkResult") -> None:
+    """Print the torque errors of an actuator network beside those of the best parametric drive."""
+    rows = [
+        [
+            name,
+            f"{joint.network:.3g}",
+            f"{joint.drive:.3g}",
+            f"{joint.network / joint.drive:.2f}",
+            f"{joint.torque:.3g}",
+        ]
+        for name, joint in result.joints.items()
+    ]
+    title = f"Torque error on {result.split} runs, root mean square [N m or N]"
+    head = ("joint", "network", "parametric drive", "ratio", "no torque")
+    lead = f"actuator network of {result.robot}: {result.rows:,} rows"
+    numbers = [
+        f"{name}: " + ", ".join(f"{what} {value:.3g}" for what, value in joint.numbers.items())
+        for name, joint in result.joints.items()
+    ]
+    print_tables(lead, [Table(title, head, rows)], "numbers of the parametric drives:", *numbers)
+
+
+def print_policy(result: "PolicyEvaluation") -> None:
+    """Print the returns of a policy by dynamics, and the errors between them."""
+    from neurodyn.policy.report import returns
+
+    print_tables("", returns(result))
+
+
+def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
+    """Print tables below their titles; those without rows are left out."""
+    console = terminal(_WIDTH)
+    console.print(title, soft_wrap=True)
+    for table in tables:
+        if table.rows:
+            kept = [i for i, name in enumerate(table.head) if name not in _PAGES_ONLY]
+            rows = [[row[i] for i in kept] for row in table.rows]
+            print_table(console, [table.head[i] for i in kept], rows, table.title)
+    for remark in remarks:
+        console.print(remark, soft_wrap=True)
+
+
+@singledispatch
+def evaluation_tables(result: Simulated) -> list[Table]:
+    """Return the tables of an evaluation that are for the terminal."""
+    found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
+    more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
+    return [*found, *(table for part in more for table in part(result)), *_members(result), accuracy.speed(result)]
+
+
+@evaluation_tables.register
+def _(result: Tossed) -> list[Table]:
+    return [*accuracy.by_horizon(tossed_parts(result), result.about.dt), *_members(result)]
+
+
+@evaluation_tables.register
+def _(result: Logged) -> list[Table]:
+    groups = [table for table in log.by_group(result) if len(table.rows) <= _MOST_ROWS]
+    return [*log.at_horizons(result), *groups, *_members(result)]
+
+
+@evaluation_tables.register
+def _(result: ForecastEvaluation) -> list[Table]:
+    groups = [table for table in forecast.groups(result) if len(table.rows) <= _MOST_ROWS]
+    events = forecast.events(result)
+    return [forecast.errors(result), *groups, *forecast.calibration(result), events, *forecast.failures(result)]
+
+
+def _members(result: Simulated | Logged | Tossed) -> list[Table]:
+    return calibration.of_members(member_parts(result))
+
+
+_COLOURS = {"ok": "green", "warning": "yellow", "fails": "bold red"}
+
+
+def print_check(result: RobotCheck) -> None:
+    """Print a row for each finding, and below them what to change."""
+    console = terminal(80)
+    console.print(lead(result), soft_wrap=True)
+    rows = [row(finding) for finding in result.findings]
+    coloured = [[*cells, Text(verdict, style=_COLOURS[verdict])] for *cells, verdict in rows]
+    print_table(console, ("Check", "Measured", "Bound", "Verdict"), coloured)
+    for line in advice(result):
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that fit the terminal: numbers are never cut, words wrap, and what is too wide goes on below; those of datasets and declarations."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from neurodyn.cli.terminal.console import terminal
+
+if TYPE_CHECKING:
+    from neurodyn.data.store import Store
+    from neurodyn.sim.declaration.declare import Decision
+
+
+_GAP = 3
+_WORDS = 16
+"""Width up to which a cell stays on one line."""
+_FIRST = 0.45
+"""Share of the width that the first column, which names the rows, takes at most."""
+
+Cell = str | Text
+
+
+def print_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[Cell]], title: str = "") -> None:
+    """Print a table, in several blocks below each other where its columns do not fit side by side.
+
+    Args:
+        console: Where.
+        head: Heads of the columns; those of the first column name the rows, in every block.
+        rows: Their cells.
+        title: What stands above the first block; empty for nothing.
+    """
+    for number, columns in enumerate(_blocks(head, rows, console.width)):
+        table = Table(
+            title=title if not number else None, title_justify="left", title_style="bold", box=SIMPLE_HEAD,
+            pad_edge=False, show_edge=False,
+        )  # fmt: skip
+        for column, width in zip(columns, _widths(columns, head, rows, console.width), strict=True):
+            table.add_column(head[column], width=width, overflow="fold")
+        for row in rows:
+            table.add_row(*(row[column] for column in columns))
+        console.print(table)
+        console.print()
+
+
+def _blocks(head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[list[int]]:
+    """Return the columns of each block."""
+    least = [_least(column, head, rows, width) for column in range(len(head))]
+    blocks, used = [[0]], least[0]
+    for column in range(1, len(head)):
+        if used + _GAP + least[column] > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = least[0]
+        blocks[-1].append(column)
+        used += _GAP + least[column]
+    return blocks
+
+
+def _widths(columns: list[int], head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+    """Return the widths of the columns of a block: as wide as they would be, as far as there is room."""
+    widths = [_least(column, head, rows, width) for column in columns]
+    wanted = [max(cell_len(str(cell)) for cell in (head[c], *(row[c] for row in rows))) for c in columns]
+    room = width - sum(widths) - _GAP * (len(columns) - 1)
+    while room > 0 and (narrow := [i for i in range(len(columns)) if widths[i] < wanted[i]]):
+        widths[min(narrow, key=lambda i: wanted[i] - widths[i])] += 1  # those that lack least are helped first
+        room -= 1
+    return widths
+
+
+def _least(column: int, head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> int:
+    """Return the width below which a column would be cut within a word or a number."""
+    cells = [str(row[column]) for row in rows]
+    whole = max(map(cell_len, cells), default=0)
+    longest_word = max((cell_len(word) for cell in [head[column], *cells] for word in cell.split()), default=0)
+    if column == 0:
+        return min(max(whole, longest_word), int(_FIRST * width))
+    return min(max(longest_word, min(whole, _WORDS)), int(_FIRST * width))
+
+
+def print_import(store: "Store", out: Path) -> None:
+    """Print what `neurodyn import` found and wrote."""
+    from neurodyn.data.inspection import counts
+
+    console = terminal()
+    found = counts(store)
+    if "rates_hz" in found["log"]:  # rows come at the frames of the robot, and aligned
+        _print_log(console, found)
+    splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
+    console.print(
+        f"{found['transitions']:,} frames of {found['dt_s']:g} s in {found['episodes']} episodes ({splits}), "
+        f"{out.stat().st_size / 1e6:.1f} MB: {out}",
+        soft_wrap=True,
+    )
+    _print_sensors(console, found)
+
+
+def _print_sensors(console: Console, found: dict[str, Any]) -> None:
+    if found["sensors"]:
+        shares = ", ".join(f"{name} in {share:.0%} of frames" for name, share in found["sensors"].items())
+        console.print(f"readings: {shares}", soft_wrap=True)
+
+
+def print_inspection(found: dict[str, Any]) -> None:
+    """Print what `data.inspection.inspect_store` found."""
+    console = terminal()
+    length = found["length"]
+    console.print(
+        f"{found['robot']} ({found['source']}, seed {found['seed']}): {found['transitions']:,} transitions of "
+        f"{found['dt_s']:.4g} s ({found['duration_s'] / 60:.1f} minutes) in {found['episodes']:,} episodes of "
+        f"{length['min']} to {length['max']} (median {length['median']:g})",
+        soft_wrap=True,
+    )
+    for what in ("splits", "ends"):
+        parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
+        console.print(f"{what}, episodes (transitions): {', '.join(parts)}", soft_wrap=True)
+    _print_sensors(console, found)
+    rows = []
+    for c in found["coordinates"]:
+        if "min" in c:
+            numbers = [f"{c[key]:.3g}" for key in ("min", "mean", "max", "std")]
+            interval = "-" if c["range"] is None else f"{c['range'][0]:.3g}..{c['range'][1]:.3g}"
+            covered, outside = f"{c['coverage']:.0%}", f"{c['outside']:.1%}"
+            rows.append((f"{c['what']} {c['name']}", c["unit"], *numbers, interval, covered, outside))
+    print_table(console, ("", "unit", "min", "mean", "max", "std", "range", "covered", "outside"), rows)
+    planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
+    if planes:
+        console.print(f"covered part of the plane of position and velocity: {planes}", soft_wrap=True)
+    if found["ground"]:
+        ground = found["ground"]
+        height, tilt = ([f"{x:.3g}" for x in ground[key]] for key in ("height", "tilt"))
+        console.print(
+            f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, "
+            f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; contact points: {ground['probes'] or 'none'}",
+            soft_wrap=True,
+        )
+    if found["rewards"]:
+        frame, whole = ({key: f"{x:.4g}" for key, x in found["rewards"][name].items()} for name in ("frame", "return"))
+        console.print(
+            f"reward of a frame {frame['min']}..{frame['max']} (mean {frame['mean']}), return of an episode "
+            f"{whole['min']}..{whole['max']} (mean {whole['mean']})",
+            soft_wrap=True,
+        )
+        for name, value in found["rewards"]["groups"].items():
+            console.print(f"mean return of {name}: {value:.4g}", soft_wrap=True)
+    if "rates_hz" in (found["log"] or {}):  # rows, and what a script wrote, have no rates
+        _print_log(console, found)
+
+
+def print_log(found: dict[str, Any]) -> None:
+    """Print what `data.log_inspection.inspect_log` found."""
+    console = terminal()
+    runs = f"{found['runs']} run" + "s" * (found["runs"] != 1)
+    console.print(f"{found['log']}: {found['what']}, {runs}", soft_wrap=True, highlight=False)
+    for topic in found["topics"]:
+        title = " ".join(part for part in (topic["name"], topic["type"]) if part)
+        if topic["trouble"]:
+            console.print(f"{title}: {topic['trouble']}", soft_wrap=True, highlight=False)
+            continue
+        rate = f"{topic['rate_hz']:.4g} Hz" if topic.get("rate_hz") else "no rate"
+        slowest = f", slowest step {topic['slowest_hz']:.3g} Hz" if topic.get("slowest_hz") else ""
+        pauses = f", {topic['gaps']} gaps" if topic.get("gaps") else ""
+        back = f", clock runs backwards {topic['backwards']} times" if topic.get("backwards") else ""
+        rows = "" if topic["rows"] is None else f"{topic['rows']:,} rows, "
+        console.print(
+            f"{title}: {rows}clock: {topic['clock']}, {rate}{slowest}{pauses}{back}", soft_wrap=True, highlight=False
+        )
+        rows = []
+        for column in topic["columns"]:
+            if column.get("min") is not None:
+                numbers = [f"{column[key]:.3g}" for key in ("min", "mean", "max")]
+                unit = f"{column['unit']}?" if column["unit"] else ""
+                rows.append((column["name"], *numbers, unit, str(column["missing"] or "")))
+        if rows:
+            print_table(console, ("column", "min", "mean", "max", "unit", "missing"), rows)
+    for line in found["doubts"]:
+        console.print(f"note: {line}", soft_wrap=True, highlight=False)
+    for what in found["absent"]:
+        console.print(f"no column was found for {what}", soft_wrap=True, highlight=False)
+
+
+def _print_log(console: Console, found: dict[str, Any]) -> None:
+    notes = found["log"]
+    rows = []
+    for name, rates in notes["rates_hz"].items():
+        frames = found["groups"].get(name, found)["transitions"]
+        remark = "interpolated" if name in notes["interpolated_groups"] else ""
+        numbers = (f"{rates['median']:.4g}", f"{rates['slowest']:.4g}", f"{frames:,}")
+        rows.append((name, str(rates["runs"]), *numbers, remark))
+    print_table(console, ("group", "runs", "rate [Hz]", "slowest", "frames", ""), rows)
+    alignment = notes["alignment"]
+    if alignment["delays"]:
+        columns = zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True)
+        rows = [(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}") for delay, error, r2 in columns]
+        print_table(console, ("delay of control [ms]", "error beside no delay", "held-out R^2"), rows)
+    console.print(f"alignment: {1e3 * alignment['chosen']:.4g} ms applied ({alignment['reason']})", soft_wrap=True)
+    late = notes.get("velocity_delay_s")
+    moved = "" if late is None else f"; their stream is {1e3 * late:.3g} ms late, which is taken out"
+    console.print(f"velocities: {notes['velocity']}{moved}", soft_wrap=True)
+    gaps = notes["gaps"]
+    longest = (
+        f", longest {gaps['longest'][0]['length_s']:.3g} s in {gaps['longest'][0]['run']}" if gaps["count"] else ""
+    )
+    console.print(
+        f"gaps: {gaps['count']}{longest}; {notes['pieces_shorter_than_a_frame']} pieces too short for a frame",
+        soft_wrap=True,
+    )
+
+
+def print_decisions(decisions: "Iterable[Decision]") -> None:
+    """Print each decision and its reason."""
+    rows = [(decision.what, decision.value, decision.why) for decision in decisions]
+    print_table(terminal(120), ("", "decided", "why"), rows)

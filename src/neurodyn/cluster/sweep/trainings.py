@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings that a sweep can repeat, by verb: what each takes, its settings, how it is run, and how it is judged."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from neurodyn.core.artifacts import read_json
+from neurodyn.core.config import Config, read_config
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.registry import Registry
+from neurodyn.core.verdict import require_usable
+from neurodyn.evaluate.run_comparison import Figure
+from neurodyn.learn.metrics import best_metric
+
+Paths = str | tuple[str, ...]
+
+
+class Training(ABC):
+    """A verb that makes a run folder.
+
+    Attributes:
+        arguments: Its arguments; those with the name of a flag mean the same.
+        what: What the figure is that trials are chosen by.
+    """
+
+    arguments: ClassVar[type[Config]]
+    what: ClassVar[str]
+
+    @abstractmethod
+    def settings(self, given: Any) -> Config:
+        """Return its settings before any is changed, with all that is given read and checked.
+
+        Raises:
+            InputError: A file is missing or malformed, or does not fit the others.
+        """
+
+    @abstractmethod
+    def settings_type(self, given: Any) -> type[Config]:
+        """Return the type of its settings."""
+
+    @abstractmethod
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
+        """Train, or go on with a run that was killed.
+
+        Raises:
+            InputError: The result cannot be used, or something of that does not fit.
+        """
+
+    @abstractmethod
+    def figure(self, given: Any, out: Path) -> Figure:
+        """Return the figure of a finished run by which it is chosen."""
+
+    def weights(self, given: Any, out: Path) -> int:
+        """Return the number of weights of a finished run's model."""
+        from neurodyn.dynamics.artifact import load
+        from neurodyn.nets.networks import weights_in
+
+        return weights_in(load(out).parameters())
+
+
+def paths_of(data: Paths) -> tuple[str, ...]:
+    """Return the paths of one or several files."""
+    return (data,) if isinstance(data, str) else data
+
+
+class IdentifyArguments(Config, frozen=True):
+    """Arguments of `neurodyn identify` that a sweep takes; the others are settings."""
+
+    robot: str
+    data: Paths
+    parameters: tuple[str, ...] = ()
+    drive: str | None = None
+    blueprint: str | None = None
+    settings: str | None = None
+    minutes: float | None = None
+
+
+class Identify(Training):
+    """`neurodyn identify`."""
+
+    arguments = IdentifyArguments
+    what = "error on validation episodes"
+
+    def settings(self, given: IdentifyArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.identify.identify import require_problem
+        from neurodyn.identify.run import plan_identification
+        from neurodyn.identify.settings import changed
+
+        problem, found = plan_identification(
+            given.robot, paths_of(given.data), parameters=given.parameters, blueprint=given.blueprint,
+            settings=given.settings, drive=given.drive,
+        )  # fmt: skip
+        require_problem(problem, found)
+        return changed(found, minutes=given.minutes)
+
+    def settings_type(self, given: IdentifyArguments) -> type[Config]:
+        """See `Training`."""
+        from neurodyn.identify.settings import IdentificationSettings
+
+        return IdentificationSettings
+
+    def run(self, given: IdentifyArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.identify.run import identify
+        from neurodyn.report.identification import write_identification
+
+        found = identify(
+            given.robot, paths_of(given.data), out, parameters=given.parameters, drive=given.drive,
+            blueprint=given.blueprint, settings=settings, resume=resume,
+        )  # fmt: skip
+        write_identification(out, found.figures, found.sample, found.runs)
+
+    def figure(self, given: IdentifyArguments, out: Path) -> Figure:
+        """See `Training`."""
+        from neurodyn.evaluate.run import evaluate
+        from neurodyn.evaluate.run_figures import figures_of
+
+        found = []
+        for path in paths_of(given.data):
+            measured = figures_of(str(out), evaluate(out, data=path, split="validation", threads=1))
+            found.append(next(iter(measured.figures.values())))
+        values = [figure.value for figure in found if figure.value is not None]
+        whole = sum(values) / len(values) if len(values) == len(found) else None
+        return msgspec.structs.replace(found[0], value=whole)
+
+
+class DiscoverArguments(Config, frozen=True):
+    """Arguments of `neurodyn discover` that a sweep takes."""
+
+    robot: str
+    data: str
+    base: str | None = None
+    candidates: str | None = None
+    settings: str | None = None
+    device: str = "cpu"
+
+
+class Discover(Training):
+    """`neurodyn discover`."""
+
+    arguments = DiscoverArguments
+    what = "held-out error of what was found, in standard deviations"
+
+    def settings(self, given: DiscoverArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.identify.discovery import DiscoverySettings
+        from neurodyn.identify.discovery_run import read_base
+        from neurodyn.learn.devices import require_device
+        from neurodyn.learn.neural.train import require_data
+        from neurodyn.robots import load
+        from neurodyn.robots.data import open_robot_data
+
+        require_device(given.device)
+        robot = load(given.robot)
+        require_data(robot, open_robot_data(robot, given.data))
+        if given.base is not None:
+            read_base(given.base, robot)
+        _candidates(given)
+        return DiscoverySettings() if given.settings is None else read_config(Path(given.settings), DiscoverySettings)
+
+    def settings_type(self, given: DiscoverArguments) -> type[Config]:
+        """See `Training`."""
+        from neurodyn.identify.discovery import DiscoverySettings
+
+        return DiscoverySettings
+
+    def run(self, given: DiscoverArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.identify.discovery_run import discover_run
+        from neurodyn.robots import load, locate
+        from neurodyn.robots.data import open_robot_data
+
+        robot = load(given.robot)
+        discover_run(
+            robot, locate(given.robot), open_robot_data(robot, given.data), out, settings, base=given.base,
+            candidates=_candidates(given), data=given.data, device=given.device, threads=1, resume=resume,
+        )  # fmt: skip
+
+    def figure(self, given: DiscoverArguments, out: Path) -> Figure:
+        """See `Training`."""
+        return Figure(value=read_json(out / "discovery.json")["held_out_error"])
+
+
+def _candidates(given: DiscoverArguments) -> Blueprint | None:
+    """Return the networks that a discovery is to choose among; None for the usual ones."""
+    return None if given.candidates is None else read_config(Path(given.candidates), Blueprint)
+
+
+class TrainArguments(Config, frozen=True):
+    """Arguments of `neurodyn train` that a sweep takes."""
+
+    robot: str
+    data: Paths
+    kind: str = "neural"
+    size: str = "small"
+    net: str | None = None
+    minutes: float | None = None
+    steps: int | None = None
+    shares: tuple[float, ...] | None = None
+    members: int | None = None
+    device: str = "cpu"
+
+
+class ModelTraining(Training):
+    """A training of neural dynamics or of a world model, which is chosen by its roll-outs."""
+
+    what = "held-out roll-out error, in standard deviations"
+
+    def figure(self, given: Any, out: Path) -> Figure:
+        """See `Training`."""
+        return Figure(value=best_metric(out, "rollout_score", min))
+
+
+class Train(ModelTraining):
+    """`neurodyn train`, of neural dynamics and world models."""
+
+    arguments = TrainArguments
+
+    def settings(self, given: TrainArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.learn.devices import require_device
+        from neurodyn.learn.train import plan_training
+        from neurodyn.robots import load
+
+        require_device(given.device)
+        return plan_training(
+            load(given.robot), list(paths_of(given.data)), kind=given.kind, size=given.size, net=given.net,
+            minutes=given.minutes, steps=given.steps, shares=given.shares, members=given.members,
+        )[0]  # fmt: skip
+
+    def settings_type(self, given: TrainArguments) -> type[Config]:
+        """See `Training`."""
+        return _settings_type(given.kind)
+
+    def run(self, given: TrainArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.learn.train import train
+
+        end = train(
+            given.robot, list(paths_of(given.data)), out, kind=given.kind, size=settings, shares=given.shares,
+            device=given.device, resume=resume,
+        )  # fmt: skip
+        require_usable(end.verdict)
+
+
+class FinetuneArguments(Config, frozen=True):
+    """Arguments of `neurodyn finetune` that a sweep takes."""
+
+    run: str
+    data: Paths
+    size: str = "finetune"
+    minutes: float | None = None
+    steps: int | None = None
+    shares: tuple[float, ...] | None = None
+    device: str = "cpu"
+
+
+class Finetune(ModelTraining):
+    """`neurodyn finetune`, of neural dynamics and world models."""
+
+    arguments = FinetuneArguments
+
+    def settings(self, given: FinetuneArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.dynamics.artifact import load, require_match
+        from neurodyn.learn.devices import require_device
+        from neurodyn.learn.train import plan_finetuning
+
+        require_device(given.device)
+        settings, mixture = plan_finetuning(
+            given.run, list(paths_of(given.data)), size=given.size, minutes=given.minutes, steps=given.steps,
+            shares=given.shares,
+        )  # fmt: skip
+        model = load(given.run)
+        for store, name in zip(mixture.stores, mixture.names, strict=True):
+            require_match(model, store.header.spec, None, name)
+        return settings
+
+    def settings_type(self, given: FinetuneArguments) -> type[Config]:
+        """See `Training`."""
+        from neurodyn.dynamics.artifact import kind_of
+
+        return _settings_type(kind_of(given.run))
+
+    def run(self, given: FinetuneArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.learn.train import finetune
+
+        end = finetune(
+            given.run, list(paths_of(given.data)), out, size=settings, shares=given.shares, device=given.device,
+            resume=resume,
+        )  # fmt: skip
+        require_usable(end.verdict)
+
+
+def _settings_type(kind: str) -> type[Config]:
+    """Return the type of the settings with which a kind of dynamics is trained."""
+    import neurodyn.learn.kinds  # noqa: F401 - registers it
+    from neurodyn.dynamics.kinds import KINDS
+
+    return KINDS[kind].parts["settings"]
+
+
+class PolicyArguments(Config, frozen=True):
+    """Arguments of `neurodyn policy train` that a sweep takes; the others are settings."""
+
+    task: str
+    dynamics: str
+    algorithm: str = "ppo"
+    settings: str | None = None
+    policy: str | None = None
+    starts: str | None = None
+    reference: str | None = None
+    minutes: float | None = None
+    iterations: int | None = None
+    worlds: int | None = None
+    device: str = "cpu"
+
+
+class PolicyTrain(Training):
+    """`neurodyn policy train`."""
+
+    arguments = PolicyArguments
+    what = "return in the dynamics of the training"
+
+    def settings(self, given: PolicyArguments) -> Config:
+        """See `Training`."""
+        from neurodyn.policy.algorithms import require_learner
+
+        require_learner()
+        from neurodyn.control.resolve import open_dynamics
+        from neurodyn.policy.algorithms import ALGORITHMS
+        from neurodyn.policy.learner import begun_with
+        from neurodyn.policy.settings import load_settings, with_flags
+        from neurodyn.tasks import load
+
+        chosen, task = ALGORITHMS[given.algorithm], load(given.task)
+        where = open_dynamics(task, given.dynamics, device=given.device, starts=given.starts)
+        chosen.require(where.dynamics)
+        path = None if given.settings is None else Path(given.settings)
+        found = with_flags(
+            load_settings(given.task, path, logs=where.dynamics.measured, kind=chosen.settings),
+            minutes=given.minutes, iterations=given.iterations, worlds=given.worlds,
+        )  # fmt: skip
+        return found if given.policy is None else begun_with(task, given.policy, found)[1]
+
+    def settings_type(self, given: PolicyArguments) -> type[Config]:
+        """See `Training`."""
+        from neurodyn.policy.algorithms import ALGORITHMS
+
+        return ALGORITHMS[given.algorithm].settings
+
+    def run(self, given: PolicyArguments, settings: Any, out: Path, *, resume: bool) -> None:
+        """See `Training`."""
+        from neurodyn.control.resolve import open_dynamics, open_reference
+        from neurodyn.control.task_frames import require_fit
+        from neurodyn.policy.learner import begun_with
+        from neurodyn.policy.train import train_policy
+        from neurodyn.tasks import load
+
+        task = load(given.task)
+        where = open_dynamics(task, given.dynamics, device=given.device, starts=given.starts)
+        require_fit(task, where.dynamics, settings.penalty)
+        begun = None if given.policy is None else begun_with(task, given.policy, settings)[0]
+        end = train_policy(
+            task, where, out, settings, reference=open_reference(task, where, given.reference), starts=given.starts,
+            initial=begun, resume=resume,
+        )  # fmt: skip
+        require_usable(end.verdict)
+
+    def weights(self, given: PolicyArguments, out: Path) -> int:
+        """See `Training`."""
+        from neurodyn.nets.networks import weights_in
+        from neurodyn.policy.artifact import load_policy
+
+        return weights_in(load_policy(out)[1].parameters())
+
+    def figure(self, given: PolicyArguments, out: Path) -> Figure:
+        """See `Training`."""
+        return Figure(value=best_metric(out, "return_training", max), greater_is_better=True)
+
+
+TRAININGS: Registry[Training] = Registry("training of a sweep")
+"""What a sweep can repeat, by its verb."""
+TRAININGS.add("train", Train())
+TRAININGS.add("finetune", Finetune())
+TRAININGS.add("identify", Identify())
+TRAININGS.add("discover", Discover())
+TRAININGS.add("policy train", PolicyTrain())

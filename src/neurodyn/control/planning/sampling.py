@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planners that draw samples: MPPI (Williams et al. 2017), the cross-entropy method, and annealed noise as in DIAL-MPC (arXiv 2409.15610)."""
+
+import torch
+from torch import Tensor
+
+from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
+from neurodyn.control.planning.settings import SamplingSettings
+from neurodyn.core.errors import require
+
+
+def smooth_noise(shape: tuple[int, ...], knot: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    """Return standard normal noise.
+
+    Args:
+        shape: Shape, whose last two axes are frames and actions.
+        knot: Frames between two knots; 1 for white noise.
+        generator: Draws it.
+        like: Tensor of its dtype and on its device.
+    """
+    frames = shape[-2]
+    if knot == 1:
+        return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+    count = -(-(frames - 1) // knot) + 1
+    knots = torch.randn(*shape[:-2], count, shape[-1], generator=generator, dtype=like.dtype, device=like.device)
+    place = torch.arange(frames, dtype=like.dtype, device=like.device) / knot
+    before = place.floor().long().clamp_max(max(0, count - 2))
+    share = (place - before)[:, None]
+    return torch.lerp(knots[..., before, :], knots[..., before + (count > 1), :], share)
+
+
+class MppiSettings(SamplingSettings, frozen=True):
+    """Settings of MPPI.
+
+    Attributes:
+        temperature: Difference of returns at which a candidate weighs e times less (lambda).
+    """
+
+    temperature: float = 1.0
+
+    def check(self) -> None:
+        """Refuse a temperature that is not above 0."""
+        super().check()
+        require(self.temperature > 0, "temperature", self.temperature, "above 0")
+
+
+class Mppi(PlanOptimiser):
+    """MPPI for a batch of worlds, which share their noise."""
+
+    settings_type = MppiSettings
+    settings: MppiSettings
+
+    def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
+        """Return the weighted mean of the candidates of the last round."""
+        settings, limit = self.settings, imagination.limit
+        spread = settings.noise * limit
+        for _ in range(settings.first_rounds if first else settings.rounds):
+            drawn = smooth_noise((settings.samples, *plan.shape[1:]), settings.knot, self.generator, plan)
+            candidates = (plan[:, None] + spread * drawn).clamp(-limit, limit)
+            noise = candidates - plan[:, None]
+            likelihood = (plan[:, None] * noise).sum((2, 3)) / spread**2
+            weights = torch.softmax(imagination.returns(candidates) / settings.temperature - likelihood, 1)
+            plan = plan + torch.einsum("wk,wkta->wta", weights, noise)
+        return plan
+
+
+class CemSettings(SamplingSettings, frozen=True):
+    """Settings of the cross-entropy method.
+
+    Attributes:
+        elites: Share of the candidates to which the distribution is fitted.
+        floor: Least standard deviation of the distribution, as a share of its first.
+    """
+
+    samples: int = 128
+    rounds: int = 3
+    elites: float = 0.1
+    floor: float = 0.1
+
+    def check(self) -> None:
+        """Refuse shares that are none."""
+        super().check()
+        require(0 < self.elites < 1, "elites", self.elites, "between 0 and 1")
+        require(0 < self.floor <= 1, "floor", self.floor, "above 0, at most 1")
+
+
+class Cem(PlanOptimiser):
+    """CEM as of Rubinstein (1999), with the best plan of all among the candidates of each round."""
+
+    settings_type = CemSettings
+    settings: CemSettings
+
+    def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
+        """Return the best candidate of all rounds."""
+        settings, limit = self.settings, imagination.limit
+        mean, std = plan, torch.full_like(plan, settings.noise * limit)
+        floor, count = settings.floor * std, max(2, round(settings.elites * settings.samples))
+        for _ in range(settings.first_rounds if first else settings.rounds):
+            drawn = smooth_noise((len(plan), settings.samples, *plan.shape[1:]), settings.knot, self.generator, plan)
+            candidates = (mean[:, None] + std[:, None] * drawn).clamp(-limit, limit)
+            candidates[:, 0] = plan
+            returns = imagination.returns(candidates)
+            chosen = returns.topk(count, 1).indices[..., None, None].expand(-1, -1, *plan.shape[1:])
+            elites = candidates.gather(1, chosen)
+            mean, std = elites.mean(1), torch.maximum(elites.std(1), floor)
+            plan = best(returns, candidates)
+        return plan
+
+
+class AnnealedSettings(SamplingSettings, frozen=True):
+    """Settings of annealed sampling.
+
+    Attributes:
+        temperature: Temperature of the weights, in standard deviations of the returns of a round.
+        round_decay: How slowly the noise falls over rounds (beta 1).
+        frame_decay: How slowly it rises over the frames of a plan (beta 2).
+    """
+
+    samples: int = 128
+    rounds: int = 2
+    noise: float = 1.0
+    first_rounds: int = 8
+    temperature: float = 0.1
+    round_decay: float = 1.0
+    frame_decay: float = 1.0
+
+    def check(self) -> None:
+        """Refuse a temperature and decays that are not above 0."""
+        super().check()
+        for name in ("temperature", "round_decay", "frame_decay"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+
+
+class Annealed(PlanOptimiser):
+    """Weighted means of candidates, whose noise falls."""
+
+    settings_type = AnnealedSettings
+    settings: AnnealedSettings
+
+    def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
+        """Return the weighted mean of the last round."""
+        settings, limit = self.settings, imagination.limit
+        rounds, frames = settings.first_rounds if first else settings.rounds, plan.shape[1]
+        ahead = (frames - 1 - torch.arange(frames, dtype=plan.dtype, device=plan.device)) / frames
+        by_frame = torch.exp(-ahead / settings.frame_decay)[:, None]
+        for number in range(rounds):
+            noise = settings.noise * limit * by_frame
+            noise = noise * torch.exp(torch.tensor(-number / (settings.round_decay * rounds), dtype=plan.dtype))
+            drawn = smooth_noise((len(plan), settings.samples, *plan.shape[1:]), settings.knot, self.generator, plan)
+            candidates = (plan[:, None] + noise * drawn).clamp(-limit, limit)
+            candidates[:, 0] = plan
+            returns = imagination.returns(candidates)
+            scale = returns.std(1, keepdim=True).clamp_min(1e-6) * settings.temperature
+            weights = torch.softmax(returns / scale, 1)
+            plan = torch.einsum("wk,wkta->wta", weights, candidates)
+        return plan

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a robot touches, as plain data: contact points, shapes, pairs of bodies, and MuJoCo's soft constraints."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.scene import Pose, Vector3
+from neurodyn.core.description.spec import HasJointKind, JointKind, is_floating
+from neurodyn.core.errors import require
+
+
+class ChainJoint(Config, HasJointKind, frozen=True):
+    """One moving joint of the kinematic tree; fixed joints are folded into the frames.
+
+    Attributes:
+        name: Name of the joint.
+        kind: Kind of joint.
+        parent: Index of the joint that moves the parent body; -1 where the parent is the world.
+        parent_frame: Joint frame in the parent body (in the world for parent -1).
+        child_frame: Joint frame in the child body.
+        axis: Axis of a revolute or prismatic joint in the joint frame, unit; zero for the others.
+    """
+
+    name: str
+    kind: JointKind
+    parent: int
+    parent_frame: Pose
+    child_frame: Pose
+    axis: Vector3
+
+
+class ContactPoint(Config, frozen=True):
+    """One point of the robot.
+
+    Attributes:
+        name: Label of the shape and number of the point on it, e.g. "front_left_foot/0".
+        joint: Index of the joint whose child body carries the point.
+        point: Place in that body's frame [m].
+        radius: Radius of the shape around the point [m]; 0 for corners and vertices.
+        axis: Axis of the capsule that ends at the point, in that body's frame; None of other shapes.
+    """
+
+    name: str
+    joint: int
+    point: Vector3
+    radius: float
+    axis: Vector3 | None = None
+
+
+class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"}):
+    """All contact points of a robot.
+
+    Attributes:
+        joints: The moving joints, in the order of the robot's coordinates.
+        contact_points: The contact points, in the order of the network's inputs.
+        base_com: Centre of mass of the first joint's child body in its frame [m]: a free joint's linear
+            velocity is that of this point.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # files keep the key that they began with
+
+    joints: tuple[ChainJoint, ...]
+    contact_points: tuple[ContactPoint, ...]
+    base_com: Vector3 = (0.0, 0.0, 0.0)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return is_floating(self.joints)
+
+    def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
+        """List, in words, in what `other` differs from this layout."""
+        mine, theirs = [p.name for p in self.contact_points], [p.name for p in other.contact_points]
+        if mine != theirs:
+            missing = [name for name in mine if name not in theirs]
+            extra = [name for name in theirs if name not in mine]
+            words = [f"lacks {missing[:3]}" if missing else "", f"has {extra[:3]} more" if extra else ""]
+            detail = ", ".join(word for word in words if word) or "in another order"
+            return [f"{len(theirs)} contact points instead of {len(mine)} ({detail})"]
+        differences = []
+        for a, b in zip(self.contact_points, other.contact_points, strict=True):
+            distance = max(abs(x - y) for x, y in zip((*a.point, a.radius), (*b.point, b.radius), strict=True))
+            if a.joint != b.joint or distance > tolerance:
+                differences.append(f"contact point {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
+        return differences
+
+
+class RoundedBox(Config, frozen=True):
+    """A box and all within a radius of it: a sphere has no half edges, a capsule the third one, a box no radius.
+
+    Attributes:
+        name: Label of the shape.
+        joint: Index of the joint whose child body carries it.
+        place: Its pose in that body's frame.
+        half: Half edges [m].
+        radius: Radius [m].
+    """
+
+    name: str
+    joint: int
+    place: Pose
+    half: Vector3
+    radius: float
+
+    def __post_init__(self) -> None:
+        numbers = (*self.half, self.radius)
+        valid = "three half edges and a radius, finite numbers of at least 0 [m]"
+        require(all(0 <= x < math.inf for x in numbers), f"shape {self.name!r}", list(numbers), valid)
+
+
+Point2 = tuple[float, float]
+"""Place in the plane of a body's x and y [m]."""
+
+_MOST_POINTS = 400
+
+ABOVE_ZERO = ("anisotropy", "slip_speed")
+"""Numbers of a support that are above zero."""
+
+LEAST = 1e-6
+"""Least value that they are identified with."""
+
+
+class BodyShape(Config, frozen=True):
+    """A convex shape that a link carries, in its body frame.
+
+    Attributes:
+        link: Name of the link, that is of the joint that moves it.
+        kind: A "sphere", a "box" along the axes of the body, or a "polygon", which is a prism without ends along the
+            body's z axis, for motion in a plane.
+        position: Centre of a sphere or box; a polygon has its place in its vertices [m].
+        radius: Radius of a sphere, or of the rounding of the others [m].
+        half: Half edges of a box [m].
+        vertices: Corners of a polygon in the order of the hands of a clock reversed, in the body's x and y [m].
+    """
+
+    link: str
+    kind: Literal["sphere", "box", "polygon"]
+    position: Vector3 = (0.0, 0.0, 0.0)
+    radius: float = 0.0
+    half: Vector3 | None = None
+    vertices: tuple[Point2, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"{self.kind} of {self.link!r}"
+        require(all(map(math.isfinite, self.position)), f"{where}: position", list(self.position), "finite numbers [m]")
+        require(0 <= self.radius < math.inf, f"{where}: radius", self.radius, "a finite number of at least 0 [m]")
+        if self.kind == "sphere":
+            require(self.radius > 0, f"{where}: radius", self.radius, "a number above 0 [m]")
+        if (self.half is not None) != (self.kind == "box"):
+            raise ValueError(f"{where}: half is {self.half}; valid: half edges of a box, and of nothing else")
+        if self.half is not None:
+            valid = "three finite numbers above 0 [m]"
+            require(all(0 < x < math.inf for x in self.half), f"{where}: half", list(self.half), valid)
+        if bool(self.vertices) != (self.kind == "polygon"):
+            raise ValueError(f"{where}: it has {len(self.vertices)} vertices; valid: those of a polygon, and no others")
+        if self.vertices:
+            require_convex(self.vertices, where)
+            if any(self.position):
+                raise ValueError(f"{where}: position is {list(self.position)}; valid: 0, the vertices are its place")
+
+    @property
+    def corners(self) -> tuple[Vector3, ...]:
+        """Points that touch another shape first, each with the radius around it: centre, corners or vertices."""
+        x, y, z = self.position
+        if self.half is not None:
+            a, b, c = self.half
+            signs = [(i, j, k) for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)]
+            return tuple((x + i * a, y + j * b, z + k * c) for i, j, k in signs)
+        return tuple((*vertex, 0.0) for vertex in self.vertices) or (self.position,)
+
+
+class BodyContact(Config, frozen=True):
+    """Two shapes that can touch; on the first one acts what is reported, on the second one its reaction.
+
+    Attributes:
+        name: Its name, as in "contact.NAME.friction".
+        first: The shape whose corners are named in reports: the tip of a pusher.
+        second: The other one: the object. Place, normal and slip of a contact are in its body frame.
+        quantities: Numbers of the contact other than those of the contact model: "friction", "stiffness" ..., and
+            "margin" by which surfaces touch before they meet [m].
+    """
+
+    name: str
+    first: BodyShape
+    second: BodyShape
+    quantities: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require_name(self.name, "body contact")
+        if self.first.link == self.second.link:
+            raise ValueError(f"body contact {self.name!r}: both shapes are of {self.first.link!r}; valid: two links")
+        for what, value in self.quantities.items():
+            require(math.isfinite(value), f"body contact {self.name!r}: {what}", value, "a finite number")
+
+    @property
+    def points(self) -> tuple[tuple[str, Vector3, bool], ...]:
+        """Name and place of each point that can touch the other shape, and whether it is of the first.
+
+        Corners of either against the other; what a sphere touches, its centre finds. Edges of two boxes that cross are
+        not found.
+        """
+        spheres = [shape.kind == "sphere" for shape in (self.first, self.second)]
+        found = []
+        if spheres[0] or not spheres[1]:
+            found += [(point, True) for point in self.first.corners]
+        if not spheres[0]:
+            found += [(point, False) for point in self.second.corners]
+        if len(found) == 1:
+            return ((self.name, *found[0]),)
+        return tuple((f"{self.name}/{index}", *one) for index, one in enumerate(found))
+
+
+class Support(Config, frozen=True):
+    """The face on which a body slides on a horizontal plane, and its friction there.
+
+    Attributes:
+        name: Its name, as in "support.NAME.friction".
+        link: Name of the link, whose body frame's z axis is vertical; its mass is the weight.
+        outline: Corners of the face against the hands of a clock, in the body's x and y [m].
+        spacing: Distance of the points at which the face is taken to touch [m].
+        friction: Coefficient of friction along the world's x axis.
+        anisotropy: Friction along the world's y axis over that along x, as of grained wood.
+        slip_speed: Speed at which friction is within .1 % of Coulomb's [m/s].
+        centre: Place of the centre of pressure from the middle of the points, to first order [m].
+        rim: How much more the face presses at its rim than in its middle: 0 for a uniform pressure.
+    """
+
+    name: str
+    link: str
+    outline: tuple[Point2, ...]
+    spacing: float = 0.02
+    friction: float = 0.3
+    anisotropy: float = 1.0
+    slip_speed: float = 0.01
+    centre: Point2 = (0.0, 0.0)
+    rim: float = 0.0
+
+    def __post_init__(self) -> None:
+        where = f"support {self.name!r}"
+        _require_name(self.name, "support")
+        require_convex(self.outline, where)
+        require(0 < self.spacing < math.inf, f"{where}: spacing", self.spacing, "a finite number above 0 [m]")
+        require(0 <= self.friction < math.inf, f"{where}: friction", self.friction, "a finite number of at least 0")
+        for what in ABOVE_ZERO:
+            require(0 < getattr(self, what) < math.inf, f"{where}: {what}", getattr(self, what), "a number above 0")
+        for value in (*self.centre, self.rim):
+            require(math.isfinite(value), f"{where}: centre or rim", value, "a finite number")
+        xs, ys = zip(*self.outline, strict=True)
+        count = (max(xs) - min(xs)) * (max(ys) - min(ys)) / self.spacing**2
+        require(count <= _MOST_POINTS, f"{where}: spacing", self.spacing, f"one with at most {_MOST_POINTS} points")
+
+    @property
+    def points(self) -> tuple[Point2, ...]:
+        """Middles of the cells of a grid within the outline; its middle alone where no cell is within."""
+        xs, ys = zip(*self.outline, strict=True)
+        columns, rows = _middles(min(xs), max(xs), self.spacing), _middles(min(ys), max(ys), self.spacing)
+        within = tuple((x, y) for y in rows for x in columns if _inside(self.outline, (x, y)))
+        return within or ((sum(xs) / len(xs), sum(ys) / len(ys)),)
+
+    def quantities(self) -> dict[str, float]:
+        """Return its numbers by name, without "support.NAME."."""
+        x, y = self.centre
+        return {
+            "friction": self.friction, "anisotropy": self.anisotropy, "slip_speed": self.slip_speed,
+            "centre.x": x, "centre.y": y, "rim": self.rim,
+        }  # fmt: skip
+
+
+def require_convex(outline: tuple[Point2, ...], where: str) -> None:
+    """Refuse corners that are no convex polygon in the order against the hands of a clock.
+
+    Raises:
+        ValueError: They are not.
+    """
+    valid = "three or more corners of a convex polygon, against the hands of a clock [m]"
+    require(len(outline) >= 3, f"{where}: corners", len(outline), valid)
+    require(all(math.isfinite(x) for corner in outline for x in corner), f"{where}: corners", list(outline), valid)
+    for a, b, c in zip(outline, outline[1:] + outline[:1], outline[2:] + outline[:2], strict=True):
+        turn = (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
+        require(turn > 0, f"{where}: corners", list(outline), valid)
+
+
+def require_bodies(pairs: Sequence[BodyContact], supports: Sequence[Support], links: Sequence[str]) -> None:
+    """Refuse contacts and supports of links that are not there, or of which two have one name.
+
+    Raises:
+        ValueError: There are such.
+    """
+    for what, named in (("body contact", pairs), ("support", supports)):
+        names = [one.name for one in named]
+        for name in names:
+            require(names.count(name) == 1, f"{what} {name!r}", "declared twice", "a name of its own for each")
+    carriers = [(f"body contact {pair.name!r}", shape.link) for pair in pairs for shape in (pair.first, pair.second)]
+    for where, link in [*carriers, *((f"support {one.name!r}", one.link) for one in supports)]:
+        require(link in links, f"{where}: link", repr(link), f"one of {', '.join(links)}")
+
+
+def _middles(least: float, most: float, spacing: float) -> list[float]:
+    count = max(1, round((most - least) / spacing))
+    return [least + (index + 0.5) * (most - least) / count for index in range(count)]
+
+
+def _inside(outline: tuple[Point2, ...], point: Point2) -> bool:
+    x, y = point
+    sides = zip(outline, outline[1:] + outline[:1], strict=True)
+    return all((b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0]) >= -1e-12 for a, b in sides)
+
+
+def _require_name(name: str, what: str) -> None:
+    if not name or any(c in name for c in "./@() "):
+        raise ValueError(f"{what}: name is {name!r}; valid: a word without dots, slashes or spaces")
+
+
+Cone = Literal["pyramidal", "elliptic"]
+"""Friction cone: a pyramid of four edges, or the circular cone itself."""
+
+SOLREF = ("timeconst", "dampratio")
+"""Names of the numbers of solref."""
+
+SOLIMP = ("d0", "dwidth", "width", "midpoint", "power")
+"""Names of the numbers of solimp."""
+
+
+class ConstraintParameters(Config, frozen=True):
+    """How a constraint yields.
+
+    Attributes:
+        solref: Time constant [s] and damping ratio of the constraint as a spring and damper on a unit mass; two numbers
+            of at most zero are its stiffness and damping themselves, negative [1/s^2, 1/s].
+        solimp: Impedance: its value at the constraint and beyond `width` (shares, between 0 and 1), width [m or rad],
+            midpoint (share of the width) and power of the curve between them.
+    """
+
+    solref: tuple[float, float] = (0.02, 1.0)
+    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+
+    def __post_init__(self) -> None:
+        time, ratio = self.solref
+        standard = time > 0 and ratio > 0
+        valid = "a time constant [s] and a damping ratio above 0, or a stiffness and a damping, both negative"
+        require((standard or (time <= 0 and ratio <= 0)) and math.isfinite(time + ratio), "solref", self.solref, valid)
+        first, last, width, midpoint, power = self.solimp
+        shares = all(0 < share < 1 for share in (first, last, midpoint))
+        valid = "d0, dwidth and midpoint between 0 and 1, a width above 0 and a power of at least 1"
+        require(shares and 0 < width < math.inf and 1 <= power < math.inf, "solimp", self.solimp, valid)
+
+
+class SoftConstraints(Config, frozen=True):
+    """The constraints of a mechanism.
+
+    Attributes:
+        cone: Friction cone of the contacts.
+        impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
+        friction: Coefficient of friction between robot and ground.
+        contact: How contacts yield.
+        limits: How the limits of a joint yield, by its name; MuJoCo's defaults for others.
+        joint_friction: How the friction of a joint yields, by its name; MuJoCo's defaults for others.
+    """
+
+    cone: Cone = "pyramidal"
+    impratio: float = 1.0
+    friction: float = 1.0
+    contact: ConstraintParameters = ConstraintParameters()
+    limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+    joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")
+        require(0 <= self.friction < math.inf, "friction", self.friction, "a finite number of at least 0")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a result comes from: versions of packages, source and processor, and checksums of files and tensors."""
+
+import hashlib
+import json
+import platform
+import subprocess
+import zlib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+_HERE = Path(__file__).resolve().parent.parent
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """Return the installed versions of neurodyn, numpy, h5py and of further `packages`, for a header."""
+    versions = {}
+    for name in ("neurodyn", "numpy", "h5py", *packages):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
+
+
+def source_commit() -> str:
+    """Return the commit of the git repository that this package lies in; empty where it lies in none.
+
+    "+changes" follows where tracked files of the package differ from that commit.
+    """
+    if _git("ls-files", "--error-unmatch", "__init__.py") is None:  # no git, or the repository of somebody else
+        return ""
+    commit = _git("rev-parse", "HEAD") or ""
+    return commit if _git("diff-index", "--quiet", "HEAD", "--", ".") is not None else f"{commit}+changes"
+
+
+def repositories() -> list[Path]:
+    """Return the git repositories of this package's source and of the working directory, each once."""
+    folders = [_HERE] if source_commit() else []
+    found = [_git("rev-parse", "--show-toplevel", folder=folder) for folder in (*folders, Path.cwd())]
+    return [Path(top) for top in dict.fromkeys(top for top in found if top)]
+
+
+def repository_state(repository: Path) -> str:
+    """Return commit, status and difference of a git repository as a text, in the form of rsl_rl's `git/*.diff`."""
+    parts = {"commit": ("rev-parse", "HEAD"), "status": ("status",), "diff": ("diff", "HEAD")}
+    texts = {name: _git(*arguments, folder=repository) or "" for name, arguments in parts.items()}
+    return "\n\n\n".join(f"--- git {name} ---\n{text}" for name, text in texts.items()) + "\n"
+
+
+def processor() -> str:
+    """Return the model of the processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _git(*arguments: str, folder: Path = _HERE) -> str | None:
+    """Return what git says of a folder; None where it fails."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+CHECKSUM = "checksum"
+"""Key of a JSON file, and of the metadata of a safetensors file, that holds the checksum of all else in it."""
+
+
+def sealed(data: dict[str, Any]) -> dict[str, Any]:
+    """Return plain data with its checksum."""
+    return {**data, CHECKSUM: _of(data)}
+
+
+def opened(data: Any) -> tuple[Any, bool]:
+    """Return data without its checksum, and whether the two fit; what has none fits."""
+    if not isinstance(data, dict) or CHECKSUM not in data:
+        return data, True
+    rest = {name: value for name, value in data.items() if name != CHECKSUM}
+    return rest, data[CHECKSUM] == _of(rest)
+
+
+def of_tensors(tensors: "dict[str, torch.Tensor]") -> str:
+    """Return the checksum of named tensors: of their names, types, shapes and bytes."""
+    import torch
+
+    crc = 0
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), crc)
+        if tensor.numel():
+            flat: np.ndarray[Any, Any] = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
+            crc = zlib.crc32(flat.data, crc)
+    return f"crc32:{crc:08x}"
+
+
+def of_file(path: Path) -> str:
+    """Return the SHA-256 of the bytes of a file."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def of_files(folder: Path, *patterns: str) -> str:
+    """Return the SHA-256 of names and bytes of the files in a folder that match patterns, in the order of the names."""
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}):
+        digest.update(f"{path.relative_to(folder).as_posix()} {of_file(path)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _of(data: Any) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"crc32:{zlib.crc32(text.encode()):08x}"

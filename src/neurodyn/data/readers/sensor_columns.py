@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of sensors beside those of joints, under the key `measured` of a column map: from a log to frames.
+
+    measured:
+      imu:
+        kind: imu
+        columns:
+          angular_velocity: [/imu.angular_velocity.x, /imu.angular_velocity.y, /imu.angular_velocity.z]
+          specific_force: [/imu.linear_acceleration.x, /imu.linear_acceleration.y, /imu.linear_acceleration.z]
+
+Readings keep their clock. A frame has a reading where one of the log lies within half a frame of it: the value on the
+straight line between the readings about it. All other frames have none (NaN); so have readings that are no number.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Stream
+from neurodyn.core.errors import InputError
+from neurodyn.data.readers.source import LogPart, RunRows, factor
+
+_NORM = 0.01
+
+
+class SensorColumns(Config, frozen=True):
+    """Columns of one sensor.
+
+    Attributes:
+        kind: Kind of sensor: a name of `core.description.sensors.SENSOR_KINDS`.
+        columns: Columns of each of its quantities, in order; one name stands for a whole array.
+        units: Unit of each quantity, where it is not the SI unit.
+        sign: -1 where the log counts the other way round, by quantity: a force on the sensor instead of on the robot.
+        order: Order of a quaternion.
+        joints: Joints of the columns of a joint torque.
+    """
+
+    kind: str
+    columns: dict[str, str | tuple[str, ...]]
+    units: dict[str, str] = msgspec.field(default_factory=dict)
+    sign: dict[str, Literal[1, -1]] = msgspec.field(default_factory=dict)
+    order: Literal["xyzw", "wxyz"] = "xyzw"
+    joints: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        SENSOR_KINDS.require(self.kind)
+        parts = [part.name for part in SENSOR_KINDS[self.kind]]
+        for what, named in (("columns", self.columns), ("units", self.units), ("sign", self.sign)):
+            for name in named:
+                if name not in parts:
+                    raise ValueError(f"{what} names {name!r}; quantities of a {self.kind}: {', '.join(parts)}")
+        for name in parts:
+            if name not in self.columns:
+                raise ValueError(f"columns has no {name!r}; quantities of a {self.kind}: {', '.join(parts)}")
+
+    def stream(self, name: str) -> Stream:
+        """Return what the columns become in a store."""
+        return Stream(name=name, kind=self.kind, joints=self.joints)
+
+    def listed(self, name: str) -> list[tuple[str, ...]]:
+        """Return the columns of each quantity.
+
+        Raises:
+            InputError: There are more or fewer than the quantity has components.
+        """
+        found = []
+        for part in self.stream(name).parts:
+            given, count = self.columns[part.name], len(part.components)
+            columns = (given,) if isinstance(given, str) and count == 1 else given
+            columns = columns if isinstance(columns, tuple) else tuple(f"{given}[{i}]" for i in range(count))
+            if len(columns) != count:
+                raise InputError(
+                    f"measured: {name!r} has {len(columns)} columns of {part.name}; valid: {count}, of "
+                    f"{', '.join(part.components)}"
+                )
+            found.append(columns)
+        return found
+
+
+@dataclass(frozen=True)
+class SensorReadings:
+    """What one sensor read in a run.
+
+    Attributes:
+        time: Time of each reading [s], increasing, shape [M].
+        value: Readings in SI units, all of them finite, shape [M, numbers].
+        quaternion: Columns of a rotation among them; empty where there is none.
+    """
+
+    time: np.ndarray
+    value: np.ndarray
+    quaternion: slice
+
+    def at(self, times: np.ndarray, dt: float) -> np.ndarray:
+        """Return readings at frames, NaN where there is none within half a frame, shape [T, numbers]."""
+        found = np.full((len(times), self.value.shape[1]), np.nan)
+        if not len(self.time):
+            return found
+        after = np.clip(np.searchsorted(self.time, times), 0, len(self.time) - 1)
+        before = np.maximum(after - 1, 0)
+        near = np.minimum(np.abs(self.time[after] - times), np.abs(times - self.time[before])) <= 0.5 * dt * (1 + 1e-6)
+        near &= (times >= self.time[0] - 1e-4 * dt) & (times <= self.time[-1] + 1e-4 * dt)
+        for column in range(self.value.shape[1]):
+            found[near, column] = np.interp(times[near], self.time, self.value[:, column])
+        turns = found[:, self.quaternion]
+        if turns.shape[1]:
+            turns /= np.maximum(np.linalg.norm(turns, axis=1, keepdims=True), 1e-12)
+        return found
+
+
+def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:
+    """Return the names of all columns of sensors."""
+    return (column for name, one in measured.items() for columns in one.listed(name) for column in columns)
+
+
+def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...]:
+    """Return what the columns of sensors become in a store.
+
+    Raises:
+        InputError: A joint torque has no joints, or another kind has.
+    """
+    try:
+        return tuple(one.stream(name) for name, one in measured.items())
+    except ValueError as error:
+        raise InputError(f"measured: {error}") from None
+
+
+def read_measured(
+    measured: Mapping[str, SensorColumns], part: LogPart, run: RunRows, where: str
+) -> tuple[SensorReadings, ...]:
+    """Return the readings of each sensor in a run.
+
+    Raises:
+        InputError: A unit does not fit, a quaternion is not unit, or time goes backwards.
+    """
+    return tuple(_read(name, one, part, run, where) for name, one in measured.items())
+
+
+def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str) -> SensorReadings:
+    blocks, place, quaternion = [], 0, slice(0, 0)
+    lists = one.listed(name)
+    time = part.series[lists[0][0]].time
+    for quantity, columns in zip(one.stream(name).parts, lists, strict=True):
+        size = factor(one.units.get(quantity.name, ""), quantity.unit, f"{where}: {quantity.name} of {name!r}")
+        size *= one.sign.get(quantity.name, 1)
+        values = [_on(part, column, time) for column in columns]
+        if quantity.name == QUATERNION:
+            values = [*values[1:], values[0]] if one.order == "wxyz" else values
+            quaternion = slice(place, place + 4)
+        blocks += [size * value for value in values]
+        place += len(columns)
+    rows = np.arange(*run.rows.indices(len(time)))
+    time, value = time[rows], np.stack(blocks, axis=1)[rows]
+    if (np.diff(time) < 0).any():
+        row = int(np.argmin(np.diff(time))) + 1
+        raise InputError(
+            f"{where}: time of {name!r} goes backwards in run {run.name!r} ({time[row - 1]:.6g} s to {time[row]:.6g} "
+            "s); sort the rows, or use the times of the log (`clock: log`)"
+        )
+    good = np.isfinite(value).all(axis=1) & np.concatenate(([True], np.diff(time) > 0))[: len(time)]
+    time, value = time[good], value[good]
+    _check_turns(value[:, quaternion], name, where)
+    return SensorReadings(time, value, quaternion)
+
+
+def _on(part: LogPart, column: str, time: np.ndarray) -> np.ndarray:
+    series = part.series[column]
+    return series.value if series.time is time else np.interp(time, series.time, series.value)
+
+
+def _check_turns(turns: np.ndarray, name: str, where: str) -> None:
+    """Check that quaternions are unit, and make each as near to the one before as its sign allows, in place."""
+    if not turns.shape[1] or not len(turns):
+        return
+    norm = np.linalg.norm(turns, axis=1)
+    bad = np.abs(norm - 1.0) > _NORM
+    if bad.any():
+        raise InputError(
+            f"{where}: the quaternion of {name!r} has norm {norm[bad][0]:.4g} ({int(bad.sum())} such rows); expected "
+            "unit quaternions: check its columns"
+        )
+    jumps = (turns[1:] * turns[:-1]).sum(axis=1) < 0
+    turns[1:] *= np.where(np.cumsum(jumps) % 2, -1.0, 1.0)[:, None]

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Analytic dynamics: the simulator, a solver of Newton under graph capture, behind the common interface."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.scene import Scene
+from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.control import frame_command, require_torques
+from neurodyn.dynamics.kinds import Kind
+from neurodyn.geometry.tensors import Controls, WorldMask
+from neurodyn.robots import Robot
+
+if TYPE_CHECKING:
+    from neurodyn.sim.reference import ReferenceSimulator
+
+
+KIND = Kind("analytic", "simulator")
+KIND.add("simulate", "neurodyn.dynamics.analytic:AnalyticDynamics")
+
+
+CONTACT_FORCE = 1.0
+"""Normal force above which a body counts as touching [N]."""
+
+_KEPT = 4  # simulators that are kept for the next call
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedWorlds:
+    """Simulation worlds and the environment that a roll-out has in them; the carry of `AnalyticDynamics`.
+
+    Attributes:
+        simulator: The worlds, which other roll-outs may use in between.
+        pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
+        gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+        memory: What the robot's drives keep, shape [worlds, memory]; None where nothing has happened yet.
+    """
+
+    simulator: "ReferenceSimulator"
+    pose: Tensor | None
+    gravity: Tensor | None
+    memory: Tensor | None = None
+
+
+class AnalyticDynamics(BaseDynamics):
+    """Newton's solver as the robot declares it; the carry holds no history but that of drives.
+
+    The simulation worlds are scratch space: every step writes all of their state first, so nothing is
+    remembered from one call to the next.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        robot: The declared robot.
+        device: Warp device.
+    """
+
+    kind = "analytic"
+
+    def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
+        """Take a robot.
+
+        Args:
+            robot: The declared robot.
+            substeps: Solver steps in one frame; None for the declared number.
+            device: Warp device.
+        """
+        self.robot: Robot = robot  # pyright: ignore[reportIncompatibleVariableOverride]
+        reach = max([drive.reach for drive in robot.drives.values()], default=0.0)
+        self.spec = robot.spec.with_context(math.ceil(reach / robot.dt - 1e-9))
+        self._substeps = substeps
+        self.device = device
+        self._simulators: dict[tuple[int, Scene | None], ReferenceSimulator] = {}
+        self._present: WeakKeyDictionary[ReferenceSimulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
+
+    def begin(self, context: State | Window, environment: Environment | None = None) -> SimulatedWorlds:
+        """Return the carry: simulation worlds in the environment that is asked for.
+
+        Raises:
+            InputError: The ground cannot be built, its pose is of the wrong shape, or gravity is.
+        """
+        environment = environment or Environment()
+        ground = environment.ground
+        simulator = self._simulator(present_state(context).worlds, None if ground is None else ground.scene)
+        # Kept as they are now: a caller may change its tensors while it goes on with this carry.
+        pose = None if ground is None or ground.pose is None else ground.pose.detach().clone()
+        gravity = None if environment.gravity is None else environment.gravity.detach().clone()
+        worlds = SimulatedWorlds(simulator, pose, gravity)
+        self._enter(worlds)
+        return replace(worlds, memory=self._memory_after(worlds, context))
+
+    @torch.no_grad()
+    def step(self, carry: SimulatedWorlds, state: State, control: Control) -> tuple[SimulatedWorlds, Step]:
+        """Simulate one frame from `state` under the torques at its start."""
+        self._enter(carry)
+        carry.simulator.begin(carry.memory)
+        q, qd = carry.simulator.step(state.q, state.qd, frame_command(self.spec, state, control))
+        forces = carry.simulator.contact_forces()
+        contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
+        return replace(carry, memory=carry.simulator.memory), Step(State(q, qd), contacts=contacts)
+
+    def reset(self, carry: SimulatedWorlds, context: State | Window, mask: WorldMask) -> SimulatedWorlds:
+        """Begin anew in some worlds; without drives nothing is remembered."""
+        fresh = self._memory_after(carry, context)
+        known = carry.memory
+        if known is None:
+            return carry
+        fresh = torch.zeros_like(known) if fresh is None else fresh
+        return replace(carry, memory=torch.where(mask[:, None].to(known.device), fresh, known))
+
+    def _memory_after(self, worlds: SimulatedWorlds, context: State | Window) -> Tensor | None:
+        """Return what drives keep of a window, whose states are taken as measured in every frame."""
+        if not (self.robot.drives and isinstance(context, Window)):
+            return None
+        self._enter(worlds)
+        worlds.simulator.begin()
+        for frame, command in enumerate(context.torque.unbind(1)):
+            worlds.simulator.step_(context.q[:, frame], context.qd[:, frame], command)
+        return worlds.simulator.memory
+
+    @torch.no_grad()
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
+        """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        require_torques(self.spec, controls)
+        state, carry = present_state(context), self.begin(context, environment)
+        q, qd = carry.simulator.rollout(state.q, state.qd, controls, carry.memory)
+        return Trajectory(q, qd)
+
+    @cached_property
+    def base_com(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Centre of mass of a floating base in its own frame [m], shape [3]."""
+        if self.robot.fixed_base:
+            return None
+        from neurodyn.sim.build import build
+        from neurodyn.sim.fingerprint import fingerprint
+
+        return torch.tensor(fingerprint(build(self.robot, worlds=1)).bodies[0].com)
+
+    @cached_property
+    def home(self) -> Environment:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The robot's own gravity, in free space."""
+        return Environment(gravity=torch.tensor(self.robot.gravity))
+
+    def _simulator(self, worlds: int, scene: Scene | None) -> "ReferenceSimulator":
+        from neurodyn.sim.reference import simulator
+
+        scene = scene if scene is not None and scene.shapes else None
+        if (worlds, scene) not in self._simulators:
+            while len(self._simulators) >= _KEPT:
+                self._simulators.pop(next(iter(self._simulators)))
+            self._simulators[worlds, scene] = simulator(
+                self.robot, worlds, scene=scene, substeps=self._substeps, device=self.device
+            )
+        return self._simulators[worlds, scene]
+
+    def _enter(self, worlds: SimulatedWorlds) -> None:
+        """Give the simulation worlds the carry's environment, unless they have it already."""
+        simulator = worlds.simulator
+        pose, gravity = self._present.get(simulator, (None, None))  # as a simulator is built
+        if worlds.pose is not pose:
+            simulator.set_ground(worlds.pose)
+        if worlds.gravity is not gravity:
+            simulator.set_gravity(worlds.gravity)
+        self._present[simulator] = (worlds.pose, worlds.gravity)

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of every kind as files: RUN/model/{model.safetensors, config.json, spec.json}.
+
+config.json holds everything but the weights, spec.json what the model is a model of. RUN/robot/ holds a robot that does
+not ship with the package, so that the run can be moved.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.description.mechanism import Fingerprint
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError, MismatchError, notice
+from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.robots import ships
+from neurodyn.robots.bundle import DECLARATION, moved_scene, write_bundle
+
+ROBOT = "robot"
+"""Folder in a run that holds the declaration of a robot that does not ship with the package."""
+
+C = TypeVar("C", bound=Config)
+S = TypeVar("S", bound=Config)
+M = TypeVar("M", bound=LearnedDynamics)
+
+
+def load_weights(model: LearnedDynamics, tensors: dict[str, Tensor]) -> None:
+    """Give a model the weights of a file.
+
+    Raises:
+        InputError: They do not fit.
+    """
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"weights do not fit config.json beside them ({reason})") from None
+
+
+@dataclass(frozen=True)
+class Artifact(Generic[C, S, M]):
+    """How models of one kind are written to files, and read again.
+
+    Attributes:
+        kind: Name of the kind.
+        config: Type of config.json, with the fields `kind` and `robot`.
+        spec: Type of spec.json.
+        build: From config and spec to a model with fresh weights.
+        describe: From a model to its config and spec.
+        tensors: From a model to what model.safetensors holds.
+        restore: Gives a model what model.safetensors holds; says in an `InputError` what does not fit.
+    """
+
+    kind: str
+    config: type[C]
+    spec: type[S]
+    build: Callable[..., M]
+    describe: Callable[[M], tuple[C, S]]
+    tensors: Callable[[M], dict[str, Tensor]] = LearnedDynamics.state_dict
+    restore: Callable[[M, dict[str, Tensor]], None] = load_weights
+
+    def save(self, run: Path, model: M) -> None:
+        """Write a model into a run directory: the first time all of it or nothing, later file by file, atomically.
+
+        The first time, the declaration of a robot that does not ship with the package is written beside it.
+        """
+        folder, (config, spec) = run / "model", self.describe(model)
+        carry_robot(run, model)
+        is_there = (folder / "spec.json").exists()
+        with contextlib.nullcontext(folder) if is_there else artifacts.atomic_folder(folder) as place:
+            artifacts.write_tensors(place / "model.safetensors", self.tensors(model))
+            artifacts.write_sealed(place / "config.json", to_dict(config))
+            artifacts.write_sealed(place / "spec.json", _without_folder(to_dict(spec), run))
+
+    def read(self, run: str | Path) -> tuple[C, S]:
+        """Read what a run directory says about its model, without the weights.
+
+        Raises:
+            InputError: There is no such run, its files are malformed, or its model is of another kind.
+        """
+        run = artifacts.resolve_run(run)
+        folder = run / "model"
+        given = artifacts.read_json(folder / "config.json")
+        found = given.get("kind") if isinstance(given, dict) else None
+        if isinstance(found, str) and found in KINDS and found != self.kind:
+            titles = (KINDS[name].title for name in (found, self.kind))
+            raise InputError("{}: holds a {}; valid here: a {}".format(folder, *titles))
+        carried = _carried(run)
+        if carried is not None and isinstance(given, dict):
+            given = given | {"robot": str(carried)}
+        config = from_dict(given, self.config, str(folder / "config.json"))
+        spec = _with_folder(artifacts.read_json(folder / "spec.json"), run)
+        return config, from_dict(spec, self.spec, str(folder / "spec.json"))
+
+    def load(self, run: str | Path, *, device: str = "cpu", **options: Any) -> M:
+        """Load the model of a run directory, or one that ships with the package, with frozen weights.
+
+        Args:
+            run: A run directory, or "pretrained:NAME".
+            device: Torch device of the weights.
+            options: Further arguments of `build`.
+
+        Raises:
+            InputError: There is no such run, or its files are missing, truncated, or of another kind or version.
+        """
+        model = self.build(*self.read(run), **options)
+        path = artifacts.resolve_run(run) / "model" / "model.safetensors"
+        tensors = artifacts.read_weights(path)
+        try:
+            self.restore(model, tensors)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        return model.requires_grad_(False).eval().to(device)
+
+
+def save(run: Path, model: LearnedDynamics) -> None:
+    """Write a model of any kind into a run directory; each file replaces its predecessor atomically."""
+    KINDS[model.kind].part("artifact", str(run)).save(run, model)
+
+
+def load(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
+    """Load the model of a run directory, or one that ships with the package, with frozen weights.
+
+    Args:
+        run: A run directory, or "pretrained:NAME".
+        device: Torch device of the model.
+
+    Raises:
+        InputError: There is no such run, or its files are missing, truncated or of another version.
+    """
+    return KINDS[kind_of(run)].part("artifact", str(run)).load(run, device=device)
+
+
+def load_simulator(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
+    """Load a model that predicts what a simulator has as its state; arguments and errors as of `load`.
+
+    Raises:
+        InputError: It predicts what a log measures.
+    """
+    model = load(run, device=device)
+    if model.measured:
+        title = KINDS[model.kind].title
+        raise InputError(f"{run}: holds a {title}, which knows what its log measures; valid here: {_SIMULATING}")
+    return model
+
+
+_SIMULATING = "a neural or hybrid model"
+
+
+def kind_of(run: str | Path) -> str:
+    """Return the kind of a run's model; errors as of `robot_of`."""
+    return _field(run, "kind")
+
+
+def robot_of(run: str | Path) -> str:
+    """Return name or path of the robot that a run's model was made for: that in the run, where it carries one.
+
+    Raises:
+        InputError: There is no such run, or its config.json is malformed.
+    """
+    recorded, carried = _field(run, "robot"), _carried(artifacts.resolve_run(run))
+    return recorded if carried is None else str(carried)
+
+
+def carry_robot(run: Path, model: LearnedDynamics) -> None:
+    """Write the declaration of a model's robot, and what it names, into a run that does not have it yet.
+
+    Nothing is written of a robot that ships with the package, or whose declaration is gone. Where the files are too
+    large to be copied, a notice says so.
+    """
+    robot = model.robot
+    if _carried(run) is not None or robot is None or ships(robot):
+        return
+    try:
+        write_bundle(robot, run / ROBOT)
+    except InputError as error:
+        notice(f"{run}: {error}")
+
+
+def _carried(run: Path) -> Path | None:
+    """Return the folder of the robot that a run carries, absolute; None where it carries none."""
+    artifacts.restore_folder(run / ROBOT)
+    return (run / ROBOT).resolve() if (run / ROBOT / DECLARATION).is_file() else None
+
+
+def _without_folder(spec: Any, run: Path) -> Any:
+    """Return what spec.json holds, with files of the ground as the run carries them."""
+    carried = _carried(run)
+    if carried is None or not spec.get("scene"):
+        return spec
+    scene = moved_scene(from_dict(spec["scene"], Scene), carried)
+    if scene.folder == str(carried):
+        scene = msgspec.structs.replace(scene, folder="")
+    return spec | {"scene": to_dict(scene)}
+
+
+def _with_folder(spec: Any, run: Path) -> Any:
+    """Return what spec.json holds, with the folder of the ground's files that the run carries."""
+    carried, scene = _carried(run), spec.get("scene") if isinstance(spec, dict) else None
+    if carried is None or not isinstance(scene, dict) or scene.get("folder"):
+        return spec
+    if not any(isinstance(shape, dict) and "file" in shape for shape in scene.get("shapes", ())):
+        return spec
+    return spec | {"scene": scene | {"folder": str(carried)}}
+
+
+def _field(run: str | Path, name: str) -> str:
+    path = artifacts.resolve_run(run) / "model" / "config.json"
+    config = artifacts.read_json(path)
+    kind, value = (config.get("kind"), config.get(name)) if isinstance(config, dict) else (None, None)
+    valid = [kind.name for kind in KINDS.values() if "artifact" in kind.parts]
+    if kind not in valid:
+        raise InputError(f"{path}: kind is {kind!r}; valid: {' or '.join(valid)}")
+    if not isinstance(value, str):
+        raise InputError(f"{path}: {name} is {value!r}; valid: a text")
+    return value
+
+
+def require_match(model: Dynamics, spec: StateSpec, built: Fingerprint | None, where: str) -> None:
+    """Refuse a robot that the model was not made for.
+
+    Args:
+        model: The model.
+        spec: The state that it is to be used on.
+        built: The articulation as built; None where there is none to compare.
+        where: What is compared, for the error message.
+
+    Raises:
+        MismatchError: Joints, controls, dt or the built articulation differ; the message names the differences.
+    """
+    differences = model.spec.differences(spec)
+    if model.fingerprint is not None and built is not None:
+        differences += model.fingerprint.differences(built)
+    if differences:
+        shown = "; ".join(differences[:4]) + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
+        raise MismatchError(f"{where}: not the robot that the model of {model.spec.robot!r} was trained on: {shown}")

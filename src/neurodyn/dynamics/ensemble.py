@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of an ensemble: which of them each world follows, how far they disagree, and bounds of predicted standard deviations."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def followed(values: Tensor, member: Tensor | None) -> Tensor:
+    """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
+    if member is None:
+        return values.mean(0)
+    return values.gather(0, member[None, :, None].expand(1, -1, values.shape[2]))[0]
+
+
+def in_turn(worlds: int, members: int, device: torch.device | str = "cpu") -> Tensor:
+    """Return the member that each world follows where they take turns, shape [worlds]."""
+    return torch.arange(worlds, device=device) % members
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows by their member, for passes in which each member sees its own rows alone.
+
+    Attributes:
+        rows: Row at each place of each member, shape [members, places]; places that a member does not need repeat one.
+        places: Place of each row among those of all members, shape [rows].
+        in_order: Whether rows lie by member already, as many for each, so that nothing has to be moved.
+    """
+
+    rows: Tensor
+    places: Tensor
+    in_order: bool
+
+    @classmethod
+    def of(cls, member: Tensor, members: int, device: torch.device | str = "cpu") -> "Groups":
+        """Group rows.
+
+        Args:
+            member: Member of each row, shape [rows]; on the CPU, where a GPU is not to be waited for.
+            members: Number of members.
+            device: Device of the rows.
+        """
+        member = member.cpu()
+        order = torch.argsort(member, stable=True)
+        counts = torch.bincount(member, minlength=members)
+        most, first = int(counts.max()), counts.cumsum(0) - counts
+        within = torch.arange(len(member)) - first[member[order]]
+        rows = torch.zeros(members, most, dtype=torch.long)
+        rows[member[order], within] = order
+        places = torch.empty_like(order).scatter_(0, order, most * member[order] + within)
+        plain = bool((counts == most).all()) and bool((order[1:] > order[:-1]).all())
+        return cls(rows.to(device), places.to(device), plain)
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Return rows by member, [rows, ...] -> [members, places, ...]."""
+        if self.in_order:
+            return x.unflatten(0, self.rows.shape)
+        return x.index_select(0, self.rows.flatten()).unflatten(0, self.rows.shape)
+
+    def scatter(self, y: Tensor) -> Tensor:
+        """Return what `gather` arranged in its first order, [members, places, ...] -> [rows, ...]."""
+        return y.flatten(0, 1) if self.in_order else y.flatten(0, 1).index_select(0, self.places)
+
+
+MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+"""Frames into a forecast at which a spread is calibrated."""
+
+_LOG_STD = (-8.0, 8.0)
+
+
+def softly_bounded(log_std: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """Return what lies within bounds, and approaches them smoothly (Chua et al., arXiv 1805.12114).
+
+    Args:
+        log_std: Logarithms of standard deviations.
+        bounds: Least and greatest, as they broadcast; None for -8 and 8.
+    """
+    least, most = _LOG_STD if bounds is None else bounds
+    below = most - functional.softplus(most - log_std)
+    return least + functional.softplus(below - least)
+
+
+def deviation(values: Tensor) -> Tensor:
+    """Return the standard deviation over the first axis; zero where it has length 1."""
+    if len(values) == 1:
+        return torch.zeros_like(values[0])
+    # torch.std along a short first axis takes as long as the trunk of a network.
+    return ((values - values.mean(0)).square().sum(0) / (len(values) - 1)).sqrt()
+
+
+def between_marks(scales: Tensor, frames: int) -> Tensor:
+    """Return factors for each frame of a forecast from those at `MARKS`: a power law in between, the last beyond.
+
+    Args:
+        scales: Factors at the marks, shape [marks, size].
+        frames: Number of frames.
+
+    Returns:
+        Shape [frames, size].
+    """
+    marks = torch.tensor(MARKS, device=scales.device, dtype=scales.dtype).log()
+    at = torch.arange(1, frames + 1, device=marks.device, dtype=marks.dtype).log().clamp_max(marks[-1])
+    right = torch.searchsorted(marks, at).clamp(1, len(marks) - 1)
+    share = ((at - marks[right - 1]) / (marks[right] - marks[right - 1]))[:, None]
+    return torch.lerp(scales[right - 1].log(), scales[right].log(), share).exp()

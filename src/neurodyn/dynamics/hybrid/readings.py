@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of a robot's sensors in given states of a hybrid model; compiled, and differentiable by everything."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.sensors import QUATERNION, Sensor, Stream
+from neurodyn.core.errors import InputError, choices
+from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.multibody.engine import Engine
+from neurodyn.multibody.sensors import SENSOR_FUNCTIONS, SensorFrame
+from neurodyn.multibody.trace import Scalar
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+
+MATRIX = 9
+"""Numbers of a rotation in what is observed: its matrix, row by row."""
+
+
+@dataclass(frozen=True)
+class MountedSensor:
+    """A sensor, its readings, and its link.
+
+    Attributes:
+        name: Name of the sensor.
+        sensor: The sensor.
+        stream: Layout of its readings.
+    """
+
+    name: str
+    sensor: Sensor
+    stream: Stream
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers that are observed of each quantity of a reading."""
+        return tuple(MATRIX if part.name == QUATERNION else len(part.components) for part in self.stream.parts)
+
+
+def sensor_quantities(mounted: Sequence[MountedSensor]) -> dict[str, float]:
+    """Return the nominal value of every quantity of sensors by its name."""
+    values: dict[str, float] = {}
+    for one in mounted:
+        values |= {f"{one.name}.position.{x}": p for x, p in zip("xyz", one.sensor.position, strict=True)}
+        values |= {f"{one.name}.turn.{x}": 0.0 for x in "xyz"}
+        values |= {f"{one.name}.bias.{channel.partition('.')[2]}": 0.0 for channel in one.stream.channels}
+        values[f"{one.name}.delay"] = one.sensor.delay
+    return values
+
+
+class SensorModel:
+    """Readings of sensors in states of a hybrid model, without bias and delay.
+
+    Attributes:
+        mounted: The sensors, in order.
+        free: Names of the sensors' quantities that are parameters.
+        constants: Values of the sensors' other quantities.
+        width: Numbers that are observed, all sensors side by side.
+        dt: Length of a frame [s].
+    """
+
+    def __init__(
+        self,
+        dynamics: HybridDynamics,
+        mounted: Sequence[MountedSensor],
+        free: Sequence[str] = (),
+        values: Mapping[str, float] | None = None,
+    ) -> None:
+        """Prepare the observation; it is compiled for a kind of ground when it first meets one.
+
+        Args:
+            dynamics: The model.
+            mounted: The sensors.
+            free: Names of their quantities that are given with every call.
+            values: Their other quantities, where they are not nominal.
+
+        Raises:
+            InputError: A sensor names an unknown link or joint, or has the name of one.
+        """
+        self._dynamics, self.mounted, self.free = dynamics, tuple(mounted), tuple(free)
+        self.width = sum(sum(one.widths) for one in self.mounted)
+        self.constants = {**sensor_quantities(self.mounted), **(values or {})}
+        self.dt = dynamics.spec.dt
+        self._links = [_link_of(dynamics, one) for one in self.mounted]
+        self._programs: dict[int, tuple[Engine, TracedProgram]] = {}
+        self._program(dynamics.plane_engine)  # what a user named wrongly is refused now
+
+    def __call__(
+        self,
+        state: State,
+        torque: Tensor,
+        parameters: Tensor,
+        values: Tensor,
+        weights: Tensor,
+        environment: Environment | None = None,
+    ) -> Tensor:
+        """Return what is observed at the beginning of a frame, shape [worlds, width].
+
+        Args:
+            state: States.
+            torque: Torques from there on [N m or N], shape [worlds, nu].
+            parameters: Physical values of the model's free quantities, shape [worlds, parameters].
+            values: Values of the sensors' free quantities, shape [worlds, free].
+            weights: Weights of the model's networks.
+            environment: What the worlds are in.
+        """
+        here, there = state.q.device, self._dynamics.compute_device
+        away = there is not None and torch.device(there) != here
+        around = self._dynamics.begin(state, environment).environment
+        if away:
+            state, around = state.to(str(there)), around.to(str(there))
+            torque, parameters, values, weights = (x.to(there) for x in (torque, parameters, values, weights))
+        engine, held, given = self._dynamics.frame_inputs(around, state, parameters)
+        program = self._program(engine)
+        given = given.expand(len(state.q), -1) if given.ndim == 1 else given
+        joined = torch.cat([state.q, state.qd, state.q.new_zeros(len(state.q), self.width)], -1)
+        after = program.rollout(
+            joined, frames=1, control=torque[:, None], held=held, parameters=torch.cat([given, values], -1),
+            weights=weights,
+        )  # fmt: skip
+        found = after[:, 1, -self.width :]
+        return found.to(here) if away else found
+
+    def _program(self, engine: Engine) -> TracedProgram:
+        if engine.memory:
+            raise InputError(
+                f"sensors of {self._dynamics.spec.robot!r}: are not read beside drives or networks with a memory, on "
+                "which their readings depend; valid: no sensors, or drives without delay, lag and spring"
+            )
+        if id(engine) not in self._programs:
+            mechanism, spec, config = engine.mechanism, self._dynamics.spec, engine.config
+            sizes = ProgramSizes(
+                state=mechanism.nq + mechanism.nv + self.width,
+                control=spec.nu,
+                held=engine.held,
+                parameters=len(config.free) + len(self.free),
+                weights=config.blueprint.weights,
+            )
+            program = TracedProgram(sizes, lambda inputs: self._step(engine, inputs), self._dynamics.threads)
+            self._programs[id(engine)] = engine, program
+        return self._programs[id(engine)][1]
+
+    def _step(self, engine: Engine, inputs: ProgramInputs) -> list[Scalar]:
+        names = (*engine.config.free, *self.free)
+        parameters: dict[str, Scalar] = dict(zip(names, inputs.parameters, strict=True))
+        constants: dict[str, Scalar] = {**engine.constants, **self.constants, **parameters}
+        _, _, instant = engine.instant(inputs, constants, engine.config.blueprint, observed=True)
+        found: list[Scalar] = []
+        for one, link in zip(self.mounted, self._links, strict=True):
+            at = SensorFrame(one.name, one.sensor, one.stream.joints, link, instant)
+            found += SENSOR_FUNCTIONS[one.sensor.kind](instant, at)
+        return [*inputs.state[: engine.mechanism.nq + engine.mechanism.nv], *found]
+
+
+def _link_of(dynamics: HybridDynamics, one: MountedSensor) -> int:
+    names = dynamics.mechanism.names
+    if one.name in {name.partition(".")[0] for name in dynamics.plane_engine.constants}:
+        raise InputError(f"sensor {one.name!r}: has the name of a link or of another quantity; valid: one of its own")
+    if one.sensor.link and one.sensor.link not in names:
+        raise InputError(f"sensor {one.name!r}: there is no link {one.sensor.link!r}; valid: {choices(names)}")
+    return names.index(one.sensor.link) if one.sensor.link else 0

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frame of neural dynamics in compiled kernels, without gradients: the same numbers as torch in a few launches between fixed buffers, which a graph can capture."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.fixed_frame import KeptFrames, wants_torch
+from neurodyn.dynamics.neural.base_prediction import GRAVITY
+from neurodyn.dynamics.neural.encoding import Encoding, Predict
+from neurodyn.dynamics.neural.kernels import CompiledNetwork, decode_launch, encode_launch, is_plain
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.launching import Chain, is_capturing, start_warp
+from neurodyn.nets.predictor import Predictor
+
+
+class CompiledFrame:
+    """One frame of a batch of worlds; what it reads and writes are its attributes.
+
+    Attributes:
+        state: Positions and velocities at the start, shape [worlds, nq + nv].
+        q: The positions [rad or m], a view of `state`.
+        qd: The velocities [rad/s or m/s], likewise.
+        torque: Torques during the frame [N m or N], shape [worlds, nu].
+        gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        q_next: Positions one frame later, shape [worlds, nq].
+        qd_next: Velocities one frame later, shape [worlds, nv].
+        members_q_next: Positions to which each member leads, shape [members, worlds, nq].
+        members_qd_next: Velocities, likewise.
+        x: Network inputs, shape [worlds, inputs].
+        y: Network outputs that lead to the next state, shape [worlds, outputs].
+        members_y: Those of each member, shape [members, worlds, outputs].
+        network: The compiled network; None where torch runs it.
+        capturable: Whether `run` is launches alone.
+    """
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        predictor: Predictor,
+        worlds: int,
+        environment: Environment,
+        *,
+        network: bool,
+        members: int = 0,
+    ) -> None:
+        """Record the launches.
+
+        Args:
+            encoding: The encoding.
+            predictor: The predictor.
+            worlds: Number of worlds.
+            environment: Gravity and ground; another one with the same shapes is taken by `place`.
+            network: Whether the network is compiled too; it has a compiled form (`network.is_plain`).
+            members: Members whose next states are wanted beside that which follows; of a compiled network all or none.
+
+        Raises:
+            InputError: The ground is for another number of worlds.
+        """
+        start_warp()
+        spec, like = encoding.spec, encoding.dt
+        self.state = _zeros(like, worlds, spec.nq + spec.nv)
+        self.q, self.qd = self.state[:, : spec.nq], self.state[:, spec.nq :]
+        self.torque, self.gravity = _zeros(like, worlds, spec.nu), _zeros(like, worlds, 3)
+        self.x = _zeros(like, worlds, encoding.inputs)
+        y, q_next, qd_next = (_zeros(like, 1 + members, worlds, n) for n in (encoding.outputs, spec.nq, spec.nv))
+        self.y, self.q_next, self.qd_next = y[0], q_next[0], qd_next[0]
+        self.members_y, self.members_q_next, self.members_qd_next = y[1:], q_next[1:], qd_next[1:]
+        self.network = CompiledNetwork(predictor, self.x, y) if network else None
+        self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
+        self._pose: Tensor | None = None
+        before, keep = self._launches_before(encoding, environment)
+        rows = (x.flatten(0, 1) for x in (y, q_next, qd_next))
+        decode, kept = decode_launch(encoding, self._start, *rows)
+        between = [] if self.network is None else self.network.commands
+        self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
+        self.capturable = network and self._predict_base is None
+        self._whole = Chain([*before, *between, decode], like.device)
+        self.place(environment)
+
+    def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
+        """Return the launches that lead to the network's inputs, and what they must keep."""
+        spec, worlds = encoding.spec, len(self.state)
+        bound = encoding.bound_base(self.state, self.torque, self.gravity, environment)
+        self._place_base = None if bound is None else bound.place
+        self._predict_base = encoding.predict_base if bound is None and encoding.starts_ahead else None
+        self._start = self.state if bound is None else bound.after
+        if self._predict_base is not None:
+            self._start = torch.zeros_like(self.state)
+        commands, keep = [] if bound is None else [bound.launch], [bound]
+        start, ground = self._start, felt_ground(encoding, environment)
+        if ground is not None and encoding.contact is not None:
+            self._pose = ground.poses(worlds, start.device, start.dtype).clone()
+            features = self.x[:, -encoding.contact.width :]
+            q, qd = start[:, : spec.nq], start[:, spec.nq :]
+            command, kept = encoding.contact.bound(ground, q, qd, self._pose, features)
+            commands.append(command)
+            keep += [ground, kept]
+        command, kept = encode_launch(encoding, self.state, start, self.torque, self.gravity, self.x)
+        return [*commands, command], [*keep, kept]
+
+    def place(self, environment: Environment) -> None:
+        """Put the worlds into an environment that has the same shapes as the first."""
+        self._environment = environment
+        if self._feels_gravity:
+            self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
+        if self._place_base is not None:
+            self._place_base(environment)
+        if self._pose is not None and environment.ground is not None and environment.ground.pose is not None:
+            self._pose.copy_(environment.ground.pose)
+
+    def run(self) -> None:
+        """Compute the frame, with the compiled network."""
+        self._start_in_torch()
+        self._whole()
+
+    def encode(self) -> None:
+        """Fill the network's inputs alone, where torch runs it."""
+        self._start_in_torch()
+        self._encode()
+
+    def decode(self) -> None:
+        """Apply the network's outputs alone, where torch runs it."""
+        self._decode()
+
+    def _start_in_torch(self) -> None:
+        """Find where the prediction starts, for a base that has no launch between fixed buffers."""
+        if self._predict_base is not None:
+            base = self._predict_base(self.q, self.qd, self.torque, self._environment)
+            torch.cat([base.q, base.qd], dim=-1, out=self._start)
+
+
+def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:
+    """Return the ground that contact points are measured against, or a base stands on; None where there is none."""
+    ground = environment.ground
+    blind = encoding.contact is None and not encoding.starts_ahead
+    return None if blind or ground is None or ground.empty else ground
+
+
+def _zeros(like: Tensor, *shape: int) -> Tensor:
+    with torch.inference_mode(False):  # written to at every frame, in whatever mode
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+
+def _down(like: Tensor) -> Tensor:
+    return like.new_tensor([0.0, 0.0, -GRAVITY])
+
+
+NETWORK_WORLDS = 16
+"""Most worlds for which the compiled network is the faster one on a CPU; beyond, torch's matrix products are.
+
+Measured by benchmarks/neural_step.py: they meet at 8 to 24 worlds for the ant and ANYmal C, at 32 to 48 for the
+cartpole, depending on how busy the caches are.
+"""
+
+
+class CompiledFrames:
+    """The frames of one model, for each thread its own: two threads may step the same model."""
+
+    def __init__(self, encoding: Encoding, predictor: Predictor) -> None:
+        self._encoding, self._predictor = encoding, predictor
+        modules = [module for part in (encoding, predictor) for module in part.modules()]
+        self._parameters: list[dict[str, Any]] = [m._parameters for m in modules if m._parameters]
+        self._kept = KeptFrames()
+
+    def of(self, encoding: Encoding, predictor: Predictor) -> bool:
+        """Return whether they are those of this encoding and predictor."""
+        return encoding is self._encoding and predictor is self._predictor
+
+    def step(
+        self,
+        state: State,
+        torque: Tensor,
+        memory: Any,
+        environment: Environment,
+        predict: Predict,
+        *,
+        spread: int = 0,
+        mean: bool = True,
+    ) -> tuple[State, State | None, Any] | None:
+        """Return the state one frame later, the members' states, and the network's memory; None for a step in torch.
+
+        Args:
+            state: The state.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            memory: The network's memory; it stays valid unless `predict` uses it up.
+            environment: Gravity and ground.
+            predict: The predictor's frame in torch, for many worlds and for networks without a compiled form.
+            spread: Members whose states are wanted, [spread, worlds, ...]; 0 for none of them.
+            mean: Whether the worlds follow a single network, or the mean of all that there are.
+
+        Raises:
+            InputError: The ground is for another number of worlds.
+        """
+        q, qd = state.q, state.qd
+        hidden = memory if isinstance(memory, tuple) else ()
+        if wants_torch((q, qd, torque, *hidden), self._parameters):
+            return None
+        frame = self._frame(q, qd, torque, environment, spread, mean)
+        if frame is None:
+            return None
+        with torch.no_grad():
+            frame.q.copy_(q)
+            frame.qd.copy_(qd)
+            frame.torque.copy_(torque)
+            if frame.network is None:
+                frame.encode()
+                outputs, memory = predict(frame.x, memory)
+                frame.y.copy_(outputs.followed)
+                if outputs.members is not None:
+                    frame.members_y.copy_(outputs.members)
+                frame.decode()
+            else:
+                for own, given in zip(frame.network.cells, hidden, strict=True):
+                    own.copy_(given)
+                frame.run()
+                memory = tuple(cell.clone() for cell in frame.network.cells) or None
+            after = State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
+            if not spread:
+                return after, None, memory
+            # Read before the next frame; nobody keeps them.
+            return after, State.unchecked(q=frame.members_q_next, qd=frame.members_qd_next, channels=None), memory
+
+    def _frame(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
+    ) -> CompiledFrame | None:
+        """Return the frame for such states; None where they, or the weights, are not as a compiled frame wants them."""
+        ground = felt_ground(self._encoding, environment)
+        pose = None if ground is None else ground.pose
+        key = (
+            q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
+            None if ground is None else id(ground.compiled), spread, mean,
+        )  # fmt: skip
+        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment, spread, mean))
+        if frame is None:
+            return None
+        if frame.network is not None and not frame.network.refresh():
+            self._kept.drop(key)
+            return None
+        frame.place(environment)
+        return frame
+
+    def _made(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
+    ) -> CompiledFrame | None:
+        spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt
+        shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
+        given = (q, qd, torque)
+        if not worlds or [tuple(tensor.shape) for tensor in given] != shapes:
+            return None
+        if like.dtype not in (torch.float32, torch.float64) or like.device.type not in ("cpu", "cuda"):
+            return None
+        if any(tensor.dtype != like.dtype or tensor.device != like.device for tensor in given):
+            return None
+        network = mean and like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
+        return CompiledFrame(self._encoding, self._predictor, worlds, environment, network=network, members=spread)
+
+
+class NeuralFixedFrame:
+    """See `FixedFrame`."""
+
+    def __init__(self, encoding: Encoding, predictor: Predictor, worlds: int, environment: Environment) -> None:
+        """Take a model's parts; an error where the ground is for another number of worlds."""
+        self._encoding, self._predictor = encoding, predictor
+        like = encoding.dt
+        plain = is_plain(predictor, like)
+        self._members = predictor.members > 1
+        members = predictor.members if plain and self._members else 0
+        self._frame = frame = CompiledFrame(encoding, predictor, worlds, environment, network=plain, members=members)
+        self.capturable = frame.capturable
+        self.q, self.qd, self.torque = frame.q, frame.qd, frame.torque
+        self.q_next, self.qd_next = frame.q_next, frame.qd_next
+        self._compiled = plain and like.device.type == "cpu" and worlds <= NETWORK_WORLDS
+        # Hidden states are the compiled network's own, so that both ways to run it go on from each other's.
+        self._memory: Any = predictor.begin(worlds)
+        if frame.network is not None:
+            self._memory = frame.network.cells or None
+        self._ground = felt_ground(encoding, environment)
+
+    @torch.no_grad()
+    def run(self) -> None:
+        """Predict the frame."""
+        frame = self._frame
+        if self._compiled or (self.capturable and is_capturing(self.q.device)):
+            frame.run()
+            return
+        frame.encode()
+        x = frame.x[None] if self._members else frame.x
+        y, self._memory = self._predictor.step_(x, self._memory)
+        frame.y.copy_(y.mean(0) if self._members else y)
+        frame.decode()
+
+    def refresh(self) -> None:
+        """Look where the weights are now."""
+        network = self._frame.network
+        if network is not None and not network.refresh():
+            raise RuntimeError("the network of a fixed frame was changed to another precision, device or form")
+
+    def reset(self, mask: Tensor | None) -> None:
+        """Forget the history of some worlds."""
+        network = self._frame.network
+        if network is not None:
+            network.hidden.zero_() if mask is None else network.hidden.masked_fill_(mask[None, :, None], 0.0)
+        elif mask is None:
+            self._memory = self._predictor.begin(len(self.q))
+        else:
+            self._memory = self._predictor.reset(self._memory, mask)
+
+    def moved(self, environment: Environment) -> "NeuralFixedFrame":
+        """Return the frame in another environment: itself, where shapes and number of poses are the same."""
+        ground, own = felt_ground(self._encoding, environment), self._ground
+        if _alike(ground, own):
+            self._frame.place(environment)
+            return self
+        other = NeuralFixedFrame(self._encoding, self._predictor, len(self.q), environment)
+        if self._frame.network is None or other._frame.network is None:
+            other._memory = self._memory
+        else:
+            other._frame.network.hidden.copy_(self._frame.network.hidden)
+        return other
+
+
+def _alike(a: Ground | None, b: Ground | None) -> bool:
+    """Return whether two grounds differ in their poses at most."""
+    if a is None or b is None:
+        return a is b
+    return a.compiled is b.compiled and (None if a.pose is None else a.pose.shape) == (
+        None if b.pose is None else b.pose.shape
+    )

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quick checks of a declaration: against its asset, its contact points, and how fast its simulator is."""
+
+from neurodyn.evaluate.checks.run import CheckResult, Finding
+from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
+
+
+def check_asset(subject: Subject) -> CheckResult:
+    """Compare the declaration with the asset."""
+    from neurodyn.sim.contradictions import contradictions
+
+    found = contradictions(subject.robot)
+    if not found:
+        return CheckResult(findings=[Finding(what="declaration agrees with the asset", verdict="ok")])
+    findings = []
+    for what in dict.fromkeys(one.what for one in found):
+        first, *others = (one for one in found if one.what == what)
+        more = f" and {len(others)} more" if others else ""
+        findings.append(
+            Finding(
+                what=what,
+                verdict="fails" if first.fatal else "warning",
+                value=first.value,
+                unit=first.unit,
+                bound=first.bound,
+                note=first.joint + more,
+                advice=first.advice + (f"; likewise {len(others)} more" if more else ""),
+            )
+        )
+    return CheckResult(findings=findings)
+
+
+def check_size(subject: Subject) -> CheckResult:
+    """Count contact points and network inputs."""
+    layout, inputs = subject.layout, network_inputs(subject.robot, subject.layout)
+    points = 0 if layout is None else len(layout.contact_points)
+    advice, verdict = contact_point_advice(layout) or "", "ok"
+    if advice:
+        verdict = "warning"
+    elif layout is None and subject.scenario.grounded:
+        verdict, advice = "warning", "declare contact_points: {} so that models see the ground"
+    return CheckResult(
+        findings=[
+            Finding(what="contact points", verdict=verdict, value=points, bound=MANY_CONTACT_POINTS, advice=advice),
+            Finding(what="network inputs", verdict="ok", value=inputs),
+        ]
+    )
+
+
+SLOW = 300.0
+"""Steps per CPU-second below which a million transitions take about an hour."""
+
+
+def check_speed(subject: Subject) -> CheckResult:
+    """Time the simulator under random control."""
+    recording = subject.driven
+    rate = subject.worlds * subject.frames / max(recording.cpu_seconds, 1e-9)
+    slow = rate < SLOW
+    return CheckResult(
+        findings=[
+            Finding(
+                what=f"steps per CPU-second in {subject.worlds} worlds",
+                verdict="warning" if slow else "ok",
+                value=rate,
+                unit="1/s",
+                bound=SLOW,
+                advice="give more worlds, fewer simulator.substeps, or fewer colliders" if slow else "",
+            )
+        ]
+    )

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot left alone: whether passive motion gains energy, and how deep and how quietly it rests on each ground."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.seeds import generator
+from neurodyn.dynamics.batch import Environment, State
+from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged, or_infinite
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out
+from neurodyn.evaluate.records import Result
+from neurodyn.evaluate.scenario import Scenario, passive, scenario
+from neurodyn.robots import Robot
+
+FRAMES = 100
+WARNS, FAILS = 0.05, 0.3
+"""Energy gained over the greatest kinetic energy, in the median world."""
+
+_CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
+_NEAR = 0.02  # share of its range within which a joint is near a limit
+
+
+class PassiveEnergy(Figures, frozen=True):
+    """Energy of passive motion, in shares of the greatest kinetic energy; None of what is not finite.
+
+    Attributes:
+        gain: Greatest gain, median over worlds.
+        gain_p90: Greatest gain, 90th percentile over worlds.
+        change: Change at the end, median over worlds.
+        frames: Frames until a joint comes near a limit, median over worlds.
+    """
+
+    gain: float | None
+    gain_p90: float | None
+    change: float | None
+    frames: float
+
+
+def check_passive_energy(subject: Subject) -> CheckResult:
+    """Follow the energy of passive motion."""
+    from neurodyn.sim.build import build
+    from neurodyn.sim.energy import EnergyMeter
+
+    robot, worlds = subject.robot, subject.few
+    start = inside(robot, subject.draw("energy", worlds))
+    gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
+    environment = Environment(gravity=torch.tensor(gravity))
+    path = rolled_out(subject.free, start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
+    meter = EnergyMeter(build(robot, worlds, gravity=gravity))
+    parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
+    kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))
+    free = _free(robot, path.q)
+    gained = torch.where(free, kinetic + potential - (kinetic + potential)[:, :1], 0.0)
+    scale = torch.where(free, kinetic, 0.0).amax(1).clamp_min(1e-12)
+    gain = gained.amax(1) / scale
+    last = (free.sum(1) - 1)[:, None]
+    figures = PassiveEnergy(
+        gain=finite(float(gain.median())), gain_p90=finite(float(gain.quantile(0.9))),
+        change=finite(float((gained.gather(1, last)[:, 0] / scale).median())), frames=float(last.double().median()),
+    )  # fmt: skip
+    finding = judged(
+        "energy gained by passive motion",
+        figures.gain,
+        (WARNS, FAILS),
+        unit="%",
+        scale=100.0,
+        note=f"of the kinetic energy, over {figures.frames:.0f} frames",
+        advice=more_substeps(robot),
+    )
+    return CheckResult(findings=[finding], figures=figures)
+
+
+def limited(robot: Robot) -> list[tuple[int, float, float]]:
+    """Return column, lower and upper limit of each joint with limits."""
+    columns = {name: column for column, name in enumerate(robot.spec.q_names)}
+    return [
+        (columns[joint.name], joint.lower, joint.upper)
+        for joint in robot.joints
+        if joint.lower is not None and joint.upper is not None
+    ]
+
+
+def inside(robot: Robot, state: State) -> State:
+    """Return the states with limited joints in the middle half of their range, slow enough to stay."""
+    spec, q, qd = robot.spec, state.q.clone(), state.qd.clone()
+    for column, lower, upper in limited(robot):
+        quarter, dof = 0.25 * (upper - lower), spec.qd_names.index(spec.q_names[column])
+        q[:, column] = q[:, column].clamp(lower + quarter, upper - quarter)
+        qd[:, dof] = qd[:, dof].clamp(-quarter / _CROSSING, quarter / _CROSSING)
+    return State(q, qd)
+
+
+def _free(robot: Robot, q: Tensor) -> Tensor:
+    """Return which frames come before any joint is near a limit, shape [worlds, frames]."""
+    near = torch.zeros(q.shape[:2], dtype=torch.bool)
+    for column, lower, upper in limited(robot):
+        slack = _NEAR * (upper - lower)
+        near |= (q[..., column] < lower + slack) | (q[..., column] > upper - slack)
+    return near.cumsum(1) == 0
+
+
+SECONDS, LAST = 3.0, 0.5
+"""Time in which a robot settles, and over which it is then measured [s]."""
+
+DEEP = (0.01, 0.05)
+"""Depth of the deepest contact point in the ground that warns, and that fails [m]."""
+
+JITTER = (0.1, 1.0)
+"""Standard deviation of a velocity at rest that warns, and that fails [rad/s or m/s]."""
+
+
+class Rest(Result, frozen=True):
+    """A robot at rest on a ground, medians over worlds; None of what is not finite.
+
+    Attributes:
+        depth: Depth of the deepest contact point in the ground [m].
+        jitter: Standard deviation over time of the velocity that jitters most [rad/s or m/s].
+        coordinate: The name of that velocity.
+        speed: Greatest mean velocity, as of a robot that creeps [rad/s or m/s].
+    """
+
+    depth: float | None
+    jitter: float | None
+    coordinate: str
+    speed: float | None
+
+
+class AtRest(Figures, frozen=True):
+    """A robot at rest, by ground."""
+
+    grounds: dict[str, Rest]
+
+
+def check_rest(subject: Subject) -> CheckResult:
+    """Let a floating robot settle on each of its grounds."""
+    robot, layout = subject.robot, subject.layout
+    if robot.fixed_base or layout is None:
+        return CheckResult(findings=[Finding(what="rest on a ground: only of floating bases", verdict="ok")])
+    found = {where.name or "": _settled(subject, where) for where in _grounds(subject)}
+    if not found:
+        return CheckResult(findings=[Finding(what="rest on a ground: none is declared", verdict="ok")])
+    figures = AtRest(grounds=found)
+    return CheckResult(findings=[_depth(found), _jitter(robot, found)], figures=figures)
+
+
+def _grounds(subject: Subject) -> list[Scenario]:
+    """Return the ground that was asked for, or all of the robot's, with something to stand on."""
+    robot = subject.robot
+    names = [subject.ground] if subject.ground is not None else list(robot.grounds)
+    return [where for where in (scenario(robot, name) for name in names) if where.grounded]
+
+
+def _settled(subject: Subject, where: Scenario) -> Rest:
+    from neurodyn.sim.sampling import Clearance
+
+    robot, layout = subject.robot, subject.layout
+    frames, last = math.ceil(SECONDS / robot.dt), max(2, round(LAST / robot.dt))
+    state, environment = where.begin(robot, subject.few, generator(subject.seed, "check", "rest", where.name or ""))
+    path = subject.record(state, environment, passive(robot, subject.few, frames)).path
+    assert environment.ground is not None
+    assert layout is not None
+    depth = Clearance(layout).depth(environment.ground, path.q[:, -1].contiguous())
+    qd = path.qd[:, -last:]
+    jitter, speed = qd.std(1).median(0).values, qd.mean(1).abs().median(0).values
+    column = int(jitter.nan_to_num(nan=math.inf).argmax())
+    return Rest(
+        depth=finite(float(depth.median())), jitter=finite(float(jitter[column])),
+        coordinate=robot.spec.qd_names[column], speed=finite(float(speed.max())),
+    )  # fmt: skip
+
+
+def _depth(found: dict[str, Rest]) -> Finding:
+    name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].depth))
+    advice = "raise material.stiffness, and material.damping with its square root; more substeps if it jitters then"
+    return judged("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
+
+
+def _jitter(robot: Robot, found: dict[str, Rest]) -> Finding:
+    name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].jitter))
+    advice, spec = more_substeps(robot), robot.spec
+    if robot.gains is not None:
+        advice += ", or lower the stiffness in gains.hold"
+    unit = spec.qd_units[spec.qd_names.index(worst.coordinate)]
+    note = f"{worst.coordinate} on {name}"
+    return judged("jitter at rest", worst.jitter, JITTER, unit=unit, note=note, advice=advice)

@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs beside each other: which can be compared, which differ in their seed alone, and what their folders say of them."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Record, from_dict, read_plain
+from neurodyn.core.errors import InputError, notice
+from neurodyn.core.progress import tracked
+from neurodyn.core.verdict import Verdict, as_verdict, grade_of, worst_grade
+from neurodyn.learn.manifest import MANIFEST
+from neurodyn.learn.metrics import read_metrics
+
+LEVEL = 0.95
+"""Level of the intervals of means over seeds."""
+
+
+class Figure(Record, frozen=True):
+    """One figure by which runs are compared.
+
+    Attributes:
+        value: The figure; None where nothing finite was measured.
+        unit: Its unit; empty for a number.
+        greater_is_better: Whether it is a return, not an error.
+    """
+
+    value: float | None
+    unit: str = ""
+    greater_is_better: bool = False
+
+
+class FigureSeries(Record, frozen=True):
+    """A figure over something, for plots.
+
+    Attributes:
+        x: Abscissae.
+        y: Ordinates.
+        x_label: Name and unit of the abscissa.
+        unit: Unit of the ordinate.
+        log: Whether it is to be drawn on logarithmic axes.
+    """
+
+    x: list[float]
+    y: list[float | None]
+    x_label: str
+    unit: str = ""
+    log: bool = True
+
+
+class Cost(Record, frozen=True):
+    """What a run took, and how large its result is; None where the run does not say.
+
+    Attributes:
+        seconds: Wall time of the training [s].
+        cpu_seconds: CPU time of the training [s].
+        steps: Steps of the optimiser, or updates.
+        parameters: Number of weights, or of identified parameters.
+        bytes: Size of the files of the model [bytes].
+    """
+
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    steps: float | None = None
+    parameters: float | None = None
+    bytes: float | None = None
+
+
+class RunFigures(Record, frozen=True):
+    """What one run is compared by.
+
+    Attributes:
+        run: As the user calls it.
+        of: What was measured, in words: runs of which it is the same can be compared.
+        kind: Kind of dynamics and network, or algorithm.
+        figures: By name; the first is what runs are ordered by.
+        baselines: Figures of trivial predictions, by their names.
+        series: Figures over horizon or training time, by name.
+        settings: How it was made (RUN/config.yaml), by dotted names, without its seed.
+        seed: Seed of its training; None where it does not say.
+        cost: What it took.
+        verdict: Whether it can be used (`core.verdict`).
+    """
+
+    run: str
+    of: str
+    kind: str
+    figures: dict[str, Figure]
+    baselines: dict[str, dict[str, Figure]] = msgspec.field(default_factory=dict)
+    series: dict[str, FigureSeries] = msgspec.field(default_factory=dict)
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    seed: int | None = None
+    cost: Cost = msgspec.field(default_factory=Cost)
+    verdict: str = "ok"
+
+
+class Mean(Record, frozen=True):
+    """A figure over the runs of a group.
+
+    Attributes:
+        mean: Their mean; None where one of them is None.
+        half: Half the width of its interval at `LEVEL`, by Student's t over the runs; None of fewer than two.
+        least: The least of them.
+        greatest: The greatest of them.
+        unit: Unit.
+        greater_is_better: Whether it is a return, not an error.
+        missing: Number of runs that have no such figure, or none that is finite.
+        values: That of each run.
+    """
+
+    mean: float | None
+    half: float | None
+    least: float | None
+    greatest: float | None
+    unit: str = ""
+    greater_is_better: bool = False
+    missing: int = 0
+    values: list[float | None] = msgspec.field(default_factory=list)
+
+
+class RunGroup(Record, frozen=True):
+    """Runs that differ in their seed alone.
+
+    Attributes:
+        name: What it is called in tables.
+        kind: Kind of dynamics and network, or algorithm.
+        runs: The runs.
+        seeds: Their seeds.
+        settings: Those that differ from group to group; None where a kind has no such setting.
+        figures: Means over the runs.
+        cost: Means over the runs.
+        verdict: The worst, and why.
+        series: Series of each run, by name.
+    """
+
+    name: str
+    kind: str
+    runs: list[str]
+    seeds: list[int | None]
+    settings: dict[str, Any]
+    figures: dict[str, Mean]
+    cost: dict[str, Mean]
+    verdict: str
+    series: dict[str, list[FigureSeries]]
+
+
+class Family(Record, frozen=True):
+    """Runs of which the same was measured, the best group first.
+
+    Attributes:
+        of: What was measured.
+        groups: The runs, by what they differ in.
+        baselines: Figures of trivial predictions, by their names.
+        common: Settings that all runs share.
+    """
+
+    of: str
+    groups: list[RunGroup]
+    baselines: dict[str, dict[str, Figure]]
+    common: dict[str, Any]
+
+
+class UnmeasuredRun(Record, frozen=True):
+    """A run that could not be measured, and why."""
+
+    run: str
+    why: str
+
+
+class RunComparison(Record, frozen=True):
+    """Runs beside each other.
+
+    Attributes:
+        families: Runs that can be compared; what was measured differs from family to family.
+        broken: Runs that could not be measured.
+    """
+
+    families: list[Family]
+    broken: list[UnmeasuredRun] = msgspec.field(default_factory=list)
+
+
+def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigures]) -> RunComparison:
+    """Measure runs one after another; what cannot be measured is named, and the others are compared.
+
+    Args:
+        runs: As the user calls them.
+        measure: Measures one, or raises an InputError.
+
+    Raises:
+        InputError: A run is named twice, there are none, or none can be measured.
+    """
+    names = [str(run) for run in runs]
+    if not names:
+        raise InputError("no run is given; valid: at least one run directory, or pretrained:NAME")
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name}: is named twice; valid: each run once")
+    entries, broken = [], []
+    for name in tracked(names):
+        try:
+            entries.append(measure(name))
+        except InputError as error:
+            broken.append(UnmeasuredRun(run=name, why=str(error)))
+    if not entries:
+        raise InputError(f"none of {len(names)} runs can be compared: {broken[0].why}")
+    return compare_figures(entries, broken)
+
+
+def compare_figures(entries: Sequence[RunFigures], broken: Sequence[UnmeasuredRun] = ()) -> RunComparison:
+    """Put runs beside each other.
+
+    Args:
+        entries: What was measured of each.
+        broken: Runs that could not be measured.
+
+    Returns:
+        Families in the order of their first runs; within each, groups of runs that differ in their seed alone, the best
+        first.
+
+    Raises:
+        InputError: A run is named twice.
+    """
+    names = [entry.run for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name}: is named twice; valid: each run once")
+    found: dict[str, list[RunFigures]] = {}
+    for entry in entries:
+        found.setdefault(entry.of, []).append(entry)
+    return RunComparison(families=[_family(of, some) for of, some in found.items()], broken=list(broken))
+
+
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted names, entries of lists of tables by their numbers: "phases.0.rate"."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flat_settings(value, f"{prefix}{name}.")
+        elif isinstance(value, (list, tuple)) and any(isinstance(entry, Mapping) for entry in value):
+            found |= flat_settings({str(i): entry for i, entry in enumerate(value)}, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def mean_of(figures: Sequence[Figure | None]) -> Mean:
+    """Return the mean of a figure over runs with its interval, x +- t s / sqrt(n) with Student's t of n - 1."""
+    known = [figure for figure in figures if figure is not None]
+    values = [figure.value for figure in known if figure.value is not None and math.isfinite(figure.value)]
+    unit = next((figure.unit for figure in known), "")
+    greater = any(figure.greater_is_better for figure in known)
+    missing = len(figures) - len(values)
+    least, greatest = min(values, default=None), max(values, default=None)
+    mean = math.fsum(values) / len(values) if values and not missing else None
+    half = None
+    if mean is not None and len(values) > 1:
+        from scipy.stats import t
+
+        deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        half = float(t.ppf(0.5 + LEVEL / 2, len(values) - 1)) * deviation / math.sqrt(len(values))
+    return Mean(
+        mean=mean, half=half, least=least, greatest=greatest, unit=unit, greater_is_better=greater, missing=missing,
+        values=[None if figure is None else figure.value for figure in figures],
+    )  # fmt: skip
+
+
+def _family(of: str, entries: list[RunFigures]) -> Family:
+    varying = _varying(entries)
+    found: dict[str, list[RunFigures]] = {}
+    for entry in entries:
+        found.setdefault(_key(entry), []).append(entry)
+    groups = [_group(some, varying) for some in found.values()]
+    first = next(iter(entries[0].figures), None)
+    baselines: dict[str, dict[str, Figure]] = {}
+    for entry in entries:
+        for name, figures in entry.baselines.items():
+            baselines.setdefault(name, figures)
+    common = {name: value for name, value in entries[0].settings.items() if name not in varying}
+    return Family(of=of, groups=sorted(groups, key=lambda group: _rank(group, first)), baselines=baselines,
+                  common=common)  # fmt: skip
+
+
+def _key(entry: RunFigures) -> str:
+    return repr((entry.kind, sorted((name, repr(value)) for name, value in entry.settings.items())))
+
+
+def _varying(entries: Sequence[RunFigures]) -> list[str]:
+    """Return the settings that differ: between runs that have them, or that some runs of one kind lack."""
+    names = dict.fromkeys(name for entry in entries for name in entry.settings)
+    return [name for name in names if _differs(name, entries)]
+
+
+def _differs(name: str, entries: Sequence[RunFigures]) -> bool:
+    known = [entry for entry in entries if name in entry.settings]
+    if len({repr(entry.settings[name]) for entry in known}) > 1:
+        return True
+    kinds = {entry.kind for entry in known}
+    return any(entry.kind in kinds and name not in entry.settings for entry in entries)
+
+
+def _group(entries: list[RunFigures], varying: Sequence[str]) -> RunGroup:
+    first, others = entries[0], len(entries) - 1
+    name = first.run if not others else f"{first.run} and {others} more {'seed' if others == 1 else 'seeds'}"
+    costs = [{field: getattr(entry.cost, field) for field in Cost.__struct_fields__} for entry in entries]
+    figures = dict.fromkeys(name for entry in entries for name in entry.figures)
+    series = dict.fromkeys(name for entry in entries for name in entry.series)
+    return RunGroup(
+        name=name, kind=first.kind, runs=[entry.run for entry in entries], seeds=[entry.seed for entry in entries],
+        settings={key: first.settings.get(key) for key in varying},
+        figures={key: mean_of([entry.figures.get(key) for entry in entries]) for key in figures},
+        cost={field: mean_of([Figure(value=cost[field]) for cost in costs]) for field in Cost.__struct_fields__},
+        verdict=_verdict(entries),
+        series={key: [entry.series[key] for entry in entries if key in entry.series] for key in series},
+    )  # fmt: skip
+
+
+def _verdict(entries: Sequence[RunFigures]) -> str:
+    """Return the worst verdict; of several runs with the run that it is of."""
+    worst = worst_grade([_grade(entry) for entry in entries])
+    entry = next(entry for entry in entries if _grade(entry) == worst)
+    return entry.verdict if worst == "ok" or len(entries) == 1 else f"{entry.verdict} ({entry.run})"
+
+
+def _grade(entry: RunFigures) -> Any:
+    return grade_of(entry.verdict)
+
+
+def _rank(group: RunGroup, first: str | None) -> tuple[bool, float]:
+    """Return a key by which the best group comes first, and one without a figure last."""
+    figure = group.figures.get(first or "")
+    if figure is None or figure.mean is None:
+        return True, 0.0
+    return False, -figure.mean if figure.greater_is_better else figure.mean
+
+
+KEPT = "compared.json"
+"""What was measured of a run for comparisons, by what was asked; read again while the model is the same."""
+
+
+def kept(
+    folder: Path, question: dict[str, Any], measure: Callable[[], RunFigures], *, writable: bool, name: str
+) -> RunFigures:
+    """Return what was measured of a run in answer to a question, measured now if it was not.
+
+    Args:
+        folder: Folder of the run, in which answers are kept (`KEPT`).
+        question: All that the answer depends on.
+        measure: Measures it.
+        writable: Whether answers may be written there.
+        name: What the run is called now.
+    """
+    path, key = folder / KEPT, json.dumps(question, sort_keys=True, default=str)
+    known: dict[str, Any] = {}
+    try:
+        known = artifacts.read_json(path) if path.is_file() else {}
+        if key in known:
+            return msgspec.structs.replace(from_dict(known[key], RunFigures, str(path)), run=name)
+    except (InputError, TypeError) as error:
+        notice(f"{path}: is measured again ({error})")
+        known = {}
+    found = measure()
+    if writable:
+        artifacts.write_sealed(path, {**known, key: found.plain()})
+    return found
+
+
+def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
+    """Return how a run was made by dotted names, and its seed; data and bases of equal content are equal.
+
+    Args:
+        folder: Run directory, or folder of a policy.
+    """
+    path = folder / "config.yaml"
+    if not path.is_file():
+        return {}, None
+    plain = read_plain(path)
+    plain = dict(plain) if isinstance(plain, dict) else {}
+    plain.pop("versions", None)
+    sums = _checksums(folder)
+    for name in ("data", "base", "starts", "dynamics"):
+        if plain.get(name):
+            plain[name] = _named(plain[name], sums)
+    settings = plain.pop("settings", {})
+    seed = settings.pop("seed", None) if isinstance(settings, dict) else None
+    made = {name: value for name, value in plain.items() if value not in (None, "")}
+    return flat_settings({**made, **(settings if isinstance(settings, dict) else {})}), seed
+
+
+def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
+    """Return what a training took, its held-out score over time, and whether it came to its end.
+
+    Args:
+        folder: Run directory, or folder of a policy.
+    """
+    lines = read_metrics(folder)
+    timed = [line for line in lines if line.get("seconds") is not None]
+    scored = [line for line in timed if line.get("rollout_score") is not None]
+    series = None
+    if len(scored) > 1:
+        x, y = [line["seconds"] for line in scored], [line["rollout_score"] for line in scored]
+        series = FigureSeries(x=x, y=y, x_label="training time [s]")
+    last = timed[-1] if timed else {}
+    seconds, cpu = last.get("seconds"), last.get("cpu_seconds")
+    found = folder / "identification.json"
+    if found.is_file():  # which takes longer than the training of its networks
+        seconds, cpu = artifacts.read_json(found).get("seconds"), None
+    trained = as_verdict(next((line["verdict"] for line in reversed(lines) if "verdict" in line), "ok"))
+    if timed and not found.is_file() and not any(line.get("finished") for line in lines):
+        trained = Verdict("warning", "the training did not come to its end", "go on with it with --resume")
+    return Cost(seconds=seconds, cpu_seconds=cpu, steps=last.get("step")), series, trained
+
+
+def size_of(folder: Path) -> int:
+    """Return the size of the files in a folder [bytes]."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of what a training read, by name, as its manifest says."""
+    path = folder / MANIFEST
+    plain = artifacts.read_json(path) if path.is_file() else {}
+    return {**plain.get("files", {}), **plain.get("models", {})}
+
+
+def _named(value: Any, sums: dict[str, str]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_named(entry, sums) for entry in value]
+    digest = sums.get(str(value), "").removeprefix("sha256:")[:8]
+    return f"{Path(str(value)).name} ({digest})" if digest else str(value)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run is compared by: its evaluation, what its training took, and how it was made."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tell
+from neurodyn.core.provenance import of_file, of_files
+from neurodyn.core.verdict import as_verdict, together
+from neurodyn.evaluate.metrics import METRICS, shown
+from neurodyn.evaluate.records import (
+    PERSISTENCE,
+    Evaluation,
+    ForecastEvaluation,
+    Logged,
+    RolloutComparison,
+    Simulated,
+    Tossed,
+)
+from neurodyn.evaluate.run import evaluate, training_log
+from neurodyn.evaluate.run_comparison import (
+    Figure,
+    FigureSeries,
+    RunComparison,
+    RunFigures,
+    comparison_of,
+    kept,
+    run_settings,
+    size_of,
+    training_of,
+)
+from neurodyn.version import __version__
+
+Say = Callable[[str], None]
+
+
+def said(text: str) -> None:
+    """Say what is being done to whoever looks at the progress."""
+    tell(0.0, text)
+
+
+def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -> RunComparison:
+    """Measure models in the same way and put them beside each other.
+
+    Args:
+        runs: Run directories, or "pretrained:NAME".
+        say: Told which run is being measured.
+        asked: Arguments of `evaluate.evaluate`: `horizon`, `rollouts`, `seed`, `data`, `split`, `ground`.
+
+    Returns:
+        Runs that can be compared, apart from those that cannot; runs that cannot be measured are named with the reason.
+
+    Raises:
+        InputError: A run is named twice, there are none, or none can be measured.
+    """
+    return comparison_of(runs, lambda run: model_figures(run, say=say, **asked))
+
+
+def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigures:
+    """Measure the model of a run, or read what was measured before in the same way.
+
+    Args:
+        run: Run directory, or "pretrained:NAME".
+        say: Told that it is measured.
+        asked: Arguments of `evaluate.evaluate`.
+
+    Raises:
+        InputError: There is no such run, or it cannot be measured so.
+    """
+    folder = artifacts.resolve_run(run)
+    log = _log_of(run, asked.get("data"))
+    question = {
+        **{name: value for name, value in asked.items() if value is not None}, "version": __version__,
+        "model": of_files(folder, "model/*", "config.yaml", "metrics.jsonl"),
+        "data": of_file(log) if log is not None else None,
+    }  # fmt: skip
+
+    def measure() -> RunFigures:
+        say(f"measuring {run}")
+        return figures_of(str(run), evaluate(run, **asked))
+
+    return kept(folder, question, measure, writable=not str(run).startswith(artifacts.PRETRAINED), name=str(run))
+
+
+def figures_of(run: str, result: Evaluation) -> RunFigures:
+    """Return what a run is compared by, of an evaluation of it.
+
+    Args:
+        run: Run directory, or "pretrained:NAME".
+        result: What `evaluate.evaluate` returned for it.
+    """
+    folder, about = artifacts.resolve_run(run), result.about
+    settings, seed = run_settings(folder)
+    cost, series, trained = training_of(folder)
+    score = {"Held-out score by training time": series} if series is not None else {}
+    verdict = result.verdict if isinstance(result.verdict, str) else "ok"
+    return RunFigures(
+        run=run, of=_of(result), kind=" ".join(dict.fromkeys([about.kind, about.network or about.kind])),
+        figures=dict(_figures(result)), baselines=_baselines(result), series={**_series(result), **score},
+        settings=settings, seed=seed,
+        cost=msgspec.structs.replace(cost, parameters=about.parameters, bytes=size_of(folder / "model")),
+        verdict=str(together([as_verdict(verdict), trained])),
+    )  # fmt: skip
+
+
+def _log_of(run: str | Path, data: str | None) -> Path | None:
+    """Return the log that an evaluation reads, as far as it is known without loading the model."""
+    if data is not None:
+        return Path(data) if Path(data).is_file() else None
+    try:
+        path = Path(training_log(run))
+    except (InputError, msgspec.MsgspecError):
+        return None
+    return path if path.is_file() else None
+
+
+def _of(result: Evaluation) -> str:
+    """Return what was measured, in words; starts of logs depend on the history that a model sees, and are left out."""
+    about = result.about
+    frames = f"{about.horizon:,} frames of {1e3 * about.dt:.4g} ms"
+    if isinstance(result, Simulated):
+        ground = f", ground {result.ground}" if result.ground else ""
+        return (
+            f"{about.robot} beside its simulator{ground}: {about.rollouts:,} roll-outs of {frames}, seed {about.seed}"
+        )
+    data = result.data if isinstance(result.data, str) else "its log"
+    digest = of_file(Path(data)).removeprefix("sha256:")[:8] if Path(data).is_file() else ""
+    log = f"{Path(data).name} ({digest})" if digest else data
+    return f"{about.robot} beside {log}: {result.split} episodes, {frames}"
+
+
+@singledispatch
+def _figures(result: Simulated) -> Iterator[tuple[str, Figure]]:
+    driven = {} if result.driven is None else {"driven": result.driven.comparison}
+    passive = "held" if result.hold is not None else "passive"
+    for words, found in {passive: result.comparison, **driven}.items():
+        yield from _means(found, words if driven else "")
+    yield "Frames per CPU-s", Figure(value=result.env_steps_per_cpu_second, greater_is_better=True)
+
+
+@_figures.register
+def _(result: Tossed) -> Iterator[tuple[str, Figure]]:
+    yield from _means(result.comparison, "")
+    yield from _means(result.releases.comparison, "first states")
+
+
+@_figures.register
+def _(result: Logged) -> Iterator[tuple[str, Figure]]:
+    unit = _joint_unit(result)
+    for mark in reversed(result.at_horizon["all"].marks.values()):
+        yield f"Position, {mark.seconds:.3g} s", Figure(value=mark.model.q_mean, unit=unit)
+    last = list(result.at_horizon["all"].marks.values())[-1]
+    yield f"Velocity, {last.seconds:.3g} s", Figure(value=last.model.qd_mean, unit=f"{unit}/s" if unit else "")
+
+
+@_figures.register
+def _(result: ForecastEvaluation) -> Iterator[tuple[str, Figure]]:
+    for mark in reversed(result.at_horizon.values()):
+        yield f"Error [std], {mark.seconds:.3g} s", Figure(value=mark.by_model["model"].scaled)
+
+
+def _means(found: RolloutComparison, words: str) -> Iterator[tuple[str, Figure]]:
+    for name, metric in shown(found.summary).items():
+        title = f"{metric.title}, {words}" if words else metric.title
+        yield title, Figure(value=found.summary.means[name], unit=metric.unit)
+
+
+@singledispatch
+def _baselines(result: Simulated | Tossed) -> dict[str, dict[str, Figure]]:
+    """Return errors of trivial predictions, under the names of the model's."""
+    parts = [(result.comparison, "")]
+    if isinstance(result, Tossed):
+        parts.append((result.releases.comparison, "first states"))
+    elif result.driven is not None:
+        parts = [(result.comparison, "held" if result.hold is not None else "passive")]
+        parts.append((result.driven.comparison, "driven"))
+    found: dict[str, dict[str, Figure]] = {"persistence": {}, "constant velocity": {}}
+    for comparison, words in parts:
+        for name, metric in shown(comparison.summary).items():
+            title = f"{metric.title}, {words}" if words else metric.title
+            for label, table in _tables(comparison).items():
+                end = max(table, key=int)
+                found[label][title] = Figure(value=table[end].means[name], unit=metric.unit)
+    return found
+
+
+@_baselines.register
+def _(result: Logged) -> dict[str, dict[str, Figure]]:
+    unit, marks = _joint_unit(result), list(result.at_horizon["all"].marks.values())
+    found: dict[str, dict[str, Figure]] = {}
+    for label, name in (("persistence", "persistence"), ("constant velocity", "constant_velocity")):
+        errors = {f"Position, {m.seconds:.3g} s": Figure(value=getattr(m, name).q_mean, unit=unit) for m in marks}
+        speed = Figure(value=getattr(marks[-1], name).qd_mean, unit=f"{unit}/s" if unit else "")
+        found[label] = errors | {f"Velocity, {marks[-1].seconds:.3g} s": speed}
+    return found
+
+
+@_baselines.register
+def _(result: ForecastEvaluation) -> dict[str, dict[str, Figure]]:
+    still = {
+        f"Error [std], {mark.seconds:.3g} s": Figure(value=mark.by_model[PERSISTENCE].scaled)
+        for mark in result.at_horizon.values()
+    }
+    return {"persistence": still}
+
+
+def _tables(found: RolloutComparison) -> dict[str, Any]:
+    return {"persistence": found.baselines.persistence, "constant velocity": found.baselines.constant_velocity}
+
+
+@singledispatch
+def _series(result: Simulated | Tossed) -> dict[str, FigureSeries]:
+    """Return errors by horizon."""
+    parts = {"": result.comparison}
+    if isinstance(result, Simulated) and result.driven is not None:
+        parts = {", held" if result.hold is not None else ", passive": result.comparison,
+                 ", driven": result.driven.comparison}  # fmt: skip
+    found = {}
+    for words, comparison in parts.items():
+        for name, curve in comparison.curve.by_metric.items():
+            metric, x = METRICS[name], [frame * result.about.dt for frame in comparison.curve.frame]
+            title = f"{metric.title}{words}: mean error over time"
+            found[title] = FigureSeries(x=x, y=list(curve.mean), x_label="time [s]", unit=metric.unit)
+    return found
+
+
+@_series.register
+def _(result: Logged) -> dict[str, FigureSeries]:
+    marks = result.at_horizon["all"].marks.values()
+    x, y = [mark.seconds for mark in marks], [mark.model.q_mean for mark in marks]
+    return {"Position error by horizon": FigureSeries(x=x, y=list(y), x_label="horizon [s]", unit=_joint_unit(result))}
+
+
+@_series.register
+def _(result: ForecastEvaluation) -> dict[str, FigureSeries]:
+    y = result.by_frame["model"]
+    x = [(k + 1) * result.about.dt for k in range(len(y))]
+    return {"Error by horizon, in standard deviations": FigureSeries(x=x, y=list(y), x_label="horizon [s]")}
+
+
+def _joint_unit(result: Logged) -> str:
+    found = set(result.q_units)
+    return found.pop() if len(found) == 1 else ""

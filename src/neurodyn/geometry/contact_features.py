@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contact features: distance, normal, point and velocity of contact points near the ground.
+
+`ContactFeatures` computes them in a Warp kernel, `PlaneContacts` over planes in torch's own operations, for exported
+files that can hold no kernel.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
+from neurodyn.core.description.spec import places
+from neurodyn.geometry import rotation
+from neurodyn.geometry.device_arrays import PRECISIONS
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.kernels import feature_adjoint_kernel
+from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator
+from neurodyn.geometry.proximity import ProximityQuery, Readings, Sight
+
+FEATURES = 18
+"""Features of each contact point."""
+
+
+class ContactFeatures(OperatorHandle):
+    """Computes contact features in the kernel that measures the contact points; differentiable by the state.
+
+    Attributes:
+        proximity: Query that measures the contact points.
+        width: Number of features of one state.
+    """
+
+    def __init__(self, layout: ContactPointLayout, margins: Sequence[float], dt: float) -> None:
+        """Prepare to measure.
+
+        Args:
+            layout: The contact points and the joints that move them.
+            margins: Distance of each contact point's surface to the ground below which it enters the features [m].
+            dt: Length of a frame [s].
+        """
+        super().__init__()
+        self.proximity = ProximityQuery(layout)
+        self.width = FEATURES * len(layout.contact_points)
+        self._sight = Sight(
+            [
+                (contact_point.radius, margin, dt)
+                for contact_point, margin in zip(layout.contact_points, margins, strict=True)
+            ]
+        )
+        self._launches = Launches()
+
+    def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return the features, shape [worlds, width], in base axes where the base floats.
+
+        Args:
+            ground: The shapes around the robots.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            out: Memory to write to where no gradients are wanted; its last axis is contiguous.
+
+        Raises:
+            InputError: The ground is for another number of worlds, or a state has another width or precision.
+        """
+        self.proximity.check_state(q, qd)
+        q, qd = q.contiguous(), qd.contiguous()
+        if torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad):
+            return _Features.apply(self, ground, q, qd)
+        features = q.new_empty(q.shape[0], self.width) if out is None else out
+        self.write(ground, q, qd, features)
+        return features
+
+    def write(self, ground: Ground, q: Tensor, qd: Tensor, features: Tensor, readings: Readings | None = None) -> None:
+        """Write features, and readings where they are allocated; not recorded for gradients."""
+        proximity = self.proximity
+        vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
+        proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight, features=vectors)
+
+    def bound(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
+        """Return a recorded launch that writes features anew from the same memory, and what it must keep.
+
+        Args:
+            ground: The shapes around the robots.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            pose: Pose of the ground, shape [worlds or 1, 7].
+            features: Where they go, shape [worlds, width].
+        """
+        proximity = self.proximity
+        vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
+        sight = self._sight.array(q)
+        return proximity.bound(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
+
+    def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients by positions and velocities from those by the features."""
+        by_point = torch.zeros_like(readings.normal)
+        by = [torch.zeros_like(x) for x in (readings.distance, readings.normal, readings.normal, readings.normal)]
+        _FEATURE_ADJOINT(self.handle, list(readings), gradient.unflatten(-1, (-1, 3)), by)
+        by_distance, by_normal, by_position, by_velocity = by
+        given = by_distance, by_normal, by_point, by_position, by_velocity
+        return self.proximity.pull_back(self.proximity.free_base, q, qd, readings, given)
+
+    def launch_adjoint(self, readings: list[Tensor], gradient: Tensor, results: list[Tensor]) -> None:
+        """Launch the adjoint of the features by the readings, which writes to `results`."""
+        distance, normal, _, position, velocity, valid = readings
+        if not distance.numel():
+            return
+        vec3 = PRECISIONS[distance.dtype].vec3
+        by_distance, *by_vectors = results
+        tensors: list[tuple[Tensor, Any]] = [
+            (distance, None), (normal, vec3), (position, vec3), (velocity, vec3), (valid, None), (gradient, vec3),
+            (by_distance, None), *((x, vec3) for x in by_vectors),
+        ]  # fmt: skip
+        shape, device = (distance.shape[0], distance.shape[1]), distance.device
+        self._launches.get(
+            (shape, distance.dtype, device),
+            lambda: Launch(feature_adjoint_kernel, shape, device, [self._sight.array(distance), *tensors]),
+        )(tensors)
+
+
+def _feature_adjoint(contacts: int, readings: list[Tensor], gradient: Tensor, results: list[Tensor]) -> None:
+    held(contacts).launch_adjoint(readings, gradient, results)
+
+
+_FEATURE_ADJOINT = operator(
+    "contact_features_adjoint",
+    "(int contacts, Tensor[] readings, Tensor gradient, Tensor(a!)[] results) -> ()",
+    _feature_adjoint,
+    lambda *_: None,
+)
+
+
+class _Features(torch.autograd.Function):
+    """The kernel and its adjoint in torch's autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, contacts: ContactFeatures, ground: Ground, q: Tensor, qd: Tensor) -> Tensor:
+        """Find features; see `ContactFeatures.__call__`."""
+        readings, features = contacts.proximity.allocate(q), q.new_empty(q.shape[0], contacts.width)
+        contacts.write(ground, q.detach(), qd.detach(), features, readings)
+        ctx.contacts = contacts
+        ctx.save_for_backward(q, qd, *readings)
+        return features
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
+        """Return the gradients by q and qd."""
+        q, qd, *readings = ctx.saved_tensors
+        return None, None, *ctx.contacts.pull_back(q, qd, Readings(*readings), gradients[0].contiguous())
+
+
+class _Body(NamedTuple):
+    """Motion of a body: rotation to the world, origin, velocity of the origin, angular velocity."""
+
+    turn: Tensor
+    origin: Tensor
+    velocity: Tensor
+    spin: Tensor
+
+
+class PlaneContacts(nn.Module):
+    """Contact features of a robot over fixed planes."""
+
+    _points: Tensor
+    _sight: Tensor
+    _planes: Tensor
+    _frames: Tensor
+    _children: Tensor
+    _axes: Tensor
+    _centre: Tensor
+
+    def __init__(
+        self, layout: ContactPointLayout, sight: list[tuple[float, float, float]], planes: list[tuple[float, ...]]
+    ) -> None:
+        """Prepare to measure.
+
+        Args:
+            layout: The contact points and the joints that move them.
+            sight: Radius [m], margin [m] and length of a frame [s] of each contact point.
+            planes: A point on each plane and its unit normal, in the world; at least one.
+        """
+        super().__init__()
+        self._layout, self._places = layout, places(layout.joints)
+        self._groups = _groups(layout.joints)
+        self._order = [-1, *(joint for group in self._groups for joint in group)]
+        self._on = [self._order.index(point.joint) for point in layout.contact_points]
+        for name, rows in (
+            ("points", [point.point for point in layout.contact_points]),
+            ("sight", sight),
+            ("planes", planes),
+            ("frames", [joint.parent_frame for joint in layout.joints]),
+            ("children", [joint.child_frame for joint in layout.joints]),
+            ("axes", [joint.axis for joint in layout.joints]),
+            ("centre", layout.base_com),
+        ):
+            self.register_buffer(f"_{name}", torch.tensor(rows), persistent=False)
+
+    def forward(self, q: Tensor, qd: Tensor) -> Tensor:
+        """Return the features, shape [worlds, 18 contact points], in base axes where the base floats.
+
+        Args:
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+        """
+        bodies = self._bodies(q, qd)
+        turn, origin, speed, spin = (x[:, self._on] for x in bodies)
+        arm = rotation.rotate(turn, self._points.expand_as(origin))
+        place, moving = origin + arm, speed + torch.linalg.cross(spin, arm)
+        # Of several planes the nearest counts, of two as near the first.
+        distances = torch.stack([((place - plane[:3]) * plane[3:]).sum(-1) for plane in self._planes.unbind()], -1)
+        distance, nearest = distances.min(-1)
+        upward = self._planes[nearest][..., 3:]
+        if self._layout.floating:
+            base_turn, base_origin = bodies.turn[:, 1:2], bodies.origin[:, 1:2]  # after the world
+            to_base = rotation.conjugate(base_turn).expand_as(turn)
+            place, moving, upward = (rotation.rotate(to_base, x) for x in (place - base_origin, moving, upward))
+        radius, margin, dt = self._sight.unbind(-1)
+        gap = distance - radius
+        seen = (gap < margin).to(gap)
+        near = seen * (1 - gap / margin)
+        scale = seen * 10 / margin
+        ahead = scale * torch.relu(-(gap + dt * (upward * moving).sum(-1)))
+        depths = torch.stack([near, scale * torch.relu(-gap), ahead], -1)
+        fading, touching = near.clamp_max(1.0)[..., None], (ahead > 0).to(ahead)[..., None]
+        ground = place - distance[..., None] * upward
+        parts = [depths, ahead[..., None] * upward, touching * moving]
+        parts += [fading * upward, fading * moving, fading * ground]
+        return torch.cat(parts, -1).flatten(1)
+
+    def _bodies(self, q: Tensor, qd: Tensor) -> _Body:
+        """Return the motion of all bodies in the order of `_order`, the world first, shapes [worlds, bodies, ...]."""
+        still = torch.zeros_like(qd[:, :1]).expand(-1, 3)[:, None]
+        bodies = _Body(torch.cat([still, torch.ones_like(still[..., :1])], -1), still, still, still)
+        for group in self._groups:
+            parents = [self._order.index(self._layout.joints[joint].parent) for joint in group]
+            children = self._children_of(group, _Body(*(x[:, parents] for x in bodies)), q, qd)
+            bodies = _Body(*(torch.cat(pair, 1) for pair in zip(bodies, children, strict=True)))
+        return bodies
+
+    def _children_of(self, group: list[int], parent: _Body, q: Tensor, qd: Tensor) -> _Body:
+        """Return the bodies behind joints of one kind; the equations are those of `chain.advance`."""
+        kind, at = self._layout.joints[group[0]].kind, [self._places[joint] for joint in group]
+        frame, child, axes = self._frames[group], self._children[group], self._axes[group]
+        arm = _turned(parent.turn, frame[:, :3])
+        in_world = rotation.multiply(parent.turn, frame[:, 3:].expand_as(parent.turn))
+        back = rotation.conjugate(child[:, 3:]).expand_as(parent.turn)
+        value = torch.stack([q[:, place.q] for place in at], 1)
+        rate = torch.stack([qd[:, place.qd] for place in at], 1)
+        axis, cross = _turned(in_world, axes), torch.linalg.cross
+        if kind == "prismatic":
+            turn = rotation.multiply(in_world, back)
+            lever = arm + axis * value - _turned(turn, child[:, :3])
+            velocity = parent.velocity + cross(parent.spin, lever) + axis * rate
+            return _Body(turn, parent.origin + lever, velocity, parent.spin)
+        if kind == "revolute":
+            half = 0.5 * value
+            own = torch.cat([axes * torch.sin(half), torch.cos(half)], -1)
+            own_spin = axis * rate
+        else:
+            own = rotation.normalise(value[..., -4:])
+            own_spin = rotation.rotate(in_world, rate[..., -3:])
+        turn = rotation.multiply(rotation.multiply(in_world, own), back)
+        lever = arm - _turned(turn, child[:, :3])
+        spin = parent.spin + own_spin
+        if kind != "free":
+            velocity = parent.velocity + cross(parent.spin, arm) + cross(spin, lever - arm)
+            return _Body(turn, parent.origin + lever, velocity, spin)
+        lever = lever + rotation.rotate(in_world, value[..., :3])
+        # Only the first joint has a centre of mass that is not its origin.
+        centre = torch.stack([self._centre if joint == 0 else torch.zeros_like(self._centre) for joint in group])
+        own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(own_spin, _turned(turn, centre))
+        return _Body(turn, parent.origin + lever, parent.velocity + cross(parent.spin, lever) + own_velocity, spin)
+
+
+def _turned(turn: Tensor, vectors: Tensor) -> Tensor:
+    """Return vectors of each body turned by the rotations of all worlds, shape [worlds, bodies, 3]."""
+    return rotation.rotate(turn, vectors.expand(*turn.shape[:-1], 3))
+
+
+def _groups(joints: tuple[ChainJoint, ...]) -> list[list[int]]:
+    """Return joints that are as far from the root and of the same kind together, those next to the root first."""
+    depth: list[int] = []
+    for joint in joints:
+        depth.append(0 if joint.parent < 0 else depth[joint.parent] + 1)
+    groups: dict[tuple[int, str], list[int]] = {}
+    for index, joint in enumerate(joints):
+        groups.setdefault((depth[index], joint.kind), []).append(index)
+    return [groups[key] for key in sorted(groups)]

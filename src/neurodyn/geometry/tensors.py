@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors: annotations of their shapes in public functions, and constants that are made once for each device."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Quaternions = Float[Tensor, "*#batch 4"]
+Vectors = Float[Tensor, "*#batch 3"]
+Matrices = Float[Tensor, "*#batch 3 3"]
+Rows = Float[Tensor, "*#batch vectors 3"]
+Positions = Float[Tensor, "*#batch nq"]
+Velocities = Float[Tensor, "*#batch nv"]
+Torques = Float[Tensor, "*#batch nu"]
+Controls = Float[Tensor, "worlds frames nu"]
+WorldMask = Bool[Tensor, " worlds"]
+"""Which of the worlds."""
+
+
+def constant(values: tuple[Any, ...], like: Tensor) -> Tensor:
+    """Return numbers as a tensor of the dtype and on the device of another; not to be written to.
+
+    Args:
+        values: Numbers, or tuples of numbers of equal length.
+        like: Some tensor.
+    """
+    return _made(values, like.device, like.dtype)
+
+
+def index(values: tuple[int, ...], like: Tensor) -> Tensor:
+    """Return numbers as an int64 tensor on the device of another, to index with; not to be written to."""
+    return _made(values, like.device, torch.long)
+
+
+@lru_cache(maxsize=512)
+def _made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):  # kept for later calls, which may want gradients
+        return torch.tensor(values, device=device, dtype=dtype)
+
+
+def columns(table: Tensor, which: tuple[int, ...]) -> Tensor:
+    """Return some columns of a table, shape [..., len(which)]: a view where they are neighbours."""
+    if which and which == tuple(range(which[0], which[0] + len(which))):
+        return table[..., which[0] : which[0] + len(which)]
+    return table.index_select(-1, index(which, table))

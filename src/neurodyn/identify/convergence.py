@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Whether a search has ended at a minimum, and why it is believed or not.
+
+Where a search ends, the next Gauss-Newton step must be short beside the standard deviation with which each parameter is
+known: then a further search would move no digit that counts. Costs that fall no more do not show that: at impacts and
+stops of joints derivatives are large and of either sign, and no step along them lowers the cost anywhere.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.least_squares import assemble, reduce
+from neurodyn.identify.residuals import Point, Residuals
+
+SHORT = 0.25
+"""Longest next step of a search that has converged, in standard deviations."""
+ROUGH = 5.0
+"""Greatest factor by which costs about an end may rise more, or less, than derivatives say."""
+AS_GOOD = 0.01
+"""Share of the cost by which ends may differ that count as equally good."""
+FAR = 2.0
+"""Greatest distance between equally good ends, in standard deviations."""
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Whether a search has converged, and why.
+
+    Attributes:
+        converged: Whether it has.
+        reason: Why, in a line.
+    """
+
+    converged: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class SearchEnd:
+    """How a search by local optimisers ended.
+
+    Attributes:
+        settled: Whether the optimiser ended by itself, because no step gained anything more.
+        moved: Whether it accepted any step.
+        iterations: Iterations of its last call.
+        late: Whether the time was up.
+        derivatives: Whether it follows derivatives.
+    """
+
+    settled: bool
+    moved: bool
+    iterations: int
+    late: bool = False
+    derivatives: bool = True
+
+
+def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = None) -> Convergence:
+    """Say whether a search has converged.
+
+    Args:
+        end: How it ended.
+        analysis: The analysis of its end.
+        curvature: See `curvature`; None where it was not measured.
+    """
+    if not end.derivatives:
+        after = f"after {end.iterations} generations"
+        if end.late or not end.settled:
+            return Convergence(False, f"the population had not settled {after}")
+        return Convergence(True, f"the population settled {after}")
+    steps = torch.nan_to_num(analysis.newton, nan=torch.inf)
+    worst = int(steps.argmax()) if len(steps) else 0
+    length = float(steps[worst]) if len(steps) else 0.0
+    if length > SHORT:
+        name = analysis.names[worst]
+        asks = f"the gradient asks to move {name} by {length:.2g}{'' if not end.moved else ' more'} standard deviations"
+        if end.late:
+            return Convergence(False, f"the time was up after {end.iterations} iterations: {asks}")
+        if not end.moved:
+            return Convergence(False, f"no step was accepted: {asks}, and no step along it lowers the cost")
+        if not end.settled:
+            return Convergence(False, f"costs still fell after {end.iterations} iterations: {asks}")
+        return Convergence(
+            False,
+            f"the gradient is not small: it{asks.removeprefix('the gradient')}, and no step along it lowers the cost",
+        )
+    if curvature is not None:
+        rough = torch.nonzero((curvature > ROUGH) | (curvature < 1.0 / ROUGH) | torch.isinf(curvature))[:, 0].tolist()
+        if rough:
+            k = max(rough, key=lambda k: abs(float(curvature[k]) - 1.0))
+            return Convergence(
+                False,
+                f"costs are rough about the end: two standard deviations of {analysis.names[k]} to either side raise "
+                f"them by {float(curvature[k]):.2g} times what derivatives say",
+            )
+    return Convergence(True, f"the next step would be {length:.1g} standard deviations long")
+
+
+def elsewhere(ends: Tensor, costs: Tensor, analysis: Identifiability) -> Convergence | None:
+    """Refuse an end beside which others fit as well; None where there are none.
+
+    Args:
+        ends: Physical values at which searches from several starts ended, shape [K, n], the best first.
+        costs: Their costs, shape [K].
+        analysis: The analysis of the solution.
+    """
+    if len(ends) < 2:
+        return None
+    same = costs <= (1.0 + AS_GOOD) * costs[0]
+    spread = ends[same].amax(0) - ends[same].amin(0)
+    far = torch.where(torch.isfinite(analysis.deviations), spread / analysis.deviations.clamp_min(1e-300), 0.0)
+    worst = int(far.argmax())
+    if float(far[worst]) <= FAR:
+        return None
+    low, high = float(ends[same][:, worst].min()), float(ends[same][:, worst].max())
+    return Convergence(
+        False,
+        f"{int(same.sum())} of {len(ends)} searches fit equally well (costs within {AS_GOOD:.0%}) with "
+        f"{analysis.names[worst]} from {low:.4g} to {high:.4g}",
+    )
+
+
+@torch.no_grad()
+def curvature(residuals: Residuals, point: Point, analysis: Identifiability) -> Tensor:
+    """Return how far costs rise beside what the normal equations say, shape [n]; NaN where it cannot be measured.
+
+    Each parameter is moved by two standard deviations to either side, along the valley: the others, starting states
+    included, move as the normal equations say. 1 says that costs are the parabola on which intervals stand.
+    """
+    point = point.pick(torch.tensor([0]))
+    found = torch.full((len(analysis.names),), torch.nan, dtype=torch.float64)
+    if not residuals.physical:
+        return found
+    n = residuals.parameters
+    normal = residuals.normal(point)
+    matrix, gradient, back = reduce(residuals, normal)
+    full, right = assemble(residuals, matrix, gradient, point)
+    chain = residuals.chain(point.x)[0]
+    across = (chain - torch.diag(chain.diagonal())) != 0.0
+    single = ~(across.any(0) | across.any(1))
+    held = torch.zeros(full.shape[-1], dtype=torch.bool)
+    held[:n] = residuals.space.held(point.x[0], right[0, :n])
+    inverse = pseudo_inverse(full[0], held)
+    free = torch.nonzero(single & ~held[:n] & torch.isfinite(analysis.deviations) & (analysis.deviations > 0.0))[:, 0]
+    if not len(free):
+        return found
+    length = 2.0 * analysis.deviations[free] / chain.diagonal()[free]
+    moves = inverse[free] / inverse[free, free][:, None] * length[:, None]
+    moves = torch.cat([moves, -moves])
+    x, local = moves[:, :n], moves[:, n:].reshape(len(moves), len(residuals.windows.logs), residuals.locals)
+    shared = torch.cat([x[:, None].expand(-1, residuals.windows.count, n), local[:, residuals.windows.log]], -1)
+    initial = back(shared) - back(torch.zeros_like(shared))
+    there = Point(point.x + x, point.local + local, point.initial + initial)
+    rise = (residuals.cost(there) - residuals.cost(point)).view(2, -1).mean(0)
+    inside = (residuals.space.clipped(there.x) == there.x).all(1).view(2, -1).all(0)
+    predicted = 0.5 * length.square() / inverse[free, free]
+    found[free] = torch.where(inside, rise / predicted, torch.nan)
+    return found

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Which augmentations of the dynamics a log asks for."""

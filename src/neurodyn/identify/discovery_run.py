@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Discovery of a declared robot's augmentations, from its log to a run directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import to_dict, to_yaml
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
+from neurodyn.core.provenance import package_versions
+from neurodyn.core.workers import resolve_threads
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.discovery import DiscoverySettings, discover
+from neurodyn.learn.devices import threads as torch_threads
+from neurodyn.learn.fit_windows import fit_windows
+from neurodyn.learn.loop import Callback
+from neurodyn.learn.metrics import show_results
+from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.reproduction import TrainingAgain
+from neurodyn.learn.run_folder import check_run
+from neurodyn.learn.settings import RunRecord
+from neurodyn.learn.tracking.session import chosen_tracker, tracking
+from neurodyn.learn.tracking.tracker import Logger
+from neurodyn.robots import Robot, load
+from neurodyn.robots.data import open_robot_data
+
+
+def discover_run(
+    robot: Robot,
+    robot_name: str,
+    store: Store,
+    out: Path,
+    settings: DiscoverySettings,
+    *,
+    base: str | None = None,
+    candidates: Blueprint | None = None,
+    data: str = "",
+    device: str = "cpu",
+    threads: int | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
+) -> dict[str, Any]:
+    """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
+
+    Args:
+        robot: The robot.
+        robot_name: Name or path by which the robot is found again.
+        store: The log.
+        out: Run directory.
+        settings: Settings of the search.
+        base: Run of an identification whose parameters are taken; None for the nominal ones.
+        candidates: Networks to choose among; None for one on the torque of each joint.
+        data: Origin of the log, for the record.
+        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
+        threads: CPU threads; None for one for each available core. Results do not depend on it.
+        resume: Whether to continue a stopped discovery of the same run.
+        callbacks: Called as all candidates are trained together.
+        logger: What follows the training, as of `learn.train`.
+
+    Returns:
+        The contents of discovery.json.
+
+    Raises:
+        InputError: The data or the base are of another robot, the run exists, or a candidate names an unknown quantity.
+    """
+    require_data(robot, store)
+    record = RunRecord(
+        kind="hybrid", robot=robot_name, data=data, blueprint=candidates, settings=settings,
+        versions=package_versions("torch", "newton"), base=base,
+    )  # fmt: skip
+    with exclusive(out), tracking(logger, out):
+        going_on = check_run(out, record, resume)
+        dynamics = declared_hybrid(robot) if base is None else read_base(base, robot)
+        dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
+        dynamics.compute_device = device
+        known, seen = dynamics.training_range, training_range(store)
+        dynamics.training_range = seen if known is None else known.joined(seen)
+        frames = settings.horizon
+        train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
+        held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
+        with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
+            discovery = discover(
+                dynamics, train, held_out, settings, candidates,
+                run=out, record=record, resume=going_on, callbacks=callbacks,
+            )  # fmt: skip
+        result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
+        HYBRID.save(out, discovery.dynamics)
+        artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
+        artifacts.write_json(out / "discovery.json", result)
+        _show(out, result)
+        return result
+
+
+def _show(out: Path, result: dict[str, Any]) -> None:
+    """Show the networks in the tracker, and the model: fewer are left than were trained."""
+    pairs = [[pair["quantity"], pair["input"]] for pair in result["pairs"]]
+    summary = {name: result[name] for name in ("held_out_error", "bare_error")}
+    show_results(
+        out, chosen_tracker(), tables=[("discovered", ("acts on", "input"), pairs)], summary=summary, model=True
+    )
+
+
+def discover_again(again: TrainingAgain) -> None:
+    """Discover once more what a run discovered."""
+    record = again.read(RunRecord[DiscoverySettings])
+    robot = load(again.robot)
+    discover_run(
+        robot, again.robot, open_robot_data(robot, again.data[0]), again.out, record.settings,
+        base=record.base if isinstance(record.base, str) else None,
+        candidates=record.blueprint if isinstance(record.blueprint, Blueprint) else None,
+        data=again.data[0], device=again.device,
+    )  # fmt: skip
+
+
+def read_base(base: str, robot: Robot) -> HybridDynamics:
+    """Return the model whose parameters a discovery takes.
+
+    Raises:
+        InputError: It is another robot's, or has networks already.
+    """
+    model = HYBRID.load(base)
+    if model.spec.robot != robot.name:
+        raise InputError(f"--base {base}: is a model of {robot_of(base)!r}; valid: one of {robot.name!r}")
+    if model.config.blueprint.augmentations:
+        raise InputError(
+            f"--base {base}: has networks already; valid: a run of `neurodyn identify` without --blueprint"
+        )
+    return model

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identifiability of parameters from a log: singular values, unseen directions, and confidence intervals over independent blocks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.identify.least_squares import assemble, reduce
+from neurodyn.identify.residuals import Normal, Point, Residuals
+from neurodyn.learn.fit_windows import FitWindows
+
+ENOUGH_LOGS = 10
+"""Logs from which on these are the blocks."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A partition of windows.
+
+    Attributes:
+        of_window: Block of each window, int64, shape [W].
+        count: Number of blocks.
+        logs: Whether blocks are whole logs.
+    """
+
+    of_window: Tensor
+    count: int
+    logs: bool
+
+    @property
+    def text(self) -> str:
+        """Number and kind, for example "12 logs"."""
+        return f"{self.count} {'logs' if self.logs else 'stretches of logs'}"
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """Return the sums over blocks of what is given for windows, [W, n] to [blocks, n]."""
+        return rows.new_zeros(self.count, rows.shape[1]).index_add(0, self.of_window, rows)
+
+
+def blocks_of(windows: FitWindows) -> Blocks:
+    """Return the blocks of windows."""
+    if len(windows.logs) >= ENOUGH_LOGS:
+        return Blocks(windows.log, len(windows.logs), True)
+    length = max(1, round(windows.count ** (1.0 / 3.0)))
+    order = np.lexsort((windows.places[:, 1], windows.places[:, 0], windows.log.numpy()))
+    block, of_window = -1, torch.zeros(windows.count, dtype=torch.long)
+    for log in range(len(windows.logs)):
+        here = [int(k) for k in order if int(windows.log[k]) == log]
+        parts = max(1, round(len(here) / length))
+        for stretch in np.array_split(np.array(here), parts):
+            block += 1
+            of_window[torch.from_numpy(stretch)] = block
+    return Blocks(of_window, block + 1, False)
+
+
+CONFIDENCE = 0.95
+ILL_CONDITIONED = 1e4
+_NULL = 1e-6
+"""Singular value, with columns of length 1, of a direction on which nothing depends: differences are good to 1e-8."""
+_UNSEEN = 1e-2
+_INFLATED = 10.0
+"""Standard deviation over that with all others given, from which on a log sees a combination only."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A combination of parameters, in units of their sizes.
+
+    Attributes:
+        singular_value: How strongly residuals move along it.
+        deviation: Standard deviation with which it is known; 1 for not even its size.
+        parts: Its components by name, largest first.
+    """
+
+    singular_value: float
+    deviation: float
+    parts: tuple[tuple[str, float], ...]
+
+    @property
+    def text(self) -> str:
+        """The direction in words, for example "elbow.mass +0.71, shoulder.mass -0.71"."""
+        return ", ".join(f"{name} {part:+.2f}" for name, part in self.parts)
+
+
+@dataclass(frozen=True)
+class Identifiability:
+    """Identifiability of parameters from a log.
+
+    Attributes:
+        names: Names of the parameters.
+        singular_values: Largest first, shape [n].
+        condition: The largest over the least.
+        insensitive: Directions that are not known to within their size, the worst last.
+        lost: Combinations on which nothing depends.
+        unseen: Parameters that the log does not depend on at all.
+        combined: Parameters of which the log sees a combination with others, but not even their size.
+        bound: Which parameters lie on a bound and are pressed against it, bool, shape [n].
+        deviations: Standard deviations; infinite for parameters in a lost direction, shape [n].
+        white: What they were for residuals without correlation, shape [n].
+        newton: Length of the next Gauss-Newton step in these, shape [n].
+        degrees: Degrees of freedom of Student's t for intervals.
+        variance: Variance of the residuals in their units.
+    """
+
+    names: tuple[str, ...]
+    singular_values: tuple[float, ...]
+    condition: float
+    insensitive: tuple[Direction, ...]
+    lost: tuple[Direction, ...]
+    unseen: tuple[str, ...]
+    combined: tuple[str, ...]
+    bound: Tensor
+    deviations: Tensor
+    white: Tensor
+    newton: Tensor
+    degrees: int
+    variance: float
+
+    def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
+        """Return the 95 % interval of each parameter within its bounds; None where it is unbounded."""
+        width = student_t(self.degrees) * self.deviations
+        low, high = torch.maximum(values - width, lower), torch.minimum(values + width, upper)
+        return [(float(a), float(b)) if torch.isfinite(w) else None for a, b, w in zip(low, high, width, strict=True)]
+
+
+@dataclass(frozen=True)
+class _System:
+    """Normal equations over the parameters alone.
+
+    Attributes:
+        information: With the precision of priors, shape [n, n].
+        prior: Precision of priors, shape [n, n].
+        gradient: Of half the cost, shape [n].
+        scores: Of each window, without priors, shape [W, n].
+        own: Information of each window, without priors, shape [W, n, n].
+    """
+
+    information: Tensor
+    prior: Tensor
+    gradient: Tensor
+    scores: Tensor
+    own: Tensor
+
+
+def student_t(degrees: int) -> float:
+    """Return how many standard deviations an interval reaches to each side."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(1, degrees), 0.5 + 0.5 * CONFIDENCE))
+
+
+def identifiability(residuals: Residuals, point: Point) -> Identifiability:
+    """Analyse residuals at the first set of a point, usually the solution of a fit."""
+    point = point.pick(torch.tensor([0]))
+    normal = residuals.normal(point, physical=residuals.physical)
+    system = _system(residuals, normal, point)
+    names = residuals.space.names
+    values = residuals.space.values(point.x)[0] if residuals.physical else point.x[0]
+    sizes = torch.maximum(values.abs(), residuals.sizes if residuals.physical else torch.ones_like(values))
+    own = residuals.parameters + point.local.numel() + point.initial.numel()
+    variance = 2.0 * float(normal.cost) / max(1, residuals.count + point.local.numel() - own)
+    scaled = sizes[:, None] * system.information * sizes
+    powers, vectors = torch.linalg.eigh(0.5 * (scaled + scaled.mT))
+    singular = powers.clamp_min(0.0).sqrt()
+    strongest = max(float(singular.max()) if len(singular) else 0.0, 1e-300)
+    deviation = variance**0.5 / singular.clamp_min(1e-300)
+    lengths = scaled.diagonal().clamp_min(0.0).sqrt()
+    lost = _lost(names, scaled, lengths)
+    hidden = torch.tensor([any(name in dict(d.parts) for d in lost) for name in names], dtype=torch.bool)
+    bound = residuals.space.held(point.x[0], system.gradient)
+    inverse = pseudo_inverse(system.information, bound)
+    blocks = blocks_of(residuals.windows)
+    white = _white(system, inverse, variance)
+    std = torch.maximum(white, _sandwich(system, inverse, bound, blocks))
+    alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
+    inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
+    combined = (inflated & (std > sizes)) | hidden
+    newton = (inverse @ system.gradient).abs() / std.clamp_min(1e-300)
+    return Identifiability(
+        names=names,
+        singular_values=tuple(float(s) for s in singular.flip(0)),
+        condition=strongest / max(float(singular.min()), 1e-16 * strongest) if len(singular) else 1.0,
+        insensitive=tuple(
+            _direction(names, vectors[:, k], float(singular[k]), float(deviation[k]))
+            for k in torch.nonzero((deviation > 1.0) | (singular <= 1e-7 * strongest))[:, 0].flip(0).tolist()
+        ),
+        lost=lost,
+        unseen=tuple(name for name, length in zip(names, lengths, strict=True) if length <= _UNSEEN),
+        combined=tuple(name for name, only in zip(names, combined, strict=True) if only),
+        bound=bound,
+        deviations=torch.where(hidden, torch.inf, std),
+        white=white,
+        newton=torch.where(bound | hidden, 0.0, newton),
+        degrees=blocks.count - 1,
+        variance=variance,
+    )
+
+
+def require_seen(analysis: Identifiability, robot: str) -> None:
+    """Refuse parameters, and combinations of them, on which neither the logs nor a prior depend.
+
+    Raises:
+        InputError: There are some; it names them.
+    """
+    if analysis.unseen:
+        it, acts = ("it", "it acts") if len(analysis.unseen) == 1 else ("them", "they act")
+        raise InputError(
+            f"the data of {robot!r} cannot identify {', '.join(analysis.unseen)}: no roll-out depends on {it}; valid: "
+            f"the other parameters, data that move what {acts} on, a range (NAME=LOWER:UPPER) where the value may be "
+            "far from nominal, or a prior (prior: NAME=DEVIATION)"
+        )
+    if analysis.lost:
+        raise InputError(
+            f"the data of {robot!r} cannot tell apart {'; '.join(d.text for d in analysis.lost)}: no roll-out depends "
+            "on this combination; valid: one of these parameters less, or a prior on one of them (prior: "
+            "NAME=DEVIATION or NAME=20%), or data that tell them apart"
+        )
+
+
+def warning(analysis: Identifiability) -> str | None:
+    """Return a line on directions to which the data are hardly sensitive; None where there are none."""
+    if analysis.condition < ILL_CONDITIONED:
+        return None
+    unseen = "; ".join(direction.text for direction in analysis.insensitive[-3:])
+    worst = f"; not seen: {unseen}" if unseen else ""
+    return (
+        f"ill-conditioned (condition number {analysis.condition:.1e}){worst}; values along such directions stay near "
+        "where they started: identify fewer parameters together, state a prior, or give data that tell them apart"
+    )
+
+
+def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
+    matrix, gradient, _ = reduce(residuals, normal)
+    full, right = assemble(residuals, matrix, gradient, point, physical=residuals.physical)
+    nl = residuals.locals
+    n = matrix.shape[-1] - nl
+    full, right, scores = full[0], right[0], gradient[0, :, :n]
+    prior = torch.zeros(n, n, dtype=full.dtype)
+    if residuals.prior is not None:
+        slope = residuals.prior.slope(residuals.space.values(point.x).shape[-1])
+        slope = slope if residuals.physical else slope @ residuals.chain(point.x)[0]
+        prior = slope.mT @ slope
+    if not nl:
+        return _System(full, prior, right, scores, matrix[0])
+    own = torch.linalg.solve(full[n:, n:], full[n:, :n])
+    each = own.view(-1, nl, n)[residuals.windows.log]
+    scores = scores - (gradient[0, :, None, n:] @ each)[:, 0]
+    alone = matrix[0, :, :n, :n] - matrix[0, :, :n, n:] @ each
+    return _System(full[:n, :n] - full[:n, n:] @ own, prior, right[:n] - right[n:] @ own, scores, alone)
+
+
+def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
+    """Return the inverse [n, n] over what is seen and not on its `bound`, zero elsewhere.
+
+    Columns are brought to length 1 before.
+    """
+    lengths = information.diagonal().clamp_min(1e-300).sqrt()
+    square = information / lengths[:, None] / lengths
+    square = torch.where(bound[:, None] | bound, torch.diag(bound.to(square.dtype)), square)
+    powers, vectors = torch.linalg.eigh(0.5 * (square + square.mT))
+    inverse = vectors @ torch.diag(torch.where(powers > _NULL**2, 1.0 / powers.clamp_min(1e-300), 0.0)) @ vectors.mT
+    return torch.where(bound[:, None] | bound, 0.0, inverse / lengths[:, None] / lengths)
+
+
+def _white(system: _System, inverse: Tensor, variance: float) -> Tensor:
+    """Return standard deviations for white noise of a variance, shape [n]."""
+    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
+    return covariance.diagonal().clamp_min(0.0).sqrt()
+
+
+def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:
+    """Return standard deviations for independent blocks, shape [n]."""
+    scores, own = blocks.sums(system.scores), blocks.sums(system.own.flatten(1)).view(-1, *system.prior.shape)
+    moves = torch.stack([pseudo_inverse(system.information - own[b], bound) @ scores[b] for b in range(blocks.count)])
+    moves = moves - moves.mean(0)
+    share = (blocks.count - 1) / blocks.count
+    covariance = share * moves.mT @ moves + inverse @ system.prior @ inverse
+    return covariance.diagonal().clamp_min(0.0).sqrt()
+
+
+def _lost(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:
+    """Return the combinations of parameters, each of which is seen by itself, on which nothing depends."""
+    rows = torch.nonzero(lengths > _UNSEEN)[:, 0]
+    if len(rows) < 2:
+        return ()
+    own = lengths[rows]
+    square = scaled[rows][:, rows] / own[:, None] / own
+    powers, vectors = torch.linalg.eigh(0.5 * (square + square.mT))
+    found = []
+    for k in torch.nonzero(powers <= _NULL**2)[:, 0].tolist():
+        vector = torch.zeros(len(names), dtype=scaled.dtype)
+        vector[rows] = vectors[:, k] / own
+        found.append(_direction(names, vector / vector.norm(), 0.0, torch.inf))
+    return tuple(found)
+
+
+def _direction(names: tuple[str, ...], vector: Tensor, singular: float, deviation: float) -> Direction:
+    vector = vector * torch.sign(vector[vector.abs().argmax()])
+    order = vector.abs().argsort(descending=True).tolist()
+    largest = float(vector.abs().max())
+    parts = tuple((names[k], float(vector[k])) for k in order if abs(float(vector[k])) >= 0.2 * largest)
+    return Direction(singular, deviation, parts)

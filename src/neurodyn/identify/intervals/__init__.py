@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""How sure parameters are: convergence, what data see, and resamples."""

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Levenberg-Marquardt for many starts at once, with the starting states of windows eliminated.
+
+A step solves
+
+$$(H + \lambda\,\mathrm{diag}\,H)\,d = -g, \qquad H = J^T J, \quad g = J^T r$$
+
+H couples a window's starting state only with the parameters, so each such block is eliminated first (Schur complement),
+and the time for a step grows linearly with the windows. Several lambdas are tried at once, as further worlds: a
+roll-out costs far less than a Jacobian, and parameters that start on a bound need a lambda of their own order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.identify.readings import Noise
+from neurodyn.identify.residuals import Normal, Point, Residuals
+
+_FACTORS = (1e-3, 1e-1, 10.0, 1e3)
+_LEAST, _MOST = 1e-8, 1e12
+
+
+Stop = Callable[[int, Tensor], bool]
+"""Called after each iteration with their number and the costs; ends all searches where it returns true."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much each part of a problem counts, for S sets: resamples of a log, say.
+
+    Attributes:
+        windows: Weight of each window, shape [S, W].
+        logs: Weight of the prior of what is free in each log, shape [S, logs].
+        prior: By how many standard deviations the mean of each prior on a quantity is moved, shape [S, p].
+    """
+
+    windows: Tensor
+    logs: Tensor
+    prior: Tensor
+
+    def pick(self, rows: Tensor) -> "Weights":
+        """Return those of some of the sets."""
+        return Weights(self.windows[rows], self.logs[rows], self.prior[rows])
+
+    def cost(self, residuals: Residuals, point: Point) -> Tensor:
+        """Return the weighed cost of each set, shape [S]."""
+        windows = torch.where(self.windows > 0.0, residuals.window_costs(point) * self.windows, 0.0).sum(1)
+        priors = (self.logs * point.local.square().sum(2)).sum(1)
+        if residuals.prior is not None:
+            distance = residuals.prior.distance(residuals.space.values(point.x)) - self.prior
+            priors = priors + distance.square().sum(-1)
+        return windows + 0.5 * priors
+
+    def normal(self, normal: Normal) -> Normal:
+        """Return the weighed normal equations; windows that do not count keep a trace, so that they can be solved."""
+        w = self.windows.clamp_min(1e-9)
+        return Normal(normal.matrix * w[..., None, None], normal.gradient * w[..., None], normal.cost)
+
+
+@dataclass
+class Solution:
+    """End of a search, for S starts.
+
+    Attributes:
+        point: The points.
+        cost: Their costs, shape [S].
+        damping: Their last lambdas, shape [S].
+        iterations: Iterations of the longest search.
+        converged: Which searches ended because no step gained anything more, shape [S].
+    """
+
+    point: Point
+    cost: Tensor
+    damping: Tensor
+    iterations: int
+    converged: Tensor
+
+    @property
+    def best(self) -> int:
+        """The start that came furthest."""
+        return int(torch.argmin(self.cost))
+
+
+def levenberg_marquardt(
+    residuals: Residuals,
+    start: Point,
+    iterations: int,
+    *,
+    tolerance: float = 3e-8,
+    stop: Stop | None = None,
+    weights: Weights | None = None,
+) -> Solution:
+    """Minimise the cost of residuals from S starts.
+
+    Args:
+        residuals: The residuals that are minimised.
+        start: The starts.
+        iterations: Most iterations.
+        tolerance: Relative gain below which a search has converged.
+        stop: See `Stop`.
+        weights: How much windows and priors count for each start; None for all the same.
+    """
+    cost = residuals.cost(start) if weights is None else weights.cost(residuals, start)
+    solution = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
+    for iteration in range(iterations):
+        active = torch.nonzero(~solution.converged)[:, 0]
+        if not len(active):
+            break
+        _advance(residuals, solution, active, tolerance, None if weights is None else weights.pick(active))
+        solution.iterations = iteration + 1
+        if stop is not None and stop(iteration + 1, solution.cost):
+            break
+    return solution
+
+
+def _advance(
+    residuals: Residuals, solution: Solution, active: Tensor, tolerance: float, weights: Weights | None
+) -> None:
+    """Take one step of the searches `active`, in place."""
+    point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
+    normal = residuals.normal(point) if weights is None else weights.normal(residuals.normal(point))
+    tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
+    candidates = [moved(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
+    count, sets = len(tried), len(active)
+    stacked = Point(*(torch.cat([getattr(c, name) for c in candidates]) for name in ("x", "local", "initial")))
+    each = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
+    costs = (residuals.cost(stacked) if each is None else each.cost(residuals, stacked)).view(count, sets)
+    cost, which = costs.min(0)
+    better = cost < before
+    chosen = stacked.pick(which * sets + torch.arange(sets))
+    rows = active[better]
+    solution.point = solution.point.put(rows, chosen.pick(torch.nonzero(better)[:, 0]))
+    solution.cost[rows] = cost[better]
+    lambdas = torch.stack(tried).gather(0, which[None])[0]
+    solution.damping[active] = torch.where(better, lambdas, (damping * 1e4).clamp_max(_MOST))
+    gain = torch.where(better, before - cost, 0.0)
+    hopeless = ~better & (damping * _FACTORS[-1] >= _MOST)
+    solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
+
+
+def moved(residuals: Residuals, point: Point, change: Point) -> Point:
+    """Return a point after a step, within the bounds."""
+    x = residuals.space.clipped(point.x + change.x)
+    return Point(x, point.local + change.local, point.initial + change.initial)
+
+
+def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, weights: Weights | None = None) -> Point:
+    """Return the step of Levenberg and Marquardt with a damping for each set, shape [S]."""
+    reduced, gradient, back = reduce(residuals, normal, damping)
+    full, right = assemble(residuals, reduced, gradient, point, weights=weights)
+    if not right.shape[-1]:
+        return Point(point.x, point.local, back(gradient))
+    # The eliminated states have been damped before; here the rest is.
+    size = torch.diagonal(full, dim1=-2, dim2=-1)
+    floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
+    damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
+    n = residuals.parameters
+    held = torch.zeros_like(right, dtype=torch.bool)
+    held[:, :n] = residuals.space.held(point.x, right[:, :n])
+    damped = torch.where(held[:, None] | held[..., None], torch.diag_embed(torch.ones_like(right)), damped)
+    solved = torch.linalg.solve_ex(damped, -torch.where(held, 0.0, right)[..., None])[0][..., 0]
+    solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
+    logs = len(residuals.windows.logs)
+    x, local = solved[:, :n], solved[:, n:].reshape(len(solved), logs, residuals.locals)
+    shared = torch.cat([x[:, None].expand(-1, residuals.windows.count, n), local[:, residuals.windows.log]], -1)
+    return Point(x, local, back(shared))
+
+
+def reduce(
+    residuals: Residuals, normal: Normal, damping: Tensor | None = None
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Eliminate the starting states.
+
+    Returns:
+        Matrix [S, W, k, k] and gradient [S, W, k] by the parameters and locals of each window, and a function that
+        gives the change of the starting states for a change [S, W, k] of those.
+    """
+    first = normal.matrix.shape[-1] - residuals.initials
+    a, b, d = normal.matrix[..., :first, :first], normal.matrix[..., :first, first:], normal.matrix[..., first:, first:]
+    if not residuals.initials:
+        return a, normal.gradient, lambda shared: shared[..., :0]
+    if damping is not None:
+        d = d + torch.diag_embed(damping[:, None, None] * torch.diagonal(d, dim1=-2, dim2=-1))
+    g, h = normal.gradient[..., :first], normal.gradient[..., first:, None]
+    factor = torch.linalg.cholesky_ex(d)[0]
+    right = torch.cholesky_solve(torch.cat([b.mT, h], -1), factor)
+    across, own = right[..., :-1], right[..., -1]
+
+    def back(shared: Tensor) -> Tensor:
+        return -own - (across @ shared[..., None])[..., 0]
+
+    return a - b @ across, g - (b @ own[..., None])[..., 0], back
+
+
+def assemble(
+    residuals: Residuals,
+    matrix: Tensor,
+    gradient: Tensor,
+    point: Point,
+    *,
+    physical: bool = False,
+    weights: Weights | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Add up windows, [S, W, k, k] and [S, W, k], over parameters and the locals of all logs; with all priors.
+
+    The first columns are by coordinates, or by physical values.
+    """
+    n, nl, logs = residuals.parameters, residuals.locals, len(residuals.windows.logs)
+    n = matrix.shape[-1] - nl
+    size = n + logs * nl
+    full, right = matrix.new_zeros(len(matrix), size, size), matrix.new_zeros(len(matrix), size)
+    full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
+    if residuals.prior is not None:
+        values = residuals.space.values(point.x)
+        slope = residuals.prior.slope(values.shape[-1]).expand(len(values), -1, -1)
+        slope = slope if physical else slope @ residuals.chain(point.x)
+        distance = residuals.prior.distance(values) - (0.0 if weights is None else weights.prior)
+        full[:, :n, :n] += slope.mT @ slope
+        right[:, :n] += (slope.mT @ distance[..., None])[..., 0]
+    if nl:
+        each = torch.ones_like(point.local) if weights is None else weights.logs[..., None].expand_as(point.local)
+        full[:, n:, n:] += torch.diag_embed(each.flatten(1))
+        right[:, n:] += (each * point.local).flatten(1)
+    for log in range(logs if nl else 0):
+        rows, block = residuals.windows.log == log, slice(n + log * nl, n + (log + 1) * nl)
+        cross = matrix[:, rows, :n, n:].sum(1)
+        full[:, :n, block] += cross
+        full[:, block, :n] += cross.mT
+        full[:, block, block] += matrix[:, rows, n:, n:].sum(1)
+        right[:, block] += gradient[:, rows, n:].sum(1)
+    return full, right
+
+
+def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Solution]:
+    """Return residuals in units of their robust sizes at a solution's best set, and that set.
+
+    The noise of the sensors, within which starting states are free, is at most as large: where torques jump, so do
+    velocities, and a log's noise is estimated too large.
+    """
+    best = solution.point.pick(torch.tensor([solution.best]))
+    scale, joints = residuals.robust(best), residuals.noise.joined
+    smaller = torch.minimum(joints, scale[: len(joints)])
+    changed = residuals.with_scale(scale, Noise(*smaller.chunk(2)))
+    # Offsets of starting states keep their size in other units.
+    if residuals.initials:
+        best = replace(best, initial=best.initial * joints / smaller)
+    cost = changed.cost(best)
+    return changed, replace(solution, point=best, cost=cost, damping=torch.full_like(cost, 1e-2))
+
+
+def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
+    """Give the starting states of windows that fit far worse than others new values, where some fit better.
+
+    A roll-out that meets a stop, or turns over or not, can leave its starting state in a local minimum of its own.
+    `draws` starting states of `seed` are tried for each such window, the logged one first; `solution`, of one start, is
+    changed in place. Returns whether a starting state was changed.
+    """
+    costs = residuals.window_costs(solution.point)[0]
+    middle = costs.median()
+    deviation = (costs - middle).abs().median() / 0.6745
+    rows = torch.nonzero(costs > middle + 8.0 * deviation)[:, 0]
+    if not residuals.initials or not len(rows):
+        return False
+    point = solution.point
+    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(seed)
+    noise = torch.randn(shape, generator=fixed, dtype=torch.float64)
+    noise[0] = 0.0
+    x, local = (part.expand(draws, *part.shape[1:]) for part in (point.x, point.local))
+    least, which = residuals.of_windows(rows).window_costs(Point(x, local, noise)).min(0)
+    better = least < costs[rows]
+    point.initial[0, rows[better]] = noise[which, torch.arange(len(rows))][better]
+    if not bool(better.any()):
+        return False
+    solution.cost = residuals.cost(point)
+    solution.converged[:] = False
+    return True
+
+
+Solver = Callable[..., Solution]
+"""A local optimiser with the arguments of `levenberg_marquardt`."""
+
+
+def fitted(
+    residuals: Residuals,
+    start: Point,
+    iterations: int,
+    *,
+    rescale: int = 2,
+    stop: Stop | None = None,
+    solve: Solver = levenberg_marquardt,
+    seed: int = 0,
+) -> tuple[Residuals, Solution]:
+    """Minimise from one start, with windows restarted and channels rescaled in between.
+
+    Args:
+        residuals: The residuals that are minimised.
+        start: The start, of one set.
+        iterations: Most iterations of each search.
+        rescale: How often channels are weighed anew; see `refined`.
+        stop: See `Stop`.
+        solve: The local optimiser.
+        seed: Seed of the starting states that windows are restarted from.
+
+    Returns:
+        The residuals in their last units, and the end of the search.
+    """
+    solution = solve(residuals, start, iterations, stop=stop)
+    for turn in range(rescale + 1):
+        for _ in range(2):
+            if not restarted(residuals, solution, seed=seed):
+                break
+            solution = solve(residuals, solution.point, iterations, stop=stop)
+        if turn < rescale:
+            residuals, solution = refined(residuals, solution)
+            solution = solve(residuals, solution.point, iterations, stop=stop)
+    return residuals, solution

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches with many candidates at once: parallel basin hopping, and CMA-ES (Hansen 2016, arXiv 1604.00772)."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.registry import Registry
+from neurodyn.core.seeds import derive_seed
+from neurodyn.core.workers import Executor
+from neurodyn.identify.least_squares import Solution, Stop, levenberg_marquardt
+from neurodyn.identify.residuals import Point, Residuals, Space
+from neurodyn.learn.devices import threads
+
+Rows = Callable[[Tensor], tuple[Tensor, ...]]
+"""From coordinates, shape [S, n], to tensors of S rows."""
+
+
+@dataclass(frozen=True)
+class LocalSearches:
+    """Local searches from S starts; coordinates, costs and whether each has converged.
+
+    Attributes:
+        residuals: What is minimised.
+        iterations: Most iterations.
+    """
+
+    residuals: Residuals
+    iterations: int
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Search from some starts."""
+        solution = levenberg_marquardt(self.residuals, self.residuals.start(x), self.iterations)
+        return solution.point.x, solution.cost, solution.converged
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of S candidates, in all but the coordinates at one point.
+
+    Attributes:
+        residuals: What is minimised.
+        start: The point, of one set.
+    """
+
+    residuals: Residuals
+    start: Point
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return the costs of some candidates."""
+        local, initial = (part.expand(len(x), *part.shape[1:]) for part in (self.start.local, self.start.initial))
+        return (self.residuals.cost(Point(x, local, initial)),)
+
+
+@contextmanager
+def shared_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
+    """Yield a function of candidates whose rows the workers of an executor compute; the function itself for None."""
+    if executor is None:
+        yield function
+        return
+    with executor.workers(OnOneThread(function)) as calls:
+
+        def joined(x: Tensor) -> tuple[Tensor, ...]:
+            parts = list(calls.map([part.clone() for part in x.tensor_split(min(len(x), calls.count))]))
+            return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+        yield joined
+
+
+@dataclass(frozen=True)
+class OnOneThread:
+    """A function in the process of a worker, where sums are in the order of a search on one machine."""
+
+    function: Callable[..., tuple[Tensor, ...]]
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Call it."""
+        with threads(1):
+            return self.function(x)
+
+
+_STATE = "basin-hopping"
+_SAME = 1e-3
+
+
+@dataclass
+class Population:
+    """The state of a search.
+
+    Attributes:
+        x: Coordinates of the members, best first, shape [N, n].
+        cost: Their costs, shape [N].
+        settled: Members whose local search has converged, shape [N].
+        rounds: Rounds that are done.
+    """
+
+    x: Tensor
+    cost: Tensor
+    settled: Tensor
+    rounds: int = 0
+
+
+Report = Callable[[int, Population], bool]
+"""Called after each round with the rounds done and the population; ends the search where it returns true."""
+
+
+def basin_hopping(
+    residuals: Residuals,
+    starts: int | Tensor,
+    rounds: int,
+    iterations: int,
+    *,
+    seed: int = 0,
+    run: Path | None = None,
+    resume: bool = False,
+    report: Report | None = None,
+    executor: Executor | None = None,
+) -> Population:
+    """Search from many starts.
+
+    Args:
+        residuals: The residuals that are minimised, and the bounds.
+        starts: Number N of starts, of which the first is nominal and the others are drawn, or starts, shape [N, n].
+        rounds: Rounds; the first optimises the starts.
+        iterations: Iterations of the local searches in a round.
+        seed: Seed of all draws.
+        run: Run directory whose state is written after every round; None to write none.
+        resume: Whether to continue from the run's state, where there is one.
+        report: See `Report`.
+        executor: Whose workers share the local searches of a round; the result does not depend on it.
+    """
+    generator = torch.Generator().manual_seed(derive_seed(seed, "basin hopping"))
+    if isinstance(starts, int):
+        starts = draw_starts(residuals.space, starts, generator)
+    infinite = torch.full((len(starts),), torch.inf, dtype=torch.float64)
+    members = Population(starts, infinite, torch.zeros(len(starts), dtype=torch.bool))
+    if resume and run is not None and has_population(run):
+        saved = artifacts.read_tree(run / "state", _STATE)
+        generator.set_state(saved["generator"])
+        members = Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))
+    with shared_out(LocalSearches(residuals, iterations), executor) as searched:
+        while members.rounds < rounds:
+            members = _round(residuals.space, members, searched, generator)
+            if run is not None:
+                tree = {**vars(members), "settled": members.settled.to(torch.uint8), "generator": generator.get_state()}
+                artifacts.write_tree(run / "state", _STATE, tree)
+            if report is not None and report(members.rounds, members):
+                break
+    return members
+
+
+def draw_starts(space: Space, count: int, generator: torch.Generator) -> Tensor:
+    """Return starts, shape [count, n]: nominal, then uniform in bounds, or about nominal where there are none."""
+    nominal, shape = space.nominal, (count, len(space.nominal))
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    normal = torch.randn(shape, generator=generator, dtype=torch.float64)
+    bounded = torch.isfinite(space.lower) & torch.isfinite(space.upper)
+    inside = torch.where(bounded, space.lower, 0.0) + uniform * torch.where(bounded, space.upper - space.lower, 0.0)
+    positive = (space.lower == 0.0) & (nominal > 0.0)
+    drawn = torch.where(positive, nominal * torch.exp(0.7 * normal), nominal + normal)
+    starts = space.clipped(torch.where(bounded, inside, drawn))
+    starts[0] = nominal
+    return starts
+
+
+def has_population(run: Path) -> bool:
+    """Return whether a run directory holds the state of a search."""
+    return (run / "state" / f"{_STATE}.json").is_file()
+
+
+def rounds_done(run: Path) -> int:
+    """Return the rounds that a run's search has done."""
+    return int(artifacts.read_tree(run / "state", _STATE)["rounds"]) if has_population(run) else 0
+
+
+def _round(space: Space, members: Population, searched: Rows, generator: torch.Generator) -> Population:
+    count = len(members.x)
+    if members.rounds:
+        children = _children(space, members, count - max(1, count // 4), generator)
+        going_on = torch.nonzero(~members.settled[: max(1, count // 4)])[:, 0]
+        x = torch.cat([members.x[going_on], children])
+    else:
+        x = members.x
+    pool_x, pool_cost, settled = searched(x)
+    if members.rounds:
+        pool_x, pool_cost = torch.cat([members.x, pool_x]), torch.cat([members.cost, pool_cost])
+        settled = torch.cat([members.settled, settled])
+    best = _selected(pool_x, pool_cost, count)
+    return Population(pool_x[best], pool_cost[best], settled[best], members.rounds + 1)
+
+
+def _selected(x: Tensor, cost: Tensor, count: int) -> Tensor:
+    """Return the best members that differ from each other, then the best of the rest."""
+    order = torch.argsort(cost, stable=True).tolist()
+    kept: list[int] = []
+    for index in order:
+        known = x[kept]
+        same = (known - x[index]).abs() <= _SAME * torch.maximum(known.abs(), x[index].abs()).clamp_min(1e-3)
+        if not len(kept) or not bool(same.all(1).any()):
+            kept.append(index)
+    kept += [index for index in order if index not in kept]
+    return torch.tensor(kept[:count])
+
+
+def _children(space: Space, members: Population, count: int, generator: torch.Generator) -> Tensor:
+    better = max(2, len(members.x) // 2) if len(members.x) > 1 else 1
+    n = members.x.shape[1]
+    parents = torch.randint(better, (2, count), generator=generator)
+    first, second = members.x[parents[0]], members.x[parents[1]]
+    share = torch.rand((count, n), generator=generator, dtype=torch.float64) * 1.5 - 0.25
+    mixed = first + share * (second - first)
+    scale = 10.0 ** (-2.0 * torch.rand((count, 1), generator=generator, dtype=torch.float64))
+    chosen = torch.rand((count, n), generator=generator, dtype=torch.float64) < 0.5
+    width = space.upper - space.lower
+    width = torch.where(torch.isfinite(width), width, mixed.abs().clamp_min(1.0))
+    change = scale * width * torch.randn((count, n), generator=generator, dtype=torch.float64)
+    return space.clipped(mixed + torch.where(chosen, change, 0.0))
+
+
+_STEP = 0.2
+"""First standard deviation, in units of the coordinates, which are about 1."""
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Constants of a search in n dimensions (Hansen's table 1)."""
+
+    weights: Tensor
+    mass: float
+    path: float
+    damping: float
+    covariance_path: float
+    one: float
+    many: float
+    length: float
+
+    @classmethod
+    def of(cls, n: int, population: int) -> "_Rates":
+        better = population // 2
+        weights = math.log((population + 1) / 2) - torch.log(torch.arange(1, better + 1, dtype=torch.float64))
+        weights = weights / weights.sum()
+        mass = 1.0 / float(weights.square().sum())
+        path = (mass + 2) / (n + mass + 5)
+        one = 2 / ((n + 1.3) ** 2 + mass)
+        return cls(
+            weights=weights,
+            mass=mass,
+            path=path,
+            damping=1 + 2 * max(0.0, math.sqrt((mass - 1) / (n + 1)) - 1) + path,
+            covariance_path=(4 + mass / n) / (n + 4 + 2 * mass / n),
+            one=one,
+            many=min(1 - one, 2 * (mass - 2 + 1 / mass) / ((n + 2) ** 2 + mass)),
+            length=math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)),
+        )
+
+
+def cma_es(
+    residuals: Residuals,
+    start: Point,
+    iterations: int,
+    *,
+    tolerance: float = 1e-9,
+    stop: Stop | None = None,
+    seed: int = 0,
+    executor: Executor | None = None,
+) -> Solution:
+    """Minimise the cost of residuals from S starts, one after the other, over the parameters alone.
+
+    Arguments as of `least_squares.levenberg_marquardt`; an iteration is a generation. The starting states of windows
+    and what is free for single logs stay as they are. All draws come from `seed`.
+    The workers of an executor share the candidates of a generation; the result does not depend on them.
+    """
+    found = []
+    for k in range(len(start.x)):
+        first = start.pick(torch.tensor([k]))
+        with shared_out(Costs(residuals, first), executor) as costs:
+            found.append(_search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
+    x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in found), strict=True))
+    return Solution(
+        Point(x, start.local, start.initial),
+        cost,
+        torch.full_like(cost, 1e-2),
+        max(done for _, _, done, _ in found),
+        torch.tensor([settled for _, _, _, settled in found]),
+    )
+
+
+def _search(
+    residuals: Residuals, start: Point, costs: Rows, iterations: int, tolerance: float, stop: Stop | None, seed: int
+) -> tuple[Tensor, Tensor, int, bool]:
+    """Return the best coordinates, their cost, the generations, and whether the search has settled."""
+    n = start.x.shape[1]
+    population = 4 + int(3 * math.log(n))
+    rates, eye = _Rates.of(n, population), torch.eye(n, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    mean, sigma, covariance = start.x[0], _STEP, eye
+    path = covariance_path = torch.zeros(n, dtype=torch.float64)
+    best, least = mean, residuals.cost(start)[0]
+
+    for generation in range(1, iterations + 1):
+        lengths, axes = torch.linalg.eigh(covariance)
+        lengths = lengths.clamp_min(1e-20).sqrt()
+        drawn = torch.randn(population, n, generator=generator, dtype=torch.float64)
+        x = residuals.space.clipped(mean + sigma * (drawn * lengths) @ axes.T)
+        (cost,) = costs(x)
+        order = torch.argsort(cost, stable=True)[: len(rates.weights)]
+        if cost[order[0]] < least:
+            best, least = x[order[0]], cost[order[0]]
+        steps = (x[order] - mean) / sigma
+        step = rates.weights @ steps
+        mean = mean + sigma * step
+        whitened = axes @ ((axes.T @ step) / lengths)
+        path = (1 - rates.path) * path + math.sqrt(rates.path * (2 - rates.path) * rates.mass) * whitened
+        grown = float(path.norm()) / math.sqrt(1 - (1 - rates.path) ** (2 * generation))
+        steady = grown < (1.4 + 2 / (n + 1)) * rates.length
+        own = rates.covariance_path
+        covariance_path = (1 - own) * covariance_path + steady * math.sqrt(own * (2 - own) * rates.mass) * step
+        covariance = (
+            (1 - rates.one - rates.many) * covariance
+            + rates.one * torch.outer(covariance_path, covariance_path)
+            + rates.many * (steps.T * rates.weights) @ steps
+        )
+        sigma *= math.exp(rates.path / rates.damping * (float(path.norm()) / rates.length - 1))
+        spread = float(cost[order[-1]] - cost[order[0]])
+        settled = sigma * float(lengths.max()) < 1e-6 or spread <= tolerance * float(least)
+        if settled or (stop is not None and stop(generation, least[None])):
+            return best, least, generation, settled
+    return best, least, iterations, False
+
+
+SEARCHES: Registry[Callable[..., Population]] = Registry("search")
+"""Searches by name; each takes the arguments of `basin_hopping`."""
+
+SEARCHES.add("basin-hopping", basin_hopping)

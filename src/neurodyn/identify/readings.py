@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of a log's sensors: their noise, and their errors beside roll-outs with bias, delay and missing readings."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.description.sensors import QUATERNION, Sensors, Stream, channel_noise, stream_of
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Environment, State, Trajectory
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
+from neurodyn.geometry import rotation
+from neurodyn.learn.fit_windows import FitWindows
+
+_LONGEST = 0.1
+"""Longest delay that is searched where no bound is given [s]."""
+
+_LEAST_SHARE = 0.01
+"""Least noise that is believed, as a share of the size of the readings: a force is zero most of the time."""
+
+
+def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[MountedSensor, ...]:
+    """Return sensors with the layout of their readings.
+
+    Raises:
+        InputError: The data lack a stream, or hold one of another kind; or a sensor's noise has another length.
+    """
+    found = []
+    for name, sensor in sensors.items():
+        stream = streams[stream_of(name, sensor, tuple(streams))]
+        channel_noise(name, sensor, stream)
+        found.append(MountedSensor(name, sensor, msgspec.structs.replace(stream, name=name)))
+    return tuple(found)
+
+
+def bounded_delays(parameters: Sequence[Parameter], horizon: float) -> tuple[Parameter, ...]:
+    """Return parameters whose delays have bounds: 0 to .1 s, or to half of the horizon, where none are given."""
+    found = []
+    for spec in parameters:
+        if spec.name.endswith(".delay"):
+            lower = min(0.0, spec.nominal) if spec.lower is None else spec.lower
+            longest = max(min(_LONGEST, 0.5 * horizon), spec.nominal)
+            spec = msgspec.structs.replace(spec, lower=lower, upper=longest if spec.upper is None else spec.upper)
+        found.append(spec)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class ComparedReadings:
+    """Readings of sensors that roll-outs are compared with.
+
+    Attributes:
+        observation: What the sensors would read.
+        free: The sensors' quantities that are searched, in order.
+        channels: Names of the components of errors, all sensors side by side.
+        readings: Readings at the beginning of each frame, shape [W, T, numbers]; NaN where there are none.
+        compared: Which errors count, shape [W, T, channels].
+        noise: Standard deviation of each channel, given or estimated, shape [channels].
+        given: Which of those are given, shape [channels].
+    """
+
+    observation: SensorModel
+    free: tuple[Parameter, ...]
+    channels: tuple[str, ...]
+    readings: Tensor
+    compared: Tensor
+    noise: Tensor
+    given: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        dynamics: HybridDynamics,
+        sensors: Sensors,
+        streams: Sequence[Stream],
+        windows: FitWindows,
+        free: Sequence[Parameter] = (),
+    ) -> "ComparedReadings":
+        """Return what sensors measured in windows.
+
+        Args:
+            dynamics: The model.
+            sensors: The sensors.
+            streams: What the data hold, in the order of their columns.
+            windows: Windows with readings.
+            free: Quantities of the sensors that are searched.
+
+        Raises:
+            InputError: The data lack a stream or its readings, a sensor names an unknown link, or a delay is longer
+                than the windows.
+        """
+        mounted = mounted_sensors(sensors, streams)
+        observation = SensorModel(dynamics, mounted, tuple(spec.name for spec in free))
+        columns = _columns(sensors, streams)
+        assert windows.measured is not None
+        readings = windows.measured[:, :-1][..., columns]
+        compared = _compared(mounted, free, readings, dynamics.spec.dt)
+        noises = [channel_noise(one.name, one.sensor, one.stream) for one in mounted]
+        estimated = _estimated(mounted, readings)
+        given = [noise is not None for noise, one in zip(noises, mounted, strict=True) for _ in one.stream.channels]
+        listed = [
+            size
+            for noise, one, guess in zip(noises, mounted, estimated, strict=True)
+            for size in (guess if noise is None else noise)
+        ]
+        return cls(
+            observation, tuple(free), tuple(c for one in mounted for c in one.stream.channels), readings, compared,
+            torch.tensor(listed, dtype=torch.float64), torch.tensor(given),
+        )  # fmt: skip
+
+    @property
+    def count(self) -> int:
+        """Number of errors that count."""
+        return int(self.compared.sum())
+
+    def rows(self, rows: Tensor) -> "ComparedReadings":
+        """Return the readings of some windows."""
+        return replace(self, readings=self.readings[rows], compared=self.compared[rows])
+
+    def within(self, frames: int) -> "ComparedReadings":
+        """Return the readings of the first frames of all windows; delays leave out what they did."""
+        return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames])
+
+    def errors(
+        self,
+        path: Trajectory,
+        torque: Tensor,
+        parameters: Tensor,
+        values: Tensor,
+        weights: Tensor,
+        environment: Environment | None,
+        rows: Tensor,
+    ) -> Tensor:
+        """Return the errors of roll-outs, zero where they do not count, shape [N, T, channels].
+
+        Args:
+            path: The roll-outs, of N worlds.
+            torque: Torques that acted in their frames, shape [N, T, nu].
+            parameters: Values of the model's free quantities, shape [N, parameters].
+            values: Values of the sensors' free quantities, shape [N, free].
+            weights: Weights of the model's networks.
+            environment: What the roll-outs took place in, one pose of the ground for each frame.
+            rows: Window of each roll-out, shape [N].
+        """
+        worlds, frames = torque.shape[:2]
+        state = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
+
+        def repeated(x: Tensor) -> Tensor:
+            return x[:, None].expand(-1, frames, -1).flatten(0, 1)
+
+        seen = self.observation(
+            state, torque.flatten(0, 1), repeated(parameters), repeated(values), weights, environment
+        ).view(worlds, frames, -1)
+        errors = self._differences(self._delayed(seen, values), values, self.readings[rows])
+        return torch.where(self.compared[rows], errors, 0.0)
+
+    def deviations(self, errors: Tensor) -> Tensor:
+        """Return the root mean square of each channel's errors, of those that count, shape [S, channels].
+
+        Args:
+            errors: Errors of all windows for S sets, shape [S, W, T, channels].
+        """
+        squares = torch.where(self.compared, errors.square(), 0.0).sum((1, 2))
+        return (squares / self.compared.sum((0, 1)).clamp_min(1)).sqrt()
+
+    def robust(self, errors: Tensor) -> Tensor:
+        """Return the size of each channel's errors, of those that count; given noise stays; shape [channels].
+
+        Args:
+            errors: Errors of all windows, shape [W, T, channels].
+        """
+        sizes = []
+        for channel in range(len(self.channels)):
+            own = errors[..., channel][self.compared[..., channel]].abs()
+            if not len(own):  # in the first frames of windows, before the delay
+                sizes.append(self.noise[channel])
+                continue
+            size = torch.maximum(own.median() / 0.6745, 0.1 * own.square().mean().sqrt())
+            sizes.append(size.clamp_min(1e-9))
+        return torch.where(self.given, self.noise, torch.stack(sizes))
+
+    def _value(self, name: str, values: Tensor) -> Tensor | float:
+        """Return a sensor's quantity, shape [N], or the number that it is fixed to."""
+        names = self.observation.free
+        return values[:, names.index(name)] if name in names else self.observation.constants[name]
+
+    def _delayed(self, seen: Tensor, values: Tensor) -> Tensor:
+        parts, first = [], 0
+        for one in self.observation.mounted:
+            own = seen[..., first : first + sum(one.widths)]
+            first += sum(one.widths)
+            delay = self._value(f"{one.name}.delay", values)
+            if isinstance(delay, Tensor) or delay != 0.0:
+                own = interpolated(own, torch.as_tensor(delay, dtype=own.dtype) / self.observation.dt)
+            parts.append(own)
+        return torch.cat(parts, -1)
+
+    def _differences(self, seen: Tensor, values: Tensor, readings: Tensor) -> Tensor:
+        parts, first, column, channel = [], 0, 0, 0
+        for one in self.observation.mounted:
+            for part, width in zip(one.stream.parts, one.widths, strict=True):
+                predicted = seen[..., first : first + width]
+                logged = readings[..., column : column + len(part.components)]
+                error = rotation_error(predicted, logged) if part.name == QUATERNION else predicted - logged
+                names = self.channels[channel : channel + error.shape[-1]]
+                biases = [self._value(f"{one.name}.bias.{name.partition('.')[2]}", values) for name in names]
+                if any(isinstance(bias, Tensor) or bias for bias in biases):
+                    listed = [torch.as_tensor(bias, dtype=error.dtype).expand(len(error)) for bias in biases]
+                    error = error + torch.stack(listed, -1)[:, None]
+                parts.append(error)
+                first, column, channel = first + width, column + len(part.components), channel + error.shape[-1]
+        return torch.cat(parts, -1)
+
+
+def interpolated(values: Tensor, delay: Tensor) -> Tensor:
+    """Return values at earlier times, by cubic polynomials between frames, shape [N, T, channels].
+
+    Args:
+        values: Values at frames, shape [N, T, channels].
+        delay: By how much earlier, in frames, shape [] or [N].
+    """
+    worlds, frames, width = values.shape
+    place = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
+    place = place.clamp(0.0, frames - 1.0)
+    left = place.detach().floor().clamp_max(max(frames - 2, 0))
+    s = (place - left)[..., None]
+    index = left.long()[..., None] + torch.arange(-1, 3)
+    gathered = [values.gather(1, index[..., k].clamp(0, frames - 1)[..., None].expand(-1, -1, width)) for k in range(4)]
+    before, here, there, after = gathered
+    # Beyond the ends the curve goes on straight.
+    before = torch.where((index[..., 0] < 0)[..., None], 2 * here - there, before)
+    after = torch.where((index[..., 3] > frames - 1)[..., None], 2 * there - here, after)
+    slope, next_slope = 0.5 * (there - before), 0.5 * (after - here)
+    change = there - here
+    return here + s * (slope + s * (3 * change - 2 * slope - next_slope + s * (slope + next_slope - 2 * change)))
+
+
+def rotation_error(predicted: Tensor, logged: Tensor) -> Tensor:
+    """Return the rotation vectors of R_log^T R, of matrices (of nearly unit columns) and quaternions."""
+    turn = rotation.from_matrix(predicted.unflatten(-1, (3, 3)))
+    known = torch.where(torch.isfinite(logged), logged, logged.new_tensor([0.0, 0.0, 0.0, 1.0]))
+    return rotation.logarithm(rotation.multiply(rotation.conjugate(rotation.normalise(known)), turn))
+
+
+def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
+    """Return the columns of the data that hold the readings of sensors, one sensor after the other."""
+    starts = [0]
+    for stream in streams:
+        starts.append(starts[-1] + stream.width)
+    found: list[int] = []
+    for name, sensor in sensors.items():
+        index = stream_of(name, sensor, tuple(streams))
+        found += range(starts[index], starts[index + 1])
+    return found
+
+
+def _compared(mounted: Sequence[MountedSensor], free: Sequence[Parameter], readings: Tensor, dt: float) -> Tensor:
+    frames, masks, column = readings.shape[1], [], 0
+    bounds = {spec.name: (spec.lower, spec.upper) for spec in free}
+    for one in mounted:
+        own = readings[..., column : column + one.stream.width]
+        column += one.stream.width
+        there = torch.isfinite(own).all(-1)
+        if not bool(there.any()):
+            raise InputError(
+                f"sensor {one.name!r}: the windows hold no reading of it; valid: data in which it was logged"
+            )
+        delay = one.sensor.delay
+        lower, upper = bounds.get(f"{one.name}.delay", (delay, delay))
+        late, early = max(upper or 0.0, 0.0), max(-(lower or 0.0), 0.0)
+        first, last = math.ceil(late / dt - 1e-9), frames - 1 - math.ceil(early / dt - 1e-9)
+        if first > last:
+            raise InputError(
+                f"sensor {one.name!r}: a delay of {late or -early:g} s is longer than windows of {frames * dt:g} s; "
+                f"valid: delays below {(frames - 1) * dt:g} s, or a longer horizon"
+            )
+        frame = torch.arange(frames)
+        there = there & (frame >= first) & (frame <= last)
+        if not bool(there.any()):
+            raise InputError(
+                f"sensor {one.name!r}: no reading is left {late or -early:g} s after a window begins; valid: shorter "
+                "delays, or a longer horizon"
+            )
+        masks.append(there[..., None].expand(*there.shape, len(one.stream.channels)))
+    return torch.cat(masks, -1)
+
+
+def _estimated(mounted: Sequence[MountedSensor], readings: Tensor) -> list[list[float]]:
+    """Return the noise of each channel of each sensor, from fourth differences of its readings."""
+    found, column = [], 0
+    for one in mounted:
+        sizes: list[float] = []
+        for part in one.stream.parts:
+            own = readings[..., column : column + len(part.components)]
+            column += len(part.components)
+            sizes += _part_noise(own, turns=part.name == QUATERNION)
+        found.append(sizes)
+    return found
+
+
+def _part_noise(readings: Tensor, *, turns: bool) -> list[float]:
+    differences, sizes = [], []
+    for window in readings:
+        own = window[torch.isfinite(window).all(-1)]
+        if turns and len(own) > 1:
+            first = rotation.conjugate(rotation.normalise(own[:1]))
+            own = rotation.logarithm(rotation.multiply(first.expand_as(own), rotation.normalise(own)))
+        elif turns:
+            own = own[:, :3]
+        sizes.append(own)
+        if len(own) > 4:
+            differences.append(own.diff(n=4, dim=0))
+    values = torch.cat(sizes)
+    spread = (values - values.mean(0)).square().mean(0).sqrt()
+    least = (_LEAST_SHARE * spread.square().mean().sqrt()).clamp_min(1e-6)
+    if not differences:
+        return torch.maximum(0.1 * spread, least).tolist()
+    middle = torch.cat(differences).abs().median(0).values
+    return torch.maximum(middle / (0.6745 * 70.0**0.5), least).tolist()
+
+
+LEAST = 1e-6
+"""Least standard deviation that is believed; logs are kept in single precision."""
+
+_MEDIAN = 0.6745
+"""Median of |x| of a standard normal x."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of a log's noise, by degree of freedom.
+
+    Attributes:
+        q: Of the positions [rad or m], shape [nv].
+        qd: Of the velocities [rad/s or m/s], shape [nv].
+    """
+
+    q: Tensor
+    qd: Tensor
+
+    @property
+    def joined(self) -> Tensor:
+        """Positions, then velocities, shape [2 nv]."""
+        return torch.cat([self.q, self.qd])
+
+
+def estimate_noise(spec: StateSpec, windows: FitWindows) -> Noise:
+    """Return the noise of windows of at least four frames; at least 1e-6."""
+    if windows.frames < 4:
+        least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
+        return Noise(least, least)
+    steps = position_difference(spec, windows.q[:, 1:], windows.q[:, :-1])
+    return Noise(_sized(steps.diff(n=3, dim=1)), _sized(windows.qd.diff(n=4, dim=1)))
+
+
+def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: FitWindows) -> Noise:
+    """Return the noise that is given, or estimated where it is not.
+
+    Raises:
+        InputError: There are not as many numbers as degrees of freedom.
+    """
+    estimated = estimate_noise(spec, windows)
+    noise = []
+    for name, numbers, other in (("noise_q", q, estimated.q), ("noise_qd", qd, estimated.qd)):
+        if numbers and len(numbers) not in (1, spec.nv):
+            raise InputError(f"{name}: {len(numbers)} numbers; valid: one, or {spec.nv}, by degree of freedom")
+        noise.append(torch.tensor(numbers, dtype=torch.float64).expand(spec.nv).clone() if numbers else other)
+    return Noise(*noise)
+
+
+def _sized(differences: Tensor) -> Tensor:
+    return (differences.abs().flatten(0, 1).median(0).values / (_MEDIAN * 70.0**0.5)).clamp_min(LEAST)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formats of other projects by name: simulators to export to, layouts of models that are read, formats of policies and of trajectories that are written. Imports nothing that computes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neurodyn.core.registry import Registry
+
+if TYPE_CHECKING:
+    from neurodyn.data.store import Store
+    from neurodyn.dynamics.base import LearnedDynamics
+    from neurodyn.interop.identified import IdentifiedRobot
+    from neurodyn.robots import Robot
+
+
+SIMULATORS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
+    "simulator to export to",
+    newton="neurodyn.interop.newton:write_newton",
+    isaaclab="neurodyn.interop.isaaclab:write_isaaclab",
+    mjcf="neurodyn.interop.mjcf:write_mjcf",
+    urdf="neurodyn.interop.urdf:write_urdf",
+    mjlab="neurodyn.interop.mjlab:write_mjlab",
+)
+"""Writers by target: (identified robot, empty folder) to the names of the quantities that found a place there."""
+
+
+MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
+    "layout of a model",
+    rwm="neurodyn.interop.rwm:read_rwm",
+    nerd="neurodyn.interop.nerd.checkpoint:read_nerd",
+)
+"""Readers by the name of their layout: (checkpoint, robot, statistics) to a model."""
+
+
+POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry(
+    "format of a policy", **{"rsl-rl": "neurodyn.interop.policies:export_rsl_rl"}
+)
+"""Writers by the name of the format: (policy, folder to write) to the file that the other trainer loads."""
+
+
+WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
+    "format of trajectories",
+    lerobot="neurodyn.interop.trajectories:write_lerobot",
+    mcap="neurodyn.interop.trajectories:write_mcap",
+)
+"""Writers by format: (store, path), which must not exist."""

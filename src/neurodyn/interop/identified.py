@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was identified of a robot, as plain data that other simulators are given, and the network that stands for its drives in the forms in which they take it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import read_config
+from neurodyn.core.description.drive import Drive, DriveNetwork
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.multibody.engine import nominal
+from neurodyn.robots import Robot
+from neurodyn.sim.bodies import require_possible
+
+DESCRIPTION, WEIGHTS = "actuator_network.json", "actuator_network.safetensors"
+"""Files of an actuator network in a run directory."""
+
+_PAIR = {"position_error", "velocity"}
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """An actuator network.
+
+    Attributes:
+        config: What its files say.
+        tensors: Its weights, float32.
+        run: The run, in words.
+    """
+
+    config: DriveNetwork
+    tensors: dict[str, Tensor]
+    run: str
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """Joints whose drives it stands for."""
+        return self.config.joints
+
+    def require_pair(self, target: str) -> None:
+        """Refuse a network that sees anything but position errors and velocities.
+
+        Raises:
+            InputError: It does.
+        """
+        seen = self.config.signals
+        if set(seen) != _PAIR or len(seen) != 2:
+            raise InputError(
+                f"{self.run}: its actuator network sees {', '.join(seen)}, but networks of {target} see position_error "
+                "and velocity; valid: train it with these"
+            )
+
+    @property
+    def input_order(self) -> str:
+        """Order of the blocks of inputs: "pos_vel" or "vel_pos"."""
+        return "pos_vel" if self.config.signals[0] == "position_error" else "vel_pos"
+
+    def scale(self, signal: str) -> float:
+        """Return the factor on a signal."""
+        return self.config.scales[self.config.signals.index(signal)]  # type: ignore[arg-type]
+
+
+def read_network(run: str | Path) -> TrainedNetwork | None:
+    """Return the actuator network of a run directory; None where it holds none.
+
+    Raises:
+        InputError: Its files are malformed, or weights do not fit.
+    """
+    folder = Path(run)
+    if not (folder / DESCRIPTION).is_file():
+        return None
+    config = read_config(folder / DESCRIPTION, DriveNetwork)
+    tensors = artifacts.read_weights(folder / WEIGHTS)
+    expected = {name: tuple(shape) for name, shape in shapes(config).items()}
+    given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if given != expected or not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise InputError(f"{folder / WEIGHTS}: does not fit {DESCRIPTION} beside it; valid: finite weights {expected}")
+    return TrainedNetwork(config, tensors, str(run))
+
+
+def shapes(config: DriveNetwork) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights by name."""
+    if config.network == "gru":
+        width = config.hidden[0]
+        return {
+            "gru.weight_ih_l0": (3 * width, config.inputs),
+            "gru.weight_hh_l0": (3 * width, width),
+            "gru.bias_ih_l0": (3 * width,),
+            "gru.bias_hh_l0": (3 * width,),
+            "head.weight": (1, width),
+            "head.bias": (1,),
+        }
+    widths = (config.inputs, *config.hidden, 1)
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, (before, after) in enumerate(pairwise(widths)):
+        found |= {f"layers.{layer}.weight": (after, before), f"layers.{layer}.bias": (after,)}
+    return found
+
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh, "elu": nn.ELU, "silu": nn.SiLU, "softplus": nn.Softplus, "relu": nn.ReLU, "softsign": nn.Softsign,
+}  # fmt: skip
+
+
+def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequential:
+    """Return an "mlp" from scaled inputs to unscaled output.
+
+    Args:
+        network: The network.
+        consecutive: Whether it takes every step up to its oldest one; those that it does not see get weights of zero.
+    """
+    config, tensors = network.config, network.tensors
+    weights = [tensors[f"layers.{layer}.weight"] for layer in range(len(config.hidden) + 1)]
+    if consecutive:
+        weights[0] = _over_steps(weights[0], config.steps, len(config.signals))
+    modules: list[nn.Module] = []
+    for layer, weight in enumerate(weights):
+        if layer:
+            modules.append(_ACTIVATIONS[config.activation]())
+        linear = nn.Linear(weight.shape[1], weight.shape[0])
+        linear.load_state_dict({"weight": weight, "bias": tensors[f"layers.{layer}.bias"]})
+        modules.append(linear)
+    return nn.Sequential(*modules).eval().requires_grad_(False)
+
+
+def _over_steps(weight: Tensor, steps: tuple[int, ...], signals: int) -> Tensor:
+    """Return first weights, [out, signals x steps], over all steps up to the last."""
+    every = steps[-1] + 1
+    wide = weight.new_zeros(weight.shape[0], signals, every)
+    wide[:, :, list(steps)] = weight.view(weight.shape[0], signals, len(steps))
+    return wide.view(weight.shape[0], -1)
+
+
+class RecurrentUnit(nn.Module):
+    """A "gru" as Isaac Lab's LSTM actuators call theirs: raw inputs, hidden and cell state in and out.
+
+    Isaac Lab reads the width of the state from the weights of a submodule `lstm`, and gives position error and velocity
+    without scales. A gated recurrent unit has no cell state: it is passed on as it is.
+    """
+
+    order: Tensor
+    scales: Tensor
+
+    def __init__(self, network: TrainedNetwork) -> None:
+        """Take over the weights; the scales are in the module."""
+        super().__init__()
+        config = network.config
+        self.lstm = nn.GRU(config.inputs, config.hidden[0], batch_first=True)
+        self.head = nn.Linear(config.hidden[0], 1)
+        self.lstm.load_state_dict({n.removeprefix("gru."): x for n, x in network.tensors.items() if "gru." in n})
+        self.head.load_state_dict({n.removeprefix("head."): x for n, x in network.tensors.items() if "head." in n})
+        order = [0, 1] if network.input_order == "pos_vel" else [1, 0]
+        self.register_buffer("order", torch.tensor(order))
+        self.register_buffer("scales", torch.tensor(config.scales, dtype=torch.float32))
+        self.effort_scale = float(config.effort_scale)
+        self.eval().requires_grad_(False)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Map (position error [rad], velocity [rad/s]), shape [joints, 1, 2], to torques [N m], shape [joints, 1]."""
+        hidden, cell = state
+        y, after = self.lstm(x.index_select(2, self.order) * self.scales, hidden)
+        return self.head(y[:, -1]) * self.effort_scale, (after, cell)
+
+
+def write_script(module: nn.Module, path: Path) -> None:
+    """Write a module as TorchScript."""
+    torch.jit.save(torch.jit.script(module), str(path))
+
+
+ACTUATOR = "actuator."
+"""What names of a drive's quantities begin with."""
+
+BODY = ("mass", "com", "inertia")
+"""Quantities of the rigid body of a link."""
+
+_DENSITY = 1000.0  # of shapes without a mass, wherever nobody says another [kg/m^3]
+
+
+@dataclass(frozen=True)
+class IdentifiedRobot:
+    """A robot with what was identified of it.
+
+    Attributes:
+        run: The run, in words.
+        robot: Its declaration; None where there is nothing but an actuator network.
+        mechanism: The mechanism with the identified values.
+        drives: The drives by joint, likewise.
+        free: Values of the free quantities by name.
+        nominal: What the declaration says of them.
+        contact: Values of all quantities of its contact model by name; empty where contacts are no soft constraints.
+        network: An actuator network; None for none.
+    """
+
+    run: str
+    robot: Robot | None
+    mechanism: Mechanism
+    drives: dict[str, Drive] = field(default_factory=dict)
+    free: dict[str, float] = field(default_factory=dict)
+    nominal: dict[str, float] = field(default_factory=dict)
+    contact: dict[str, float] = field(default_factory=dict)
+    network: TrainedNetwork | None = None
+
+    @property
+    def scalar_links(self) -> list[Link]:
+        """Links whose joint has one degree of freedom."""
+        return [link for link in self.mechanism.links if link.joint.scalar]
+
+    @property
+    def efforts(self) -> dict[str, float]:
+        """Greatest torque or force of each driven joint [N m or N], in the order of the control vector."""
+        return {} if self.robot is None else dict(self.robot.actuated)
+
+    @property
+    def wanted(self) -> list[str]:
+        """Names of what a simulator should have a place for: free quantities, and whatever a drive does."""
+        names, absent = list(self.free), Drive()
+        for joint, drive in self.drives.items():
+            for number, value in drive.quantities().items():
+                idle = number == "stribeck_speed" and not drive.stribeck
+                if value != getattr(absent, number) and not idle:
+                    names.append(f"{ACTUATOR}{joint}.{number}")
+        return list(dict.fromkeys(names))
+
+    def require_robot(self, target: str) -> Robot:
+        """Return the declaration.
+
+        Raises:
+            InputError: There is none.
+        """
+        if self.robot is None:
+            raise InputError(
+                f"{self.run}: holds no identified robot, which {target} needs; valid: newton, isaaclab or mjlab, which "
+                "take an actuator network alone, or a run of `neurodyn identify` with --parameters"
+            )
+        return self.robot
+
+    def refuse_network(self, target: str) -> None:
+        """Refuse an actuator network.
+
+        Raises:
+            InputError: There is one.
+        """
+        if self.network is not None:
+            raise InputError(
+                f"{self.run}: holds an actuator network of {', '.join(self.network.joints)}, for which {target} has no "
+                "place; valid: newton, isaaclab or mjlab"
+            )
+
+    def is_free(self, *names: str) -> bool:
+        """Return whether one of these quantities, or of their entries ("elbow.com"), is free."""
+        return any(name == one or name.startswith(f"{one}.") for one in names for name in self.free)
+
+    def body_is_free(self, link: str) -> bool:
+        """Return whether mass, centre of mass or inertia of a link is free."""
+        return self.is_free(*(f"{link}.{what}" for what in BODY))
+
+    @property
+    def all_bodies(self) -> bool:
+        """Whether masses and inertias differ from the asset's, because the declaration changes them."""
+        robot = self.robot
+        return robot is not None and (
+            robot.mass_scale != 1.0 or bool(robot.densities) or bool(robot.added_inertia) or robot.density != _DENSITY
+        )
+
+    def names(self, *prefixes: str) -> set[str]:
+        """Return the names of free quantities that are one of these, or entries of one."""
+        return {name for name in self.free if any(name == one or name.startswith(f"{one}.") for one in prefixes)}
+
+    def friction(self, link: Link) -> float:
+        """Return the Coulomb friction of a joint with that of a rigid drive [N m or N]."""
+        return link.friction + self._rigid(link, "coulomb")
+
+    def damping(self, link: Link) -> float:
+        """Return the viscous friction of a joint with that of a rigid drive [N m s/rad or N s/m]."""
+        return link.damping + self._rigid(link, "viscous")
+
+    def _rigid(self, link: Link, number: str) -> float:
+        drive = self.drives.get(link.joint.name)
+        return 0.0 if drive is None or drive.elastic else getattr(drive, number)
+
+    def rigid_frictions(self) -> set[str]:
+        """Return the names of the drives' frictions that `friction` and `damping` hold."""
+        rigid = [joint for joint, drive in self.drives.items() if not drive.elastic]
+        return {f"{ACTUATOR}{joint}.{number}" for joint in rigid for number in ("coulomb", "viscous")}
+
+    def changes(self, names: Iterable[str]) -> list[str]:
+        """Return a line for each of these quantities that is free: "elbow.mass: 1 -> 1.07"."""
+        return [
+            f"{name}: {number(self.nominal[name])} -> {number(self.free[name])}" for name in names if name in self.free
+        ]
+
+
+def number(value: float) -> str:
+    """Return a number as text: as few digits as single precision needs where it is one, else ten."""
+    value += 0.0  # zero has no sign
+    single = np.float32(value)
+    return f"{single!s}" if float(single) == value else f"{value:.10g}"
+
+
+def drive_names(joint: str, numbers: Iterable[str]) -> set[str]:
+    """Return the names of numbers of a drive as quantities."""
+    return {f"{ACTUATOR}{joint}.{one}" for one in numbers}
+
+
+def heading(identified: IdentifiedRobot, target: str) -> list[str]:
+    """Return the lines with which an exported file says what it is: where from, and what was identified."""
+    lines = [f"{target} of {identified.run}, written by neurodyn."]
+    changes = identified.changes(identified.free)
+    return [*lines, *(["Identified (declared -> here):", *changes] if changes else ["Nothing of it was identified."])]
+
+
+_SOFT = ("contact.", ".limit_solref.", ".limit_solimp.", ".friction_solref.", ".friction_solimp.")
+
+
+@torch.no_grad()
+def identified(model: HybridDynamics, run: str, network: TrainedNetwork | None = None) -> IdentifiedRobot:
+    """Return the identified robot of a hybrid model.
+
+    Args:
+        model: The model.
+        run: Where it comes from, for messages.
+        network: An actuator network beside it, which its blueprint may put at the actuators of its joints.
+
+    Raises:
+        InputError: It has other networks, its robot's declaration is gone, or an inertia is that of no body.
+    """
+    robot = model.robot
+    if robot is None:
+        raise InputError(f"{run}: the declaration of its robot, {model.declaration}, is gone; valid: put it back there")
+    _refuse_networks(model, run, network)
+    free = {spec.name: float(value) for spec, value in zip(model.physical.specs, model.physical(), strict=True)}
+    declared = nominal(model.mechanism, model.config.contact)
+    mechanism = _with(model.mechanism, free, run)
+    soft = (
+        {n: x for n, x in declared.items() if any(part in n for part in _SOFT)} if model.contacts_of_simulator else {}
+    )
+    return IdentifiedRobot(
+        run=run,
+        robot=robot,
+        mechanism=mechanism,
+        drives={n: d for n, d in mechanism.drives.items() if network is None or n not in network.joints},
+        network=network,
+        free=free,
+        nominal={spec.name: declared.get(spec.name, spec.nominal) for spec in model.physical.specs},
+        contact={name: free.get(name, value) for name, value in soft.items()},
+    )
+
+
+def _with(mechanism: Mechanism, free: dict[str, float], run: str) -> Mechanism:
+    try:
+        changed = mechanism.with_quantities(free)
+    except ValueError as error:
+        raise InputError(f"{run}: {error}") from None
+    for before, after in zip(mechanism.links, changed.links, strict=True):
+        if after.inertia != before.inertia:
+            require_possible(f"{run}: link {after.joint.name!r}", inertia_matrix(after))
+    return changed
+
+
+def inertia_matrix(link: Link) -> np.ndarray:
+    """Return the inertia of a link about its centre of mass [kg m^2], shape [3, 3]."""
+    xx, yy, zz, xy, xz, yz = link.inertia
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def _refuse_networks(model: HybridDynamics, run: str, network: TrainedNetwork | None) -> None:
+    known = {f"{ACTUATOR}{joint}" for joint in (() if network is None else network.joints)}
+    others = [one for one in model.config.blueprint.augmentations if not known.issuperset(one.quantities)]
+    if others:
+        acted = "; ".join(", ".join(one.quantities) for one in others)
+        raise InputError(
+            f"{run}: has networks that act on {acted}, which no other simulator has a place for; valid: a run of "
+            "`identify` without a blueprint, and an actuator network (`--drive network`) for drives"
+        )

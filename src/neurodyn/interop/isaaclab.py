@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Isaac Lab: the asset, and a Python file with actuators and what they do not set; field names are those of 2.3."""
+
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.mechanism import Link
+from neurodyn.interop.identified import (
+    BODY,
+    IdentifiedRobot,
+    RecurrentUnit,
+    TrainedNetwork,
+    drive_names,
+    heading,
+    perceptron,
+    write_script,
+)
+from neurodyn.interop.mjcf import body_names, edited_mjcf
+from neurodyn.interop.texts import Raw, call, code, constant, docstring, pattern, variable, write_xml
+from neurodyn.interop.urdf import link_names, write_urdf_asset
+from neurodyn.robots.assets import asset_path
+from neurodyn.robots.bundle import copy_asset
+
+FILE, NETWORK = "robot_cfg.py", "actuator_network.pt"
+"""Files that are written: the configuration, and the network as TorchScript."""
+
+_STEP_NOTE = "PHYSICS_DT is the simulation's time step, of which delays are multiples: set it to yours."
+
+_IMPORTS = """import math
+from pathlib import Path
+
+import torch
+
+import isaaclab.sim as sim_utils
+from isaaclab.actuators import (
+    ActuatorNetLSTMCfg,
+    ActuatorNetMLPCfg,
+    DCMotorCfg,
+    DelayedPDActuatorCfg,
+    IdealPDActuatorCfg,
+    ImplicitActuatorCfg,
+)
+from isaaclab.assets import ArticulationCfg
+
+FOLDER = Path(__file__).resolve().parent
+"""
+
+_FUNCTION = '''
+
+def write_identified(robot):
+    """Write limits, masses and inertias into an `isaaclab.assets.Articulation` of another asset, once it plays.
+
+    The asset beside this file has them already. A mass is that of a body with all that is fixed to it: spawn with
+    merge_fixed_joints.
+    """
+    for joint, limits in LIMITS.items():
+        ids, _ = robot.find_joints(joint)
+        both = torch.tensor(limits, device=robot.device).expand(robot.num_instances, len(ids), 2)
+        robot.write_joint_position_limit_to_sim(both, ids)
+    view, rows = robot.root_physx_view, torch.arange(robot.num_instances)
+    masses, coms, inertias = view.get_masses(), view.get_coms(), view.get_inertias()
+    for body, (mass, com, inertia) in BODIES.items():
+        (index,), _ = robot.find_bodies(body)
+        masses[:, index] = mass
+        coms[:, index, :3], coms[:, index, 3:] = torch.tensor(com), torch.tensor((0.0, 0.0, 0.0, 1.0))
+        xx, yy, zz, xy, xz, yz = inertia
+        inertias[:, index] = torch.tensor((xx, xy, xz, xy, yy, yz, xz, yz, zz))
+    view.set_masses(masses, rows)
+    view.set_coms(coms, rows)
+    view.set_inertias(inertias, rows)
+'''
+
+
+def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
+    """Write robot_cfg.py, the asset, and the network's file.
+
+    Args:
+        identified: The robot.
+        folder: An empty folder.
+
+    Returns:
+        Names of the quantities that found a place.
+
+    Raises:
+        InputError: Isaac Lab cannot hold the actuator network.
+    """
+    actuators, placed = _actuators(identified, folder)
+    lines = [*heading(identified, "Isaac Lab configuration"), "", _STEP_NOTE]
+    parts = [docstring(lines), _IMPORTS, f"PHYSICS_DT = {code(1 / 200)}  # [s]"]
+    spawn = None
+    if identified.robot is not None:
+        spawn, names, held = _asset(identified, folder)
+        placed |= {name for name in held if name.rsplit(".", 1)[0].endswith((".origin", ".axis"))}
+        limited = [link for link in identified.scalar_links if link.lower is not None]
+        parts += [
+            f"GRAVITY = {code(identified.mechanism.gravity)}  # for `SimulationCfg(gravity=...)` [m/s^2]",
+            constant("LIMITS", {pattern(link.joint.name): (link.lower, link.upper) for link in limited}),
+            constant("BODIES", _bodies(identified, names)),
+            _FUNCTION.strip("\n"),
+        ]
+        placed |= identified.names("gravity", *(f"{link}.{what}" for link in names for what in BODY))
+        placed |= identified.names(*(f"{link.joint.name}.{what}" for link in limited for what in ("lower", "upper")))
+    entries = "\n".join(f"    {code(name)}: {text}," for name, text in actuators.items())
+    parts.append(f"ACTUATORS = {{\n{entries}\n}}")
+    if identified.robot is not None and spawn is not None:
+        fields = {"prim_path": "/World/envs/env_.*/Robot", "spawn": Raw(spawn), "actuators": Raw("ACTUATORS")}
+        parts.append(f"{variable(identified.robot.name)} = {call('ArticulationCfg', fields, 0)}")
+    (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return placed | identified.rigid_frictions()
+
+
+def _asset(identified: IdentifiedRobot, folder: Path) -> tuple[str, dict[str, str], set[str]]:
+    """Write the asset; return what spawns it, names of bodies by link, and names of the quantities that it holds."""
+    robot = identified.require_robot("Isaac Lab")
+    suffix = asset_path(robot).suffix.lower()
+    common: dict[str, Any] = {"fix_base": robot.fixed_base}
+    if suffix == ".urdf":
+        held = write_urdf_asset(identified, folder)
+        gains = "sim_utils.UrdfConverterCfg.JointDriveCfg.PDGainsCfg(stiffness=0.0, damping=0.0)"
+        drive = Raw(f'sim_utils.UrdfConverterCfg.JointDriveCfg(target_type="none", gains={gains})')
+        fields = {"asset_path": _path(f"{robot.name}.urdf"), **common, "joint_drive": drive}
+        return call("sim_utils.UrdfFileCfg", fields, 4), link_names(identified), held
+    if suffix == ".xml":
+        root, held, before = edited_mjcf(identified, folder)
+        write_xml(folder / f"{robot.name}.xml", root, heading(identified, f"MJCF of robot {robot.name}"), before)
+        fields = {"asset_path": _path(f"{robot.name}.xml"), **common}
+        return call("sim_utils.MjcfFileCfg", fields, 4), body_names(identified), held
+    return call("sim_utils.UsdFileCfg", {"usd_path": _path(copy_asset(robot, folder))}, 4), {}, set()
+
+
+def _path(name: str) -> Raw:
+    return Raw(f"str(FOLDER / {code(name)})")
+
+
+def _bodies(identified: IdentifiedRobot, names: dict[str, str]) -> dict[str, Any]:
+    """Return mass, centre of mass and inertia by body."""
+    links = {link.joint.name: link for link in identified.mechanism.links}
+    return {pattern(body): (links[name].mass, links[name].com, links[name].inertia) for name, body in names.items()}
+
+
+def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str], set[str]]:
+    """Return configurations of actuators by name, and names of the quantities that they hold."""
+    groups: dict[str, str] = {}
+    placed: set[str] = set()
+    covered: tuple[str, ...] = ()
+    if identified.network is not None:
+        covered = identified.network.joints
+        groups["network"] = _network(identified, identified.network, folder)
+    for link in identified.scalar_links:
+        name = link.joint.name
+        placed |= identified.names(*(f"{name}.{what}" for what in ("armature", "friction", "damping")))
+        if name in covered:
+            continue
+        kind, fields, numbers = _drive(identified, name)
+        groups[name] = call(kind, {"joint_names_expr": [pattern(name)], **fields, **_joint(identified, [link])}, 4)
+        placed |= drive_names(name, numbers)
+    return groups, placed
+
+
+def _joint(identified: IdentifiedRobot, links: list[Link]) -> dict[str, Any]:
+    """Return the fields of joints that every actuator has."""
+    values = {
+        "armature": [link.armature for link in links],
+        "friction": [identified.friction(link) for link in links],
+        "dynamic_friction": [identified.friction(link) for link in links],
+        "viscous_friction": [identified.damping(link) for link in links],
+    }
+    if len(links) == 1:
+        return {what: one for what, (one,) in values.items()}
+    names = [pattern(link.joint.name) for link in links]
+    return {what: dict(zip(names, each, strict=True)) for what, each in values.items()}
+
+
+def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any], set[str]]:
+    """Return the class of a joint's actuator, its fields, and the numbers of the drive that these hold."""
+    drive = identified.drives.get(joint)
+    if drive is None:
+        effort = identified.efforts.get(joint)
+        if effort is None:
+            return "ImplicitActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, set()
+        return "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0, "effort_limit": effort}, set()
+    kind, placed = "IdealPDActuatorCfg", set()
+    fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
+    if drive.kind == "pd":
+        fields = {"stiffness": drive.gain * (drive.kp or 0.0), "damping": drive.gain * (drive.kd or 0.0)}
+        placed |= {"gain", "kp", "kd"}
+    limit = drive.effort_limit if drive.effort_limit is not None else identified.efforts.get(joint)
+    fields["effort_limit"] = Raw("math.inf") if limit is None else limit
+    placed.add("effort_limit")
+    if drive.delay:  # which the class with a torque-speed line does not have
+        steps = Raw(f"round({code(drive.delay)} / PHYSICS_DT)")
+        return "DelayedPDActuatorCfg", {**fields, "min_delay": steps, "max_delay": steps}, placed | {"delay"}
+    if drive.saturation_effort is not None:
+        kind = "DCMotorCfg"
+        fields |= _line(drive)
+        placed |= {"saturation_effort", "velocity_limit"}
+    return kind, fields, placed
+
+
+def _line(drive: Drive) -> dict[str, Any]:
+    return {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}
+
+
+def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path) -> str:
+    """Write the network as TorchScript, and return the configuration of its actuators."""
+    network.require_pair("Isaac Lab")
+    config = network.config
+    links = [link for link in identified.scalar_links if link.joint.name in network.joints]
+    unlimited = Raw("1e9")
+    fields: dict[str, Any] = {
+        "joint_names_expr": [pattern(joint) for joint in network.joints],
+        "network_file": _path(NETWORK),
+        "saturation_effort": unlimited,
+        "velocity_limit": unlimited,
+        "effort_limit": {pattern(j): identified.efforts.get(j, unlimited) for j in network.joints},
+        **(_joint(identified, links) if links else {}),
+    }
+    comment = f"  # one sample every {code(config.period)} s: PHYSICS_DT must be that"
+    if config.network == "gru":
+        write_script(RecurrentUnit(network), folder / NETWORK)
+        return call("ActuatorNetLSTMCfg", fields, 4).replace("(\n", f"({comment}\n", 1)
+    write_script(perceptron(network), folder / NETWORK)
+    fields |= {
+        "input_order": network.input_order,
+        "input_idx": list(config.steps),
+        "pos_scale": network.scale("position_error"),
+        "vel_scale": network.scale("velocity"),
+        "torque_scale": config.effort_scale,
+    }
+    return call("ActuatorNetMLPCfg", fields, 4).replace("(\n", f"({comment}\n", 1)

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MJCF: the robot's own asset with identified numbers, or one made of its mechanism where its asset is another file."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from neurodyn.core.description.contacts import SOLIMP, SOLREF, RoundedBox, SoftConstraints
+from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.scene import Pose
+from neurodyn.core.errors import InputError
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, drive_names, heading, number
+from neurodyn.interop.texts import Element, Files, comments_before, note, read_xml, vector, write_xml
+from neurodyn.robots.assets import asset_path, relocate_mjcf
+from neurodyn.sim.bodies import compose, invert
+
+PASSIVE = {"armature": "armature", "damping": "damping", "friction": "frictionloss", "stiffness": "stiffness"}
+"""Attributes of a joint by quantity."""
+
+_STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
+
+
+def write_joint(
+    joint: Element, identified: IdentifiedRobot, link: Link, degrees: float, *, every: bool = False
+) -> None:
+    """Write the passive quantities of a joint: those that are free or declared, or all of them.
+
+    Args:
+        joint: The element.
+        identified: The robot.
+        link: The link of the joint.
+        degrees: Factor from radians to the unit of the file's angles.
+        every: Whether to write what is as the asset has it, too.
+    """
+    name, robot = link.joint.name, identified.require_robot("MJCF")
+    declared = next(one for one in robot.joints if one.name == name)
+    angle = degrees if link.joint.kind == "revolute" else 1.0
+    values = {what: getattr(link, what) for what in PASSIVE}
+    values |= {"damping": identified.damping(link), "friction": identified.friction(link)}
+    for what, attribute in PASSIVE.items():
+        given = getattr(declared, what, None) is not None or values[what] != getattr(link, what)
+        if every or given or identified.is_free(f"{name}.{what}"):
+            joint.set(attribute, number(values[what]))
+    if identified.is_free(f"{name}.rest") or (every and link.stiffness):
+        joint.set("springref", number(angle * link.rest))
+    if link.lower is not None and link.upper is not None:
+        joint.set("range", f"{number(angle * link.lower)} {number(angle * link.upper)}")
+        joint.set("limited", "true")
+    elif not every:
+        joint.set("limited", "false")
+    constraints = identified.mechanism.constraints
+    for kind, attribute, known in (
+        ("limit", "limit", constraints.limits),
+        ("friction", "friction", constraints.joint_friction),
+    ):
+        if name in known or identified.is_free(f"{name}.{kind}_solref", f"{name}.{kind}_solimp"):
+            for what, parts in (("solref", SOLREF), ("solimp", SOLIMP)):
+                names = [f"{name}.{kind}_{what}.{part}" for part in parts]
+                if all(one in identified.contact for one in names):
+                    joint.set(f"{what}{attribute}", vector(identified.contact[one] for one in names))
+
+
+def contact_attributes(identified: IdentifiedRobot, friction: str) -> dict[str, str]:
+    """Return the attributes of a geom of the robot, of which "friction" may have more than one number."""
+    values = identified.contact
+    return {
+        "friction": " ".join([number(values["contact.friction"]), *friction.split()[1:]]),
+        "solref": vector(values[f"contact.solref.{part}"] for part in SOLREF),
+        "solimp": vector(values[f"contact.solimp.{part}"] for part in SOLIMP),
+        "priority": "1",
+        "margin": "0",
+        "gap": "0",
+    }
+
+
+def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
+    """Write gravity, and the friction cone of soft contacts."""
+    mechanism, constraints = identified.mechanism, identified.mechanism.constraints
+    given = {}
+    if math.dist(mechanism.gravity, _GRAVITY) > 1e-6:
+        given["gravity"] = vector(mechanism.gravity)
+    if identified.contact and (constraints.cone, constraints.impratio) != (SoftConstraints().cone, 1.0):
+        given |= {"cone": constraints.cone, "impratio": number(constraints.impratio)}
+    names = identified.names("gravity")
+    if given:
+        option = root.find("option")
+        if option is None:
+            option = Element("option")
+            root.insert(0, option)
+        option.attrib.update(given)
+        note(root, option, identified.changes(sorted(names)))
+    return names
+
+
+def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
+    """Write the actuators of joints with a drive, in place of the asset's; motors where there is no actuator at all."""
+    section = root.find("actuator")
+    if section is None:
+        if not identified.efforts:
+            return set()
+        section = Element("actuator")
+        root.append(section)
+        for joint, effort in identified.efforts.items():
+            if joint not in identified.drives:
+                limit = f"{number(-effort)} {number(effort)}"
+                section.append(
+                    Element("motor", {"name": joint, "joint": joint, "ctrllimited": "true", "ctrlrange": limit})
+                )
+    placed: set[str] = set()
+    steps = [float(option.get("timestep", _STEP)) for option in root.iter("option")]
+    step = steps[-1] if steps else _STEP
+    for joint in identified.drives:
+        for old in [old for old in section if old.get("joint") == joint]:
+            section.remove(old)
+        element, numbers = _actuator(identified, joint, step)
+        section.append(element)
+        placed |= drive_names(joint, numbers)
+        note(
+            section,
+            element,
+            identified.changes(sorted(name for name in placed if name.startswith(f"{ACTUATOR}{joint}."))),
+        )
+    return placed
+
+
+def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Element, set[str]]:
+    """Return the actuator of a drive, and the numbers of the drive that it has; `step` is the simulation's [s]."""
+    drive, attributes = identified.drives[joint], {"name": joint, "joint": joint}
+    placed = {"gain"}
+    if drive.kind == "pd":
+        kp, kd = drive.gain * (drive.kp or 0.0), drive.gain * (drive.kd or 0.0)
+        attributes |= {"gainprm": number(kp), "biastype": "affine", "biasprm": vector((-kp * drive.bias, -kp, -kd))}
+        placed |= {"kp", "kd", "bias"}
+    else:
+        attributes |= {"gainprm": number(drive.gain)}
+    if drive.effort_limit is not None:
+        limit = number(drive.effort_limit)
+        attributes |= {"forcelimited": "true", "forcerange": f"-{limit} {limit}"}
+        placed.add("effort_limit")
+    if drive.lag and drive.kind == "torque":  # of a controller, MuJoCo would filter the target instead of the torque
+        attributes |= {"dyntype": "filterexact", "dynprm": number(drive.lag)}
+        placed.add("lag")
+    if drive.delay:
+        attributes |= {"delay": number(drive.delay), "nsample": str(math.ceil(2.0 * drive.delay / step) + 2)}
+        placed.add("delay")
+    return Element("general", attributes), placed
+
+
+_TYPES = {"revolute": "hinge", "prismatic": "slide", "ball": "ball"}
+
+
+def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
+    """Return the tree of an MJCF, and names of the quantities that found a place."""
+    robot = identified.require_robot("MJCF")
+    root = Element("mujoco", {"model": robot.name})
+    root.append(Element("compiler", {"angle": "radian", "autolimits": "true"}))
+    placed = write_options(root, identified) | identified.rigid_frictions()
+    world = Element("worldbody")
+    root.append(world)
+    bodies: list[Element] = []
+    for index, link in enumerate(identified.mechanism.links):
+        parent = world if link.joint.parent < 0 else bodies[link.joint.parent]
+        bodies.append(_body(identified, parent, link, index))
+        name = link.joint.name
+        parts = (*BODY, "origin", "axis", *((*PASSIVE, "rest", "lower", "upper") if link.joint.scalar else ()))
+        placed |= identified.names(*(f"{name}.{what}" for what in parts))
+        placed |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
+    placed |= {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
+    return root, placed
+
+
+def _body(identified: IdentifiedRobot, parent: Element, link: Link, index: int) -> Element:
+    joint = link.joint
+    place, turn = _split(compose(np.array(joint.parent_frame), invert(np.array(joint.child_frame))))
+    body = Element("body", {"name": f"{joint.name}_link", "pos": place, "quat": turn})
+    parent.append(body)
+    body.append(
+        Element("inertial", {"pos": vector(link.com), "mass": number(link.mass), "fullinertia": vector(link.inertia)})
+    )
+    if joint.kind == "free":
+        body.append(Element("freejoint", {"name": joint.name}))
+    else:
+        body.append(_joint(identified, link))
+    names = [name for name in identified.free if name.startswith(f"{joint.name}.")]
+    note(parent, body, identified.changes(names))
+    for geom in _geoms(identified, index):
+        body.append(geom)
+    return body
+
+
+def _joint(identified: IdentifiedRobot, link: Link) -> Element:
+    joint = link.joint
+    element = Element("joint", {"name": joint.name, "type": _TYPES[joint.kind], "pos": vector(joint.child_frame[:3])})
+    if joint.scalar:
+        axis = np.array(quaternion_matrix(np.asarray(joint.child_frame[3:]))) @ np.asarray(joint.axis)
+        element.set("axis", vector(axis.tolist()))
+        write_joint(element, identified, link, 1.0, every=True)
+    return element
+
+
+def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
+    """Return the shapes of a link that touch grounds; not each other, as in the model."""
+    mechanism = identified.mechanism
+    common = {"contype": "0", "conaffinity": "1", "group": "3"}
+    if "contact.friction" in identified.contact:
+        common |= contact_attributes(identified, "1 0.005 0.0001")
+    if mechanism.shapes:
+        return [_shape(shape, common) for shape in mechanism.shapes if shape.joint == index]
+    points = [point for point in mechanism.points if point.joint == index]
+    return [
+        Element(
+            "geom", {"type": "sphere", "pos": vector(point.point), "size": number(max(point.radius, 1e-3)), **common}
+        )
+        for point in points
+    ]
+
+
+def _shape(shape: RoundedBox, common: dict[str, str]) -> Element:
+    place, turn = _split(shape.place)
+    if not any(shape.half):
+        size = {"type": "sphere", "size": number(shape.radius)}
+    elif shape.radius:
+        size = {"type": "capsule", "size": vector((shape.radius, shape.half[2]))}
+    else:
+        size = {"type": "box", "size": vector(shape.half)}
+    return Element("geom", {"name": shape.name, "pos": place, "quat": turn, **size, **common})
+
+
+def _split(pose: Sequence[float] | Pose | np.ndarray) -> tuple[str, str]:
+    """Return a pose as MJCF has it: place, and quaternion with the scalar first."""
+    x, y, z, qx, qy, qz, qw = (float(value) for value in pose)
+    return vector((x, y, z)), vector((qw, qx, qy, qz))
+
+
+_REFERENCES = ("joint", "joint1", "joint2", "jointinparent")
+_INERTIA_SETTINGS = ("inertiafromgeom", "settotalmass", "balanceinertia", "boundmass", "boundinertia")
+
+
+def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
+    """Write ROBOT.xml and the files that it names.
+
+    Args:
+        identified: The robot.
+        folder: An empty folder.
+
+    Returns:
+        Names of the quantities that found a place.
+
+    Raises:
+        InputError: There is an actuator network, or the asset cannot be read or is not the one of the model.
+    """
+    identified.refuse_network("MJCF")
+    root, placed, before = edited_mjcf(identified, folder)
+    placed |= write_drives(root, identified)
+    robot = identified.require_robot("MJCF")
+    write_xml(folder / f"{robot.name}.xml", root, heading(identified, f"MJCF of robot {robot.name}"), before)
+    return placed
+
+
+def edited_mjcf(identified: IdentifiedRobot, folder: Path) -> tuple[Element, set[str], list[str]]:
+    """Return the tree of an MJCF, names of the quantities that found a place, and the comments before its root."""
+    robot = identified.require_robot("MJCF")
+    path = asset_path(robot)
+    if path.suffix.lower() != ".xml":
+        return *mechanism_tree(identified), []
+    root = _flat(path, path, Files(folder, "assets"))
+    _lock(root, robot.locked)
+    asset = _MjcfAsset(root, path)
+    placed = _write_bodies(asset, identified)
+    for link in identified.scalar_links:
+        placed |= _write_joint(asset, identified, link)
+    placed |= _write_places(asset, identified) | _write_contact(asset, identified) | write_options(root, identified)
+    return root, placed | identified.rigid_frictions(), comments_before(path)
+
+
+def body_names(identified: IdentifiedRobot) -> dict[str, str]:
+    """Return the names of the MJCF's bodies by the joint that moves them."""
+    path = asset_path(identified.require_robot("MJCF"))
+    asset = _MjcfAsset(_flat(path, path, None), path)
+    bodies = {link.joint.name: asset.body(link) for link in identified.mechanism.links}
+    return {name: body.get("name", "") for name, body in bodies.items() if body is not None}
+
+
+class _MjcfAsset:
+    """An MJCF: which body carries which joint.
+
+    Attributes:
+        root: The tree.
+        joints: The elements of joints by the name of their link.
+        bodies: The bodies that move, by the name of the link that they are the body of.
+        parents: Parent of each element.
+        degrees: Factor from radians to the unit of angles.
+    """
+
+    def __init__(self, root: Element, path: Path) -> None:
+        self.root, self._path = root, path
+        self.parents = {child: parent for parent in root.iter() for child in parent}
+        self.joints: dict[str, Element] = {}
+        self.bodies: dict[str, Element] = {}
+        self.free: tuple[Element, Element] | None = None
+        for body in root.iter("body"):
+            joints = body.findall("joint")
+            if body.find("freejoint") is not None or any(joint.get("type") == "free" for joint in joints):
+                self.free = self.free or (body, body)
+                continue
+            for index, joint in enumerate(joints):
+                several = f"{body.get('name')}_joint" if len(joints) == 1 else f"{body.get('name')}_joint_{index}"
+                self.joints[joint.get("name", several)] = joint
+            if joints:
+                self.bodies[list(self.joints)[-1]] = body
+        units = [compiler.get("angle") for compiler in root.iter("compiler") if compiler.get("angle")]
+        self.degrees = 1.0 if units and units[-1] == "radian" else 180.0 / math.pi
+
+    def joint(self, link: Link) -> Element:
+        """Return the joint of a link.
+
+        Raises:
+            InputError: It is not there.
+        """
+        if link.joint.name not in self.joints:
+            raise InputError(
+                f"{self._path}: has no joint {link.joint.name!r}; valid: the asset that the model was made of"
+            )
+        return self.joints[link.joint.name]
+
+    def body(self, link: Link) -> Element | None:
+        """Return the body of a link; None where it only lies between two joints of one body."""
+        if link.joint.kind == "free":
+            return None if self.free is None else self.free[0]
+        return self.bodies.get(link.joint.name)
+
+    def welded(self, body: Element) -> list[Element]:
+        """Return the bodies that are fixed to one."""
+        found = []
+        for child in body.findall("body"):
+            if child.find("joint") is None and child.find("freejoint") is None:
+                found += [child, *self.welded(child)]
+        return found
+
+
+def _flat(main: Path, path: Path, files: Files | None) -> Element:
+    """Return an MJCF with what it includes in place, and its files copied, if there is where to."""
+    root = read_xml(path)
+
+    def place(source: Path) -> str:
+        return str(source) if files is None or source.suffix.lower() == ".xml" else files.copy(source)
+
+    relocate_mjcf(main, path, root, place, meshes=True)
+    for parent in list(root.iter()):
+        for element in [element for element in parent if element.tag == "include"]:
+            index = list(parent).index(element)
+            parent.remove(element)
+            for offset, child in enumerate(_flat(main, Path(element.get("file", "")), files)):
+                parent.insert(index + offset, child)
+    return root
+
+
+def _lock(root: Element, locked: tuple[str, ...]) -> None:
+    """Remove locked joints, and what refers to them."""
+    if not locked:
+        return
+    for parent in list(root.iter()):
+        for element in list(parent):
+            own = element.tag == "joint" and element.get("name") in locked and parent.tag == "body"
+            if own or element.tag == "keyframe" or any(element.get(key) in locked for key in _REFERENCES):
+                parent.remove(element)
+
+
+def _write_bodies(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
+    """Write masses and inertias of all bodies where the declaration changes them, else of those that are free."""
+    settings = {key for compiler in asset.root.iter("compiler") for key in _INERTIA_SETTINGS if key in compiler.attrib}
+    every = identified.all_bodies or bool(settings and any(map(identified.body_is_free, identified.mechanism.names)))
+    placed: set[str] = set()
+    for link in identified.mechanism.links:
+        body, name = asset.body(link), link.joint.name
+        if body is None or not (every or identified.body_is_free(name)):
+            continue
+        names = identified.names(*(f"{name}.{what}" for what in BODY))
+        element = _inertial(body, vector(link.com), number(link.mass), fullinertia=vector(link.inertia))
+        note(body, element, identified.changes(sorted(names)))
+        for child in asset.welded(body):
+            _inertial(child, "0 0 0", "0", diaginertia="0 0 0")
+        placed |= names
+    if every:
+        for compiler in asset.root.iter("compiler"):
+            for key in _INERTIA_SETTINGS:
+                compiler.attrib.pop(key, None)
+    return placed
+
+
+def _inertial(body: Element, com: str, mass: str, **inertia: str) -> Element:
+    for old in body.findall("inertial"):
+        body.remove(old)
+    element = Element("inertial", {"pos": com, "mass": mass, **inertia})
+    body.insert(0, element)
+    return element
+
+
+def _write_joint(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
+    name, joint = link.joint.name, asset.joint(link)
+    write_joint(joint, identified, link, asset.degrees)
+    names = identified.names(*(f"{name}.{what}" for what in (*PASSIVE, "rest", "lower", "upper")))
+    names |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
+    note(asset.parents[joint], joint, identified.changes(sorted(names)))
+    return names
+
+
+def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
+    """Move bodies whose joint is elsewhere than declared, and turn axes."""
+    placed: set[str] = set()
+    for link in identified.mechanism.links:
+        name, body = link.joint.name, asset.body(link)
+        origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
+        if origin and body is not None and asset.parents[body] is _leader(asset, identified, link):
+            shift = [identified.free.get(f"{name}.origin.{x}", 0.0) - identified.nominal.get(f"{name}.origin.{x}", 0.0)
+                     for x in "xyz"]  # fmt: skip
+            place = [float(x) for x in body.get("pos", "0 0 0").split()]
+            body.set("pos", vector(a + b for a, b in zip(place, shift, strict=True)))
+            note(asset.parents[body], body, identified.changes(sorted(origin)))
+            placed |= origin
+        if axis:
+            asset.joint(link).set("axis", vector(link.joint.axis))
+            placed |= axis
+    return placed
+
+
+def _leader(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> Element | None:
+    """Return the element in whose frame the place of a link's joint is given."""
+    if link.joint.parent < 0:
+        return asset.root.find("worldbody")
+    return asset.body(identified.mechanism.links[link.joint.parent])
+
+
+def _write_contact(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
+    """Write friction and solver parameters of the robot's geoms, which override those of a ground."""
+    names = {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
+    robot = identified.require_robot("MJCF")
+    if "contact.friction" not in identified.contact or not (names or robot.material is not None):
+        return set()
+    for body in asset.root.iter("body"):
+        for geom in body.findall("geom"):
+            for key, value in contact_attributes(identified, geom.get("friction", "1 0.005 0.0001")).items():
+                geom.set(key, value)
+    return names

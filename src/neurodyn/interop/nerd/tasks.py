@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Tasks with the observations and actions of the policies that the authors of NeRD publish (arXiv 2508.15755).
+
+`TASK@nerd` is TASK as their Warp environments have it: y up, quantities in world axes, their order of joints, and for
+ANYmal their nominal pose and joint controller. World axes are theirs $(x, y, z)$ = ours $(x, z, -y)$, a rotation $R$ by
+$-90^\circ$ about x; body axes are the same, so that vectors in the world become $R v$ and orientations $R \otimes q$.
+Facts: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
+"""
+
+import math
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.batch import Control
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry import rotation
+from neurodyn.geometry.tensors import columns, constant
+from neurodyn.robots import Robot
+from neurodyn.tasks.ant import Ant, AntRun, AntSpin, AntSpinTrack, heading, up, world_velocity
+from neurodyn.tasks.anymal import KP, AnymalForward, AnymalSide, AnymalWalk, gains
+from neurodyn.tasks.task import Memory
+
+_TO_THEIRS = (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
+_BASE = ("height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz")
+
+
+def base_observation(quantities: Quantities) -> Tensor:
+    """Return height, orientation, and velocities of the base's origin, all in y-up world axes, shape [worlds, 11]."""
+    turn = quantities["base_orientation"]
+    to_theirs = constant(_TO_THEIRS, turn).expand_as(turn)
+    velocities = torch.stack(world_velocity(quantities), 1)
+    turned = columns(velocities, (0, 2, 1)) * constant((1.0, 1.0, -1.0), turn)
+    pose = [quantities["base_height"], rotation.multiply(to_theirs, turn)]
+    return torch.cat([*pose, turned.flatten(1)], dim=-1)
+
+
+class _NerdAnt(Ant):
+    """The ant's observation has 28 numbers: the heading that would be the 29th is not part of it."""
+
+    observations = (*_BASE, *Ant.observations[11:27], "up")
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return height, orientation, velocities in the world, joints, and the projection of up."""
+        turn = up(quantities)[:, None]
+        joints = [quantities["joint_position"], quantities["joint_velocity"]]
+        return torch.cat([base_observation(quantities), *joints, turn], dim=-1)
+
+
+class NerdAntRun(_NerdAnt, AntRun):
+    """Running along the world's x."""
+
+    name = "ant-run@nerd"
+
+
+class NerdAntSpin(_NerdAnt, AntSpin):
+    """Spinning about the vertical."""
+
+    name = "ant-spin@nerd"
+
+
+class NerdAntSpinTrack(_NerdAnt, AntSpinTrack):
+    """Spinning at a given rate."""
+
+    name = "ant-spin-track@nerd"
+
+
+JOINTS = tuple(f"{leg}_{joint}" for leg in ("RH", "LH", "RF", "LF") for joint in ("HAA", "HFE", "KFE"))
+"""Joints of ANYmal in their order."""
+NOMINAL = dict(
+    zip(JOINTS, (0.03, 0.4, -0.8, -0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, -0.4, 0.8), strict=True)
+)  # fmt: skip
+"""Their nominal pose: knees that point the other way than ours [rad]."""
+TORQUES = {"HAA": 75.0, "HFE": 60.0, "KFE": 12.0}
+"""Torque of an action of 1, which is added to that of the controller of the nominal pose [N m]."""
+
+
+class _NerdAnymal(AnymalWalk):
+    r"""$r$ of `AnymalWalk` with velocities in world axes.
+
+    The torque $g\,a + k_p (q_0 - q) - k_d \dot q$ is that of a target $q_0 + g\,a / k_p$.
+    """
+
+    observations = (*_BASE, *JOINTS, *(f"{joint}_velocity" for joint in JOINTS), "up", "heading")
+    actions = JOINTS
+    action_scale = tuple(TORQUES[joint[3:]] / KP for joint in JOINTS)
+    needs = (*AnymalWalk.needs, "base_orientation")
+
+    def __init__(self) -> None:
+        super().__init__()
+        own = tuple(self._robot.actuated)
+        self._theirs = tuple(own.index(joint) for joint in JOINTS)
+        self._ours = tuple(JOINTS.index(joint) for joint in own)
+
+    def declaration(self) -> Robot:
+        """Return the robot with their nominal pose, and with joints that start at half to one and a half of it."""
+        robot = super().declaration()
+        starts = {name: (min(0.5 * q, 1.5 * q), max(0.5 * q, 1.5 * q)) for name, q in NOMINAL.items()}
+        return msgspec.structs.replace(
+            robot, nominal=dict(NOMINAL), reset=msgspec.structs.replace(robot.reset, q=starts)
+        )
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return joint targets about the nominal pose, in the robot's order of joints."""
+        offset = columns(constant(self.action_scale, action) * action, self._ours)
+        return Control(target=self.nominal(action) + offset, **gains(action))
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
+        joints = [columns(quantities[name], self._theirs) for name in ("joint_position", "joint_velocity")]
+        ends = [up(quantities)[:, None], heading(quantities)[:, None]]
+        return torch.cat([base_observation(quantities), *joints, *ends], dim=-1)
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return the reward; one term, because it is cut off at zero as a whole."""
+        linear, angular = world_velocity(quantities)
+        off = (linear[:, :2] - constant(self.velocity, action)).square().sum(-1)
+        effort = quantities["joint_torque"].square().sum(-1)
+        track = torch.exp(-off) + 0.5 * torch.exp(-angular[:, 2].square()) - 2.5e-5 * effort
+        return {"track": track.clamp_min(0.0)}
+
+
+class NerdAnymalForward(_NerdAnymal, AnymalForward):
+    """Walking along the world's x."""
+
+    name = "anymal-forward@nerd"
+
+
+class NerdAnymalSide(_NerdAnymal, AnymalSide):
+    """Walking along the world's -y."""
+
+    name = "anymal-side@nerd"
+    velocity = (0.0, -1.0)

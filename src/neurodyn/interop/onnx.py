@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models and policies as ONNX files, for runtimes without Python: one frame of a model with its memory as inputs and outputs; of a policy, from an observation to an action."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.ensemble import deviation
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.neural.base_prediction import BasePrediction
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
+from neurodyn.geometry import rotation
+from neurodyn.nets.onnx_file import write_onnx
+from neurodyn.nets.predictor import StreamingPredictor
+from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy
+
+EXAMPLES = 8
+"""Worlds in the examples of a frame's inputs."""
+
+
+@dataclass(frozen=True)
+class OnnxFrame:
+    """A frame as a module of tensors.
+
+    Attributes:
+        module: From the inputs to a tuple of the outputs.
+        inputs: Names and examples of the inputs, worlds first.
+        outputs: Names of the outputs.
+        before: An ONNX graph whose outputs the module takes after the inputs; None for no more than those.
+        reference: What the file is compared with; None for the module.
+    """
+
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    outputs: tuple[str, ...]
+    before: Any = None
+    reference: nn.Module | None = None
+
+
+def export_model(model: Dynamics, path: Path) -> float:
+    """Write a model as an ONNX file, after a check that ONNX Runtime computes the same from it.
+
+    The file maps `q`, `qd`, `control` (of a world model also `channels`) and the memory at the start of a frame to
+    those at its end; a memory begins as zeros. Gravity and ground are those that the model is at home in. Its metadata
+    name the columns in order, their units, the frame's length, and what the model is of.
+
+    Returns:
+        Largest difference between the file and the model, over the spread of the outputs.
+
+    Raises:
+        InputError: Part of the model has no form in ONNX, a package is missing, or the file cannot be written.
+    """
+    frame: OnnxFrame = KINDS[model.kind].part("export", f"export of {model.spec.robot!r}")(model)
+    return write_onnx(
+        path,
+        frame.module,
+        list(frame.inputs.values()),
+        inputs=list(frame.inputs),
+        outputs=frame.outputs,
+        metadata=describe(model.spec, model.kind, frame),
+        before=frame.before,
+        reference=frame.reference,
+    )
+
+
+def describe(spec: StateSpec, kind: str, frame: OnnxFrame) -> dict[str, Any]:
+    """Return the metadata of a model's file: names in order, units, the length of a frame, shapes of the memory."""
+    memory = {name: list(x.shape[1:]) for name, x in frame.inputs.items() if f"{name}_next" in frame.outputs[2:]}
+    return {
+        "kind": kind,
+        "robot": spec.robot,
+        "dt": spec.dt,
+        "q_names": list(spec.q_names),
+        "q_units": list(spec.q_units),
+        "qd_names": list(spec.qd_names),
+        "qd_units": list(spec.qd_units),
+        "control_names": list(spec.controls),
+        "control_kind": spec.control_kind,
+        "control_units": list(spec.control_units),
+        "channel_names": [channel.name for channel in spec.channels],
+        "channel_units": [channel.unit for channel in spec.channels],
+        "contact_names": list(spec.contacts),
+        "continuous": [name for name, turns in zip(spec.q_names, spec.continuous, strict=True) if turns],
+        "memory": memory,
+    }
+
+
+class NeuralFrame(nn.Module):
+    """One frame of neural dynamics at home: q, qd, control and the memory, one frame later.
+
+    With members the frame follows their mean, and says on what they disagree.
+    """
+
+    def __init__(self, model: NeuralDynamics) -> None:
+        super().__init__()
+        self.encoding = model.encoding
+        self.environment = model.home
+        self.predictor = StreamingPredictor(model.predictor)
+        self.members = model.members
+
+    def outputs(self) -> tuple[str, ...]:
+        """Return the names of the outputs."""
+        known = ("epistemic",) if self.members > 1 else ()
+        return ("q_next", "qd_next", *known, *(f"{name}_next" for name in self.predictor.memory_names))
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; shapes [worlds, nq], [worlds, nv], [worlds, nu]."""
+        base_prediction = self.encoding.predict_base(q, qd, control, self.environment)
+        return self._after(base_prediction, self.encoding.encode(base_prediction, control, self.environment), memory)
+
+    def _after(self, base_prediction: BasePrediction, inputs: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        output, *memory_next = self.predictor(inputs if self.members == 1 else inputs[None], *memory)
+        state = self.encoding.decode(base_prediction, output if self.members == 1 else output.mean(0))
+        if self.members == 1:
+            return (state.q, state.qd, *memory_next)
+        each = self.encoding.decode(base_prediction.repeated(self.members), output)
+        return (state.q, state.qd, deviation(torch.cat([each.q, each.qd], -1)), *memory_next)
+
+
+class PlainFrame(NeuralFrame):
+    """The same without kernels: it is given where predictions start from, after the memory, where that is elsewhere."""
+
+    def __init__(self, model: NeuralDynamics) -> None:
+        """Take a model.
+
+        Raises:
+            InputError: Its contact points are measured against a ground that is no plane.
+        """
+        super().__init__(model)
+        self._contacts = None
+        contact, layout = self.encoding.config.contact, self.encoding.layout
+        if contact is not None and layout is not None:
+            from neurodyn.geometry.contact_features import PlaneContacts
+            from neurodyn.multibody.held_ground import plane_numbers  # loads Warp
+
+            plane = plane_numbers(self.environment.ground)
+            if plane is None:
+                raise InputError(
+                    f"model of {model.spec.robot!r}: its ground is no plane, and has no form in ONNX; valid: models "
+                    "whose own ground is one plane"
+                )
+            pairs = zip(layout.contact_points, contact.margins, strict=True)
+            sight = [(point.radius, margin, model.spec.dt) for point, margin in pairs]
+            self._contacts = PlaneContacts(layout, sight, [plane])
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; shapes as of `NeuralFrame.forward`, with the state ahead as the last two."""
+        memory, start = rest, BasePrediction(q, qd)
+        if self.encoding.starts_ahead:
+            *memory, q_ahead, qd_ahead = rest
+            start = BasePrediction(q_ahead, qd_ahead, qd_ahead - qd)
+        start = self.encoding.viewed(start, self.environment)
+        return self._after(start, self.encoding.encode(start, control, self.environment, self._contacts), tuple(memory))
+
+
+def neural_frame(model: NeuralDynamics) -> OnnxFrame:
+    """Return a frame of a model.
+
+    Raises:
+        InputError: Its ground or its base has no form in ONNX.
+    """
+    module = PlainFrame(model)
+    names = module.predictor.memory_names
+    spec = model.spec
+    state = {
+        "q": _positions(spec),
+        "qd": torch.randn(EXAMPLES, spec.nv),
+        "control": torch.randn(EXAMPLES, spec.nu),
+    }
+    memory = dict(zip(names, module.predictor.begin(EXAMPLES), strict=True))
+    before = model.encoding.base_onnx(model.home)
+    return OnnxFrame(module, {**state, **memory}, module.outputs(), before=before, reference=NeuralFrame(model))
+
+
+def _positions(spec: StateSpec) -> Tensor:
+    """Return example positions; quaternions have unit length."""
+    q = torch.randn(EXAMPLES, spec.nq)
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[:, place.quaternion] = rotation.normalise(q[:, place.quaternion])
+    return q
+
+
+class WorldFrame(nn.Module):
+    """One frame of a world model: the state by the mean of its members, and what they know about it."""
+
+    def __init__(self, model: WorldModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def outputs(self, memory: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the outputs."""
+        spec = self.model.spec
+        offered = [("channels_next", spec.nx), ("contacts", spec.nc), ("termination", self.model.terminates)]
+        names = ["q_next", "qd_next", *(name for name, there in offered if there), "epistemic", "aleatoric"]
+        return (*names, *(f"{name}_next" for name in memory))
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; `others` are the channels, where there are any, and the hidden states."""
+        model, spec = self.model, self.model.spec
+        channels, memory = (others[0], others[1:]) if spec.nx else (None, others)
+        hidden = tuple(h.transpose(0, 1) for h in memory)  # members come first within the model
+        state = State(q, qd, channels)
+        given = Control(torque=control) if spec.control_kind == "torque" else Control(target=control)
+        carry, step = model.step(WorldCarry(hidden, None), state, given)
+        then = [step.state.q, step.state.qd, step.state.channels, step.contacts, step.termination]
+        known = [x for x in (*then, step.epistemic, step.aleatoric) if x is not None]
+        return (*known, *(h.transpose(0, 1) for h in carry.hidden))
+
+
+def world_frame(model: WorldModel) -> OnnxFrame:
+    """Return a frame of a world model."""
+    spec, module = model.spec, WorldFrame(model)
+    x = model.state_scale * torch.randn(EXAMPLES, model.observation.size)
+    q, qd, channels = model.observation.split(x)
+    given = {"q": q, "qd": qd, "control": torch.randn(EXAMPLES, spec.nu)}
+    if channels is not None:
+        given["channels"] = channels
+    hidden = model.net.begin(EXAMPLES, x)
+    memory = {f"hidden_{layer}": h.transpose(0, 1).contiguous() for layer, h in enumerate(hidden)}
+    return OnnxFrame(module, {**given, **memory}, module.outputs(tuple(memory)))
+
+
+_EXAMPLES = 8
+
+
+class PolicyFrame(nn.Module):
+    """A policy with its action in both forms: as the network gives it, and scaled."""
+
+    scale: Tensor
+
+    def __init__(self, network: PolicyNetwork, config: PolicyConfig) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("scale", torch.tensor(config.action_scale))
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the action, and the action times its scale, both [worlds, actions]."""
+        action = self.network(observation)
+        return action, action * self.scale
+
+
+def export_policy(folder: str | Path, path: Path) -> float:
+    """Write a policy as an ONNX file, after a check that ONNX Runtime computes the same from it.
+
+    The file maps `observation` to `action` (input of the task and of later observations) and `scaled_action` (in the
+    units that its metadata name).
+
+    Args:
+        folder: Folder of the policy, or "pretrained-policy:NAME".
+        path: File to write.
+
+    Returns:
+        Largest difference between the file and the policy, as of `write_onnx`.
+
+    Raises:
+        InputError: There is no policy, a package is missing, or the file cannot be written.
+    """
+    config, network = load_policy(folder)
+    # Far enough that every output varies, and within what a normalised observation is.
+    examples = network.mean + network.deviation * torch.randn(_EXAMPLES, len(config.observations))
+    return write_onnx(
+        path,
+        PolicyFrame(network, config),
+        [examples],
+        inputs=["observation"],
+        outputs=["action", "scaled_action"],
+        metadata={
+            "kind": "policy",
+            "task": config.task,
+            "robot": config.robot,
+            "dt": config.dt,
+            "observation_names": list(config.observations),
+            "action_names": list(config.actions),
+            "action_scale": list(config.action_scale),
+            "action_meaning": config.action_meaning,
+        },
+    )

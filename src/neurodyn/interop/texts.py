@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What exporters write as text: assets in XML with other numbers, comments and all, and Python files as calls of configurations."""
+
+import re
+import shutil
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from neurodyn.core.errors import InputError
+from neurodyn.interop.identified import number
+
+Element = ElementTree.Element
+
+
+def read_xml(path: Path) -> Element:
+    """Return the contents of an XML file with its comments.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    try:
+        return ElementTree.parse(path, parser).getroot()
+    except (OSError, ElementTree.ParseError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); valid: the robot's asset") from None
+
+
+def comments_before(path: Path) -> list[str]:
+    """Return the comments before the root of an XML file, such as its licence."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    root = re.search(r"<[A-Za-z]", re.sub(r"<!--.*?-->", lambda match: "#" * len(match[0]), text, flags=re.DOTALL))
+    return re.findall(r"<!--(.*?)-->", text[: root.start() if root else 0], flags=re.DOTALL)
+
+
+def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterable[str] = ()) -> None:
+    """Write an XML file that begins with comments: those that it had, and what it is."""
+    ElementTree.indent(root, "  ")
+    own = "\n     ".join(map(_safe, heading))
+    comments = "".join(f"<!--{text}-->\n" for text in (*before, f" {own} "))
+    body = ElementTree.tostring(root, encoding="unicode")
+    path.write_text(f'<?xml version="1.0"?>\n{comments}{body}\n', encoding="utf-8")
+
+
+def note(parent: Element, element: Element, lines: list[str]) -> None:
+    """Put a comment before an element, if there is anything to say."""
+    if lines:
+        parent.insert(list(parent).index(element), ElementTree.Comment(f" {_safe('; '.join(lines))} "))
+
+
+def vector(values: Iterable[float]) -> str:
+    """Return numbers as the text of an attribute."""
+    return " ".join(map(number, values))
+
+
+def numbers(text: str) -> list[float]:
+    """Return the numbers of an attribute."""
+    return [float(word) for word in text.split()]
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"-(?=-)", "- ", text)  # two hyphens end a comment
+
+
+class Files:
+    """Files that an exported asset names, copied beside it."""
+
+    def __init__(self, folder: Path, below: str) -> None:
+        """Copy into `folder / below`."""
+        self._folder, self._below = folder, below
+        self._names: dict[Path, str] = {}
+
+    def copy(self, source: Path) -> str:
+        """Copy a file, and return its name relative to the asset."""
+        source = source.resolve()
+        if source not in self._names:
+            taken = {Path(name).name for name in self._names.values()}
+            name = source.name if source.name not in taken else f"{zlib.crc32(str(source).encode()):08x}_{source.name}"
+            (self._folder / self._below).mkdir(exist_ok=True)
+            shutil.copyfile(source, self._folder / self._below / name)
+            self._names[source] = f"{self._below}/{name}"
+        return self._names[source]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Code that is to stand in a file as it is."""
+
+    text: str
+
+
+def code(value: Any) -> str:
+    """Return a value as Python code."""
+    if isinstance(value, Raw):
+        return value.text
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return repr(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        text = number(value)
+        return text if re.search(r"[.en]", text) else f"{text}.0"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{code(key)}: {code(one)}" for key, one in value.items()) + "}"
+    inner = ", ".join(map(code, value))
+    return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+
+
+def call(name: str, fields: Mapping[str, Any], indent: int) -> str:
+    """Return a call with one argument a line."""
+    space = " " * (indent + 4)
+    lines = [f"{space}{key}={code(value)}," for key, value in fields.items()]
+    return "\n".join([f"{name}(", *lines, f"{' ' * indent})"])
+
+
+def constant(name: str, values: Mapping[str, Any]) -> str:
+    """Return a dictionary as an assignment with one entry a line."""
+    lines = [f"    {code(key)}: {code(value)}," for key, value in values.items()]
+    return "\n".join([f"{name} = {{", *lines, "}"])
+
+
+def docstring(lines: list[str]) -> str:
+    """Return lines as a module's docstring."""
+    first, *rest = (line.replace("\\", "\\\\").replace('"""', "'''") for line in lines)
+    return "\n".join([f'"""{first}', "", *rest, '"""'])
+
+
+def pattern(joint: str) -> str:
+    """Return a regular expression that matches a joint's name and no other."""
+    return re.escape(joint)
+
+
+def variable(robot: str) -> str:
+    """Return the name of a robot's configuration."""
+    return f"{re.sub(r'[^0-9A-Za-z]', '_', robot).upper()}_CFG"

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""URDF: the robot's own asset with identified numbers."""
+
+from pathlib import Path
+
+from neurodyn.core.description.mechanism import Link
+from neurodyn.core.errors import InputError
+from neurodyn.interop.identified import BODY, IdentifiedRobot, drive_names, heading, number
+from neurodyn.interop.texts import Element, Files, comments_before, note, read_xml, vector, write_xml
+from neurodyn.robots.assets import asset_path, relocate_urdf
+
+_ENTRIES = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+_NEGLIGIBLE = 1e-9
+"""Mass [kg] of links whose mass is part of another's; simulators guess one of their own for zero."""
+
+_SPEED = 100.0
+"""Speed limit where the asset gives none, which a URDF must have [rad/s or m/s]."""
+
+
+def write_urdf(identified: IdentifiedRobot, folder: Path) -> set[str]:
+    """Write ROBOT.urdf and its meshes.
+
+    Args:
+        identified: The robot.
+        folder: An empty folder.
+
+    Returns:
+        Names of the quantities that found a place.
+
+    Raises:
+        InputError: There is an actuator network, the robot's asset is no URDF, or not the one of the model.
+    """
+    identified.refuse_network("URDF")
+    return write_urdf_asset(identified, folder)
+
+
+def write_urdf_asset(identified: IdentifiedRobot, folder: Path) -> set[str]:
+    """Write the asset for a target that has its own place for actuators; as `write_urdf`."""
+    robot = identified.require_robot("URDF")
+    path = asset_path(robot)
+    if path.suffix.lower() != ".urdf":
+        raise InputError(
+            f"{identified.run}: the asset of robot {robot.name!r} is {path.name}; valid: mjcf, or a robot with a URDF"
+        )
+    root = read_xml(path)
+    relocate_urdf(path, root, Files(folder, "meshes").copy)
+    asset = _UrdfAsset(root, robot.locked, path)
+    placed: set[str] = set()
+    for link in identified.mechanism.links:
+        placed |= _write_body(asset, identified, link)
+        if link.joint.scalar:
+            placed |= _write_joint(asset, identified, link) | _write_place(asset, identified, link)
+    write_xml(
+        folder / f"{robot.name}.urdf", root, heading(identified, f"URDF of robot {robot.name}"), comments_before(path)
+    )
+    return placed | identified.rigid_frictions()
+
+
+def link_names(identified: IdentifiedRobot) -> dict[str, str]:
+    """Return the names of the URDF's links by the joint that moves them."""
+    robot = identified.require_robot("URDF")
+    path = asset_path(robot)
+    asset = _UrdfAsset(read_xml(path), robot.locked, path)
+    return {link.joint.name: asset.link(link).get("name", "") for link in identified.mechanism.links}
+
+
+class _UrdfAsset:
+    """A URDF: which link is moved by which joint.
+
+    Attributes:
+        root: The tree.
+        joints: Joints by name.
+        links: Links by name.
+    """
+
+    def __init__(self, root: Element, locked: tuple[str, ...], path: Path) -> None:
+        self.root, self._path = root, path
+        self.joints = {joint.get("name", ""): joint for joint in root.findall("joint")}
+        self.links = {link.get("name", ""): link for link in root.findall("link")}
+        for name in locked:
+            joint = self.joints[name]
+            joint.set("type", "fixed")
+            for tag in ("axis", "limit", "mimic", "dynamics"):
+                for child in joint.findall(tag):
+                    joint.remove(child)
+
+    def joint(self, link: Link) -> Element:
+        """Return the joint of a link.
+
+        Raises:
+            InputError: It is not there.
+        """
+        name = link.joint.name
+        if name not in self.joints:
+            raise InputError(f"{self._path}: has no joint {name!r}; valid: the asset that the model was made of")
+        return self.joints[name]
+
+    def link(self, link: Link) -> Element:
+        """Return the link that a joint moves; of a free joint, the root."""
+        if link.joint.kind == "free":
+            return self.base
+        return self.links[_end(self.joint(link), "child")]
+
+    @property
+    def base(self) -> Element:
+        """The link that no joint moves."""
+        moved = {_end(joint, "child") for joint in self.joints.values()}
+        return next(link for name, link in self.links.items() if name not in moved)
+
+    def fixed_to(self, link: Element) -> list[Element]:
+        """Return the links that are fixed to one."""
+        name, found = link.get("name"), []
+        for joint in self.joints.values():
+            if joint.get("type") == "fixed" and _end(joint, "parent") == name:
+                child = self.links[_end(joint, "child")]
+                found += [child, *self.fixed_to(child)]
+        return found
+
+
+def _end(joint: Element, tag: str) -> str:
+    element = joint.find(tag)
+    return "" if element is None else element.get("link", "")
+
+
+def _write_body(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
+    """Write mass and inertia where they are free, or another's than the asset's."""
+    name, body = link.joint.name, asset.link(link)
+    fixed = asset.fixed_to(body)
+    complete = all(one.find("inertial") is not None for one in (body, *fixed))
+    if complete and not identified.all_bodies and not identified.body_is_free(name):
+        return set()
+    element = _inertial(body, vector(link.com), link.mass, link.inertia)
+    for child in fixed:
+        _inertial(child, "0 0 0", _NEGLIGIBLE, (*(3 * (_NEGLIGIBLE * 1e-3,)), 0.0, 0.0, 0.0))
+    names = identified.names(*(f"{name}.{what}" for what in BODY))
+    note(body, element, identified.changes(sorted(names)))
+    return names
+
+
+def _inertial(link: Element, com: str, mass: float, inertia: tuple[float, ...]) -> Element:
+    for old in link.findall("inertial"):
+        link.remove(old)
+    element = Element("inertial")
+    element.append(Element("origin", {"xyz": com, "rpy": "0 0 0"}))
+    element.append(Element("mass", {"value": number(mass)}))
+    element.append(Element("inertia", {key: number(value) for key, value in zip(_ENTRIES, inertia, strict=True)}))
+    link.insert(0, element)
+    return element
+
+
+def _child(element: Element, tag: str) -> Element:
+    child = element.find(tag)
+    if child is None:
+        child = Element(tag)
+        element.append(child)
+    return child
+
+
+def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
+    """Write friction, damping and limits."""
+    name, joint = link.joint.name, asset.joint(link)
+    declared = next(one for one in identified.require_robot("URDF").joints if one.name == name)
+    for what, value in (("damping", identified.damping(link)), ("friction", identified.friction(link))):
+        if getattr(declared, what) is not None or identified.is_free(f"{name}.{what}") or value != getattr(link, what):
+            _child(joint, "dynamics").set(what, number(value))
+    drive = identified.drives.get(name)
+    effort = identified.efforts.get(name) if drive is None or drive.effort_limit is None else drive.effort_limit
+    if link.lower is not None and link.upper is not None:
+        limit = _child(joint, "limit")
+        limit.attrib.update(lower=number(link.lower), upper=number(link.upper))
+    elif joint.get("type") == "revolute":
+        joint.set("type", "continuous")
+        for limit in joint.findall("limit"):
+            limit.attrib.pop("lower", None)
+            limit.attrib.pop("upper", None)
+    limit = joint.find("limit")
+    if limit is not None or effort is not None:
+        limit = _child(joint, "limit")
+        limit.set("effort", number(effort) if effort is not None else limit.get("effort", "0"))
+        limit.set("velocity", limit.get("velocity", number(_SPEED)))
+    names = identified.names(*(f"{name}.{what}" for what in ("damping", "friction", "lower", "upper")))
+    note(asset.root, joint, identified.changes(sorted(names)))
+    return names | (drive_names(name, ("effort_limit",)) if drive is not None else set())
+
+
+def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
+    """Move a joint that is elsewhere than declared, and turn its axis."""
+    name, joint, placed = link.joint.name, asset.joint(link), set()
+    origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
+    parents = identified.mechanism.links
+    parent = asset.base if link.joint.parent < 0 else asset.link(parents[link.joint.parent])
+    if origin and _end(joint, "parent") == parent.get("name"):
+        element = _child(joint, "origin")
+        place = [float(x) for x in element.get("xyz", "0 0 0").split()]
+        names = [f"{name}.origin.{x}" for x in "xyz"]
+        shift = [identified.free.get(one, 0.0) - identified.nominal.get(one, 0.0) for one in names]
+        element.set("xyz", vector(a + b for a, b in zip(place, shift, strict=True)))
+        placed |= origin
+    if axis:
+        _child(joint, "axis").set("xyz", vector(link.joint.axis))
+        placed |= axis
+    return placed

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of a log that roll-outs are compared with, in double precision, and the refusal of roll-outs that are not finite."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import all_windows, window_starts
+from neurodyn.dynamics.batch import State, Trajectory, Window
+
+
+@dataclass(frozen=True)
+class FitWindows:
+    """Windows of T frames.
+
+    Attributes:
+        q: Positions [rad or m], float64, shape [W, T + 1, nq].
+        qd: Velocities [rad/s or m/s], shape [W, T + 1, nv].
+        control: Torques during the frames [N m or N], shape [W, T, nu].
+        ground: Pose of the store's scene in each window, shape [W, 7]; None where there is none.
+        log: Which log each window comes from, int64, shape [W].
+        logs: Names of the logs.
+        places: Episode and first state of each window, shape [W, 2].
+        measured: Columns of the store's streams, NaN where there is no reading, shape [W, T + 1, columns]; None where
+            there are none.
+        past: The frames before each window, from which memories of drives and networks begin; None for none.
+    """
+
+    q: Tensor
+    qd: Tensor
+    control: Tensor
+    ground: Tensor | None
+    log: Tensor
+    logs: tuple[str, ...]
+    places: np.ndarray
+    measured: Tensor | None = None
+    past: "FitWindows | None" = None
+
+    @property
+    def count(self) -> int:
+        """Number of windows."""
+        return self.q.shape[0]
+
+    @property
+    def frames(self) -> int:
+        """Frames in a window."""
+        return self.control.shape[1]
+
+    def rows(self, rows: Tensor) -> "FitWindows":
+        """Return some of the windows, by index."""
+        ground = None if self.ground is None else self.ground[rows]
+        return replace(
+            self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
+            places=self.places[rows.numpy()], measured=None if self.measured is None else self.measured[rows],
+            past=None if self.past is None else self.past.rows(rows),
+        )  # fmt: skip
+
+    def cut(self, first: int, last: int | None = None) -> "FitWindows":
+        """Return the frames from state `first` to state `last` (None: the end) of all windows, without a past."""
+        end = self.frames if last is None else last
+        q, qd = self.q[:, first : end + 1], self.qd[:, first : end + 1]
+        measured = None if self.measured is None else self.measured[:, first : end + 1]
+        return replace(self, q=q, qd=qd, control=self.control[:, first:end], measured=measured, past=None)
+
+    def until(self, frames: int) -> "FitWindows":
+        """Return the first frames of the windows, with their past."""
+        return replace(self.cut(0, frames), past=self.past)
+
+    def after(self, frames: int) -> "FitWindows":
+        """Return the windows without their first frames, which are their past."""
+        return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
+
+    def context(self, state: State | None = None, rows: Tensor | None = None) -> State | Window:
+        """Return what roll-outs begin from: first states, and the past before them where there is one.
+
+        Args:
+            state: The first states, one for each of `rows`; None for those of the windows.
+            rows: Which windows; None for all.
+        """
+        state = State(self.q[:, 0], self.qd[:, 0]) if state is None else state
+        past = self.past if rows is None or self.past is None else self.past.rows(rows)
+        if past is None:
+            return state
+        q = torch.cat([past.q[:, :-1], state.q[:, None]], 1)
+        return Window(q, torch.cat([past.qd[:, :-1], state.qd[:, None]], 1), past.control)
+
+
+def fit_windows(
+    store: Store,
+    split: int | None,
+    frames: int,
+    *,
+    stride: int | None = None,
+    most: int,
+    moving: float | None = None,
+    seed: int | None = None,
+) -> FitWindows:
+    """Take windows from the episodes of a split, spread evenly over them.
+
+    Args:
+        store: The trajectories.
+        split: Which episodes; None for all of them.
+        frames: Length of a window.
+        stride: States between the starts of neighbouring windows; `frames` for windows that do not overlap; None for
+            as many windows as are asked for (before those that do not move are left out).
+        most: Most windows.
+        moving: Windows with a lower mean joint speed are left out [rad/s or m/s]; None for none.
+        seed: Draws, for windows with a stride, where in each episode the first one begins, and which windows are taken
+            where there are more than `most`; None for the first state, and for even distances.
+
+    Raises:
+        InputError: No episode is long enough, or no window moves.
+    """
+    episodes = store.episodes() if split is None else episodes_of(store, split)
+    total = len(window_starts(store, episodes, frames))  # refuses what holds none
+    skip = None
+    if stride is not None and seed is not None:
+        room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)
+        skip = generator(seed, "windows", "first").integers(0, room + 1)
+    stride = max(1, total // most) if stride is None else stride
+    parts = list(all_windows(store, frames, split=split, stride=stride, skip=skip))
+    q, qd, control = (torch.cat([getattr(part, name) for part in parts]).double() for name in ("q", "qd", "control"))
+    places = np.concatenate([np.stack([part.episode, part.start], 1) for part in parts])
+    poses = [part.ground for part in parts if part.ground is not None]
+    ground = torch.cat(poses).double() if poses else None
+    keys = [
+        store.header.runs[run] if run >= 0 else f"episode {episode}"
+        for run, episode in zip(store.run[places[:, 0]], places[:, 0], strict=True)
+    ]
+    names = tuple(dict.fromkeys(keys))
+    log = torch.tensor([names.index(key) for key in keys])
+    found = FitWindows(q, qd, control, ground, log, names, places)
+    if moving is not None:
+        kept = torch.nonzero(qd.abs().mean((1, 2)) > moving)[:, 0]
+        if not len(kept):
+            raise InputError(
+                f"data of {store.header.robot!r}: no window of {frames} frames moves faster than {moving:g} (mean "
+                "joint speed); valid: data that move, or another `moving`"
+            )
+        found = found.rows(kept)
+    if found.count > most:
+        rows = torch.linspace(0, found.count - 1, most).round().long()
+        if seed is not None:  # one of each part of equal length
+            drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
+            rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
+        found = found.rows(rows)
+    return _with_readings(_compact(found), store)
+
+
+def _with_readings(windows: FitWindows, store: Store) -> FitWindows:
+    if store.measured is None:
+        return windows
+    first = store.offsets[windows.places[:, 0]] + windows.places[:, 1]
+    rows = first[:, None] + np.arange(windows.frames + 1)
+    return replace(windows, measured=torch.from_numpy(store.measured[rows]).double())
+
+
+def _compact(windows: FitWindows) -> FitWindows:
+    """Return windows whose table of logs names only those that are there."""
+    used, log = torch.unique(windows.log, return_inverse=True)
+    return replace(windows, log=log, logs=tuple(windows.logs[i] for i in used.tolist()))
+
+
+def require_finite_path(path: Trajectory, spec: StateSpec, windows: FitWindows) -> None:
+    """Refuse roll-outs that are not finite.
+
+    Raises:
+        InputError: One is not; the message names the window, the frame and the quantity.
+    """
+    joined = torch.cat([path.q, path.qd], -1)
+    bad = torch.nonzero(~torch.isfinite(joined))
+    if not len(bad):
+        return
+    first = bad[bad[:, 1].argmin()]
+    world, frame, column = (int(x) for x in first)
+    names = [f"q.{name}" for name in spec.q_names] + [f"qd.{name}" for name in spec.qd_names]
+    episode, start = (int(x) for x in windows.places[world])
+    raise InputError(
+        f"roll-out of world {world} (episode {episode}, from state {start} on) is not finite: {names[column]} at step "
+        f"{frame}; valid: parameters, bounds or substeps with which the dynamics stay finite"
+    )

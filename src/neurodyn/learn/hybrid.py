@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of hybrid dynamics in training, and the parameters with them: the second stage of an identification."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.learn.fit_windows import FitWindows, require_finite_path
+from neurodyn.learn.learner import GradientLearner, Validation
+from neurodyn.learn.loop import TrainingLoop, TrainState
+from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimiser
+
+
+class NetworkTrainingSettings(Config, frozen=True):
+    """How the networks of a blueprint are trained, together with the parameters.
+
+    Attributes:
+        optimiser: "adam", "soap", "lbfgs" (on the same batch throughout), or another one of
+            `learn.optimiser.OPTIMISERS`.
+        rate: Highest learning rate of the weights; it falls to zero along half a cosine.
+        parameter_rate: Highest learning rate of the free quantities, in their unbounded coordinates; 0 keeps them as
+            they were identified.
+        batch: Windows in a batch.
+        windows: Most windows of which batches are drawn, spread evenly over all possible ones.
+        loss: "absolute" or "squared" error of a roll-out, by channel over its scale.
+        regularisation: R in the penalty R |weights|^2.
+        clip: Greatest norm of a gradient.
+        validations: How often the roll-out error is measured on the validation split.
+        patience: Validations without a better one after which the training ends; the best model is kept.
+        steps: Optimiser steps where no time budget is given.
+        moving: Whether only windows that move are trained on, where the parameters' are: what networks have not seen
+            they may make worse.
+    """
+
+    optimiser: str = "adam"
+    rate: float = 3e-3
+    parameter_rate: float = 1e-3
+    batch: int = 128
+    windows: int = 20_000
+    loss: Literal["absolute", "squared"] = "absolute"
+    regularisation: float = 1e-5
+    clip: float = 1.0
+    validations: int = 40
+    patience: int = 12
+    steps: int = 2000
+    moving: bool = False
+
+    budget_fields: ClassVar[tuple[str, ...]] = ("steps", "validations")
+
+    def __post_init__(self) -> None:
+        _ = OPTIMISERS[self.optimiser]  # refuses what there is none of
+        for name in ("rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number above 0")
+        for name in ("parameter_rate", "regularisation"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number of at least 0")
+        require_numbers(self, above=("batch", "windows", "validations", "patience", "steps"))
+
+
+NETWORK_STATE = "networks"
+"""Name of the checkpoint of this stage."""
+
+
+@dataclass(frozen=True)
+class NetworkWindows:
+    """What networks are trained on.
+
+    Attributes:
+        train: Windows that begin in states from which a forecast may start.
+        held_out: The same of the validation split.
+        scale: What errors of each channel are divided by, shape [2 nv]; infinite for channels that do not count.
+        environments: Where the windows took place.
+    """
+
+    train: FitWindows
+    held_out: FitWindows
+    scale: Tensor
+    environments: RecordedEnvironments
+
+
+class NetworkLearner(GradientLearner):
+    """Trains the weights (and the free quantities) of a hybrid model; at the end the model is as it was at its best."""
+
+    schedule = Schedule(warmup_steps=20, final=0.01)
+
+    def __init__(
+        self,
+        model: DrivenModel,
+        windows: NetworkWindows,
+        settings: NetworkTrainingSettings,
+        *,
+        seed: int,
+        save: Callable[[DrivenModel], None],
+    ) -> None:
+        """Prepare a training.
+
+        Args:
+            model: The model.
+            windows: What it is trained on.
+            settings: How it is trained.
+            seed: Seed of the batches.
+            save: Keeps the model as the best so far.
+        """
+        self._model, self._windows, self._settings, self._save = model, windows, settings, save
+        self.clip = settings.clip
+        self._leaves = [nn.Parameter(part.clone()) for part in split_weights(model.config.blueprint, model.weights)]
+        self._raw = nn.Parameter(model.physical.raw.detach().clone())
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "network batches"))
+        self._best = (self._raw.detach().clone(), self._flat().detach().clone())
+
+    def enter(self, phase: int) -> None:
+        """Make the optimiser."""
+        settings = self._settings
+        groups: Groups = [{"params": self._leaves, "lr": settings.rate}]
+        if settings.parameter_rate and self._raw.numel():
+            groups.append({"params": [self._raw], "lr": settings.parameter_rate})
+        name = settings.optimiser
+        self.set_optimiser(build_optimiser(name, groups), line_search=OPTIMISERS[name].line_search)
+
+    def draw(self) -> None:
+        """Draw windows; for a line search the same ones each time, as its curvature is that of one function."""
+        train = self._windows.train
+        count = min(self._settings.batch, train.count)
+        if self._line_search:
+            self._batch = train.rows(torch.linspace(0, train.count - 1, count).round().long())
+        else:
+            self._batch = train.rows(torch.randint(train.count, (count,), generator=self._generator))
+
+    def windows(self) -> int:
+        """Return how many windows the batch has."""
+        return self._batch.count
+
+    def take(self, rows: Tensor) -> None:
+        """Replace the batch by some of its windows."""
+        self._batch = self._batch.rows(rows)
+
+    def loss(self) -> Tensor:
+        """Return the error of the roll-outs plus the penalty."""
+        weights = self._flat()
+        errors = self._errors(self._roll_out(self._batch, weights), self._batch)
+        size = errors.abs() if self._settings.loss == "absolute" else errors.square()
+        return size.mean() + self._settings.regularisation * weights.square().sum()
+
+    @torch.no_grad()
+    def validate(self, at: TrainState) -> Validation:
+        """Roll out along held-out windows.
+
+        Raises:
+            InputError: Before the first step a roll-out is not finite.
+        """
+        windows = self._windows.held_out
+        path = self._roll_out(windows, self._flat())
+        if at.step == 0:
+            require_finite_path(path, self._model.spec, windows)
+        error = float(self._errors(path, windows).abs().mean())
+        best = error if at.best is None else min(error, at.best)
+        return Validation(error, text=f"networks, held-out error {error:.3g} (best {best:.3g})")
+
+    def keep(self, at: TrainState) -> None:
+        """Write the model to the run directory."""
+        self._best = (self._raw.detach().clone(), self._flat().detach().clone())
+        self._take_best()
+        self._save(self._model)
+
+    def finish(self, at: TrainState) -> None:
+        """Leave the model as it was at its best."""
+        self._take_best()
+
+    def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
+        """Return the line of a validation."""
+        at = loop.state
+        if found is None:
+            return {}
+        return {
+            "stage": "networks", "loss": float(loop.last.loss), "held_out": found.score, "best": at.best,
+            "seconds": at.seconds, "skipped": at.skipped,
+        }  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        """Return weights and parameters, now and at their best, and the states of optimiser and batches."""
+        return {
+            "raw": self._raw.detach(),
+            "leaves": [leaf.detach() for leaf in self._leaves],
+            "optimiser": self._optimiser.state_dict(),
+            "generator": self._generator.get_state(),
+            "best_raw": self._best[0],
+            "best_weights": self._best[1],
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        with torch.no_grad():
+            self._raw.copy_(saved["raw"])
+            for leaf, part in zip(self._leaves, saved["leaves"], strict=True):
+                leaf.copy_(part)
+        self._optimiser.load_state_dict(saved["optimiser"])
+        self._generator.set_state(saved["generator"])
+        self._best = (saved["best_raw"], saved["best_weights"])
+
+    @torch.no_grad()
+    def _take_best(self) -> None:
+        self._model.physical.raw.copy_(self._best[0])
+        self._model.weights.copy_(self._best[1])
+
+    def _flat(self) -> Tensor:
+        return torch.cat([leaf.flatten() for leaf in self._leaves])
+
+    def _roll_out(self, windows: FitWindows, weights: Tensor) -> Trajectory:
+        """Forecast windows from their first states; differentiable by parameters and weights."""
+        where = self._windows.environments.at(windows.ground)
+        return self._model.simulate(windows.context(), windows.control, self._model.physical(self._raw), weights, where)
+
+    def _errors(self, path: Trajectory, windows: FitWindows) -> Tensor:
+        """Return errors of positions and velocities over their scales, shape [W, T, 2 nv]."""
+        q = position_difference(self._model.spec, path.q[:, 1:], windows.q[:, 1:])
+        return torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1) / self._windows.scale
+
+
+def split_weights(blueprint: Blueprint, weights: Tensor) -> list[Tensor]:
+    """Return the matrices and biases of all networks, in their order, as views."""
+    parts, first = [], 0
+    for augmentation in blueprint.owners:
+        for before, after in pairwise(augmentation.widths):
+            parts.append(weights.detach()[first : first + after * before].view(after, before))
+            first += after * before
+            parts.append(weights.detach()[first : first + after])
+            first += after
+    return parts

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structure of a problem of soft constraints, the places of its inputs, and the convex cost of a contact in it."""
+
+from dataclasses import dataclass
+
+from neurodyn.core.description.contacts import Cone
+
+PER_POINT = 13
+"""Inputs of a contact point: place, normal and first tangent (3 each), depth, D, k d r, friction."""
+
+PER_LIMIT = 4
+"""Inputs of a limit: depth, side (1: lower), D, residual without the acceleration."""
+
+PER_FRICTION = 3
+"""Inputs of a joint's friction: D, residual without the acceleration, greatest friction."""
+
+
+@dataclass(frozen=True)
+class ContactPointGroup:
+    """The contact points of a link.
+
+    Attributes:
+        chain: Velocity coordinates that move the link, ascending.
+        points: Their number; points of groups follow each other.
+    """
+
+    chain: tuple[int, ...]
+    points: int
+
+
+@dataclass(frozen=True)
+class ConstraintStructure:
+    """Structure of a problem.
+
+    Attributes:
+        chains: For each velocity coordinate those that carry it, itself last: where the mass matrix may not be zero.
+        groups: Contact points by link.
+        limits: Velocity coordinates that have limits.
+        frictions: Velocity coordinates that have friction.
+        cone: Friction cone.
+        impratio: Ratio of the impedances of friction and normal force.
+    """
+
+    chains: tuple[tuple[int, ...], ...]
+    groups: tuple[ContactPointGroup, ...]
+    limits: tuple[int, ...]
+    frictions: tuple[int, ...]
+    cone: Cone = "pyramidal"
+    impratio: float = 1.0
+
+
+class ConstraintLayout:
+    """Where the inputs of a problem begin.
+
+    Attributes:
+        nv: Number of velocity coordinates.
+        points: Number of contact points.
+        entries: Rows and columns of the entries of M, which come first.
+        free: Where the accelerations without constraints begin.
+        velocity: The velocities.
+        columns: The motion of links per unit of each velocity coordinate.
+        damping: b of the contacts.
+        first_point: The points.
+        first_limit: The limits.
+        first_friction: The frictions of joints.
+        inputs: Number of inputs.
+    """
+
+    def __init__(self, structure: ConstraintStructure) -> None:
+        self.nv = len(structure.chains)
+        self.points = sum(group.points for group in structure.groups)
+        self.entries = [(i, j) for i, chain in enumerate(structure.chains) for j in chain]
+        self.free = len(self.entries)
+        self.velocity = self.free + self.nv
+        self.columns = self.velocity + self.nv
+        self.damping = self.columns + 6 * self.nv
+        self.first_point = self.damping + 1
+        self.first_limit = self.first_point + PER_POINT * self.points
+        self.first_friction = self.first_limit + PER_LIMIT * len(structure.limits)
+        self.inputs = self.first_friction + PER_FRICTION * len(structure.frictions)
+
+
+FORCE = ("F0", "F1", "F2")
+"""Names of the force in the texts."""
+
+STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22"))
+"""Names of the entries of the stiffness in the texts."""
+
+
+def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
+    """Return text that declares `F0` to `F2`, and `W00` to `W22`, of a residual.
+
+    It reads the weight of the normal `D` and the friction `mu`, and declares more names on its way.
+
+    Args:
+        cone: Kind of cone.
+        impratio: Ratio of the impedances of friction and normal force.
+        y: Names of the residual's three numbers.
+        stiffness: Whether the stiffness is wanted.
+    """
+    return _pyramid(y, stiffness) if cone == "pyramidal" else _ellipse(y, impratio, stiffness)
+
+
+def friction_slope_text(cone: Cone, impratio: float) -> str:
+    """Return text that declares `P0` to `P2`, the derivative of the force by the friction, after that of the cone."""
+    if cone == "pyramidal":
+        return (
+            "const real P0 = -D * (ia * c1 - ib * c1 + ic * c2 - id * c2);"
+            " const real P1 = -D * (qa - qb + mu * (ia + ib) * c1);"
+            " const real P2 = -D * (qc - qd + mu * (ic + id) * c2);"
+        )
+    return (
+        f"const real slope = (real){2.0 / impratio!r} * mu * stiff * per;"
+        " const real P0 = SELECT(sliding, slope * gap + stiff * tau, (real)0);"
+        " const real along = -(P0 * mu + F0) * inverse;"
+        " const real P1 = SELECT(sliding, along * c1, (real)0); const real P2 = SELECT(sliding, along * c2, (real)0);"
+    )
+
+
+def _pyramid(y: tuple[str, str, str], stiffness: bool) -> str:
+    normal, first, second = y
+    text = f"const real c1 = {first}; const real c2 = {second}; const real n1 = mu * c1; const real n2 = mu * c2;"
+    for edge, expression in (("a", "+ n1"), ("b", "- n1"), ("c", "+ n2"), ("d", "- n2")):
+        text += (
+            f" const real x{edge} = {normal} {expression};"
+            f" const real i{edge} = SELECT(x{edge} < (real)0, (real)1, (real)0);"
+            f" const real q{edge} = i{edge} * x{edge};"
+        )
+    text += (
+        " const real Dmu = D * mu; const real F0 = -D * (qa + qb + qc + qd);"
+        " const real F1 = -Dmu * (qa - qb); const real F2 = -Dmu * (qc - qd);"
+    )
+    if stiffness:
+        text += (
+            " const real W00 = D * (ia + ib + ic + id); const real W01 = Dmu * (ia - ib);"
+            " const real W02 = Dmu * (ic - id); const real W11 = Dmu * mu * (ia + ib);"
+            " const real W22 = Dmu * mu * (ic + id); const real W12 = (real)0;"
+        )
+    return text
+
+
+def _ellipse(y: tuple[str, str, str], impratio: float, stiffness: bool) -> str:
+    normal, first, second = y
+    text = (
+        f"const real c0 = {normal}; const real c1 = {first}; const real c2 = {second};"
+        f" const real share = (real){1.0 / impratio!r} * mu * mu; const real per = (real)1 / ((real)1 + share);"
+        " const real square = c1 * c1 + c2 * c2;"
+        " const real tau = ::wp::sqrt(SELECT(square > (real)1e-30, square, (real)1e-30));"
+        " const real inverse = (real)1 / tau; const real gap = c0 - mu * tau; const real stiff = D * per;"
+        " const mask sticking = share * c0 + mu * tau <= (real)0;"
+        " const mask sliding = (gap < (real)0) & NOT(sticking);"
+        f" const real Dt = (real){impratio!r} * D; const real slid = -stiff * gap;"
+        " const real drag = -slid * mu * inverse;"
+        " const real F0 = SELECT(sticking, -D * c0, SELECT(sliding, slid, (real)0));"
+        " const real F1 = SELECT(sticking, -Dt * c1, SELECT(sliding, drag * c1, (real)0));"
+        " const real F2 = SELECT(sticking, -Dt * c2, SELECT(sliding, drag * c2, (real)0));"
+    )
+    if stiffness:
+        text += (
+            " const real u1 = c1 * inverse; const real u2 = c2 * inverse; const real across = stiff * mu;"
+            " const real curve = slid * mu * inverse;"
+            " const real W00 = SELECT(sticking, D, SELECT(sliding, stiff, (real)0));"
+            " const real W01 = SELECT(sliding, -across * u1, (real)0);"
+            " const real W02 = SELECT(sliding, -across * u2, (real)0);"
+            " const real bow = across * mu - curve;"
+            " const real W11 = SELECT(sticking, Dt, SELECT(sliding, bow * u1 * u1 + curve, (real)0));"
+            " const real W22 = SELECT(sticking, Dt, SELECT(sliding, bow * u2 * u2 + curve, (real)0));"
+            " const real W12 = SELECT(sliding, bow * u1 * u2, (real)0);"
+        )
+    return text

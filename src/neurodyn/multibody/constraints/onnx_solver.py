@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The solver of soft constraints as nodes of an ONNX graph: the method of `constraint_loop`, on matrices of all worlds.
+
+A pyramid of friction is four rows that push one way, as those of joint limits do. Values have the axes [worlds, rows,
+columns]; a vector is one column.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.multibody.constraints.layout import (
+    PER_FRICTION,
+    PER_LIMIT,
+    PER_POINT,
+    ConstraintLayout,
+    ConstraintStructure,
+)
+from neurodyn.multibody.trace.onnx import OnnxNodes
+
+_ITERATIONS = 30
+_SEARCHES = 12
+_FLAT = 1e-3
+_NEXT, _LAST = (1, 2, 0), (2, 0, 1)
+_NORMAL = ((1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0))
+_TANGENTS = ((0.0, 0.0, 0.0, 0.0), (1.0, -1.0, 0.0, 0.0), (0.0, 0.0, 1.0, -1.0))
+
+
+def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -> tuple[str, int]:
+    """Add the nodes that solve a problem.
+
+    Args:
+        structure: The problem.
+        nodes: Where they are added.
+        given: Its inputs as of `constraint_loop`, by name, shape [worlds, inputs].
+
+    Returns:
+        The accelerations, shape [worlds, nv], and their number.
+
+    Raises:
+        InputError: The friction cones are elliptic.
+    """
+    if structure.groups and structure.cone != "pyramidal":
+        raise InputError(
+            "soft contacts with elliptic cones of friction have no ONNX graph; valid: pyramidal cones, or a base `free`"
+        )
+    problem = _OnnxProblem(structure, nodes, given)
+    each = nodes("Shape", nodes.part(problem.free, 0, 1))
+    one, zero = (nodes("Expand", nodes.reals([[[x]]]), each) for x in (1.0, 0.0))
+    start = [problem.free, one, zero]
+    found = nodes.repeat(
+        _ITERATIONS, start, problem.iteration, lambda inner, x: inner("Greater", _greatest(inner, x[1]), _zero(inner))
+    )
+    return nodes.shaped(found[0], -1, problem.nv), problem.nv
+
+
+def _zero(nodes: OnnxNodes) -> str:
+    return nodes.reals(0.0)
+
+
+def _greatest(nodes: OnnxNodes, value: str) -> str:
+    return nodes("ReduceMax", value, keepdims=0)
+
+
+class _OnnxProblem:
+    """The matrices of a problem, by name.
+
+    Attributes:
+        nv: Number of velocity coordinates.
+        free: Accelerations without constraints.
+    """
+
+    def __init__(self, structure: ConstraintStructure, nodes: OnnxNodes, given: str) -> None:
+        at = ConstraintLayout(structure)
+        self.nv, self._nodes, self._structure = at.nv, nodes, structure
+        self._tiny = 1e-20 if nodes.dtype == np.float64 else 1e-12
+        self._mass = self._mass_matrix(at, given)
+        self.free = nodes.shaped(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
+        self._rows, self._rest, self._weights = self._pushing(at, given)
+        self._rubs: tuple[str, str, str, str] | None = None
+        if structure.frictions:
+            count = len(structure.frictions)
+            rubs = nodes.shaped(nodes.part(given, at.first_friction, at.inputs), -1, count, PER_FRICTION)
+            weight, rest, most = (nodes.part(rubs, i, i + 1, 2) for i in range(PER_FRICTION))
+            self._rubs = nodes.reals(_one_hot(structure.frictions, at.nv)), rest, weight, most
+
+    def _mass_matrix(self, at: ConstraintLayout, given: str) -> str:
+        nodes, nv = self._nodes, at.nv
+        place, there = np.zeros((nv, nv), dtype=np.int64), np.zeros((nv, nv))
+        for number, (i, j) in enumerate(at.entries):
+            place[i, j] = place[j, i] = number
+            there[i, j] = there[j, i] = 1.0
+        entries = nodes("Gather", given, nodes.integers(place.ravel()), axis=1)
+        return nodes("Mul", nodes.shaped(entries, -1, nv, nv), nodes.reals(there))
+
+    def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str | None, str, str]:
+        """Return the rows that push one way, what they are without acceleration, and their D; None for no rows."""
+        nodes, structure = self._nodes, self._structure
+        parts = [self._edges(at, given)] if at.points else []
+        if structure.limits:
+            count = len(structure.limits)
+            limits = nodes.shaped(nodes.part(given, at.first_limit, at.first_friction), -1, count, PER_LIMIT)
+            violation, side, weight, rest = (nodes.part(limits, i, i + 1, 2) for i in range(PER_LIMIT))
+            rows = nodes("Mul", side, nodes.reals(_one_hot(structure.limits, at.nv)))
+            beyond = nodes("Greater", violation, _zero(nodes))
+            parts.append((rows, rest, nodes("Where", beyond, weight, _zero(nodes))))
+        if not parts:
+            return None, "", ""
+        rows, rest, weights = (nodes("Concat", *column, axis=1) for column in zip(*parts, strict=True))
+        return rows, rest, weights
+
+    def _edges(self, at: ConstraintLayout, given: str) -> tuple[str, str, str]:
+        """Return rows, rest and D of the edges of all pyramids of friction."""
+        nodes, nv, count = self._nodes, at.nv, at.points
+        points = nodes.shaped(nodes.part(given, at.first_point, at.first_limit), -1, count, PER_POINT)
+        columns = nodes.shaped(nodes.part(given, at.columns, at.damping), -1, 1, nv, 6)
+        place = nodes("Unsqueeze", nodes.part(points, 0, 3, 2), nodes.integers([2]))
+        turned = self._cross(nodes.part(columns, 0, 3, 3), place)
+        motion = nodes("Add", nodes.part(columns, 3, 6, 3), turned)
+        normal, first = nodes.part(points, 3, 6, 2), nodes.part(points, 6, 9, 2)
+        axes = [normal, first, self._cross(normal, first)]
+        frame = nodes("Concat", *(nodes("Unsqueeze", x, nodes.integers([3])) for x in axes), axis=3)
+        friction = nodes("Unsqueeze", nodes.part(points, 12, 13, 2), nodes.integers([3]))
+        edges = nodes("Add", nodes.reals(_NORMAL), nodes("Mul", friction, nodes.reals(_TANGENTS)))
+        moved = [group.chain for group in self._structure.groups for _ in range(group.points)]
+        mask = np.zeros((count, nv, 1))
+        for row, chain in enumerate(moved):
+            mask[row, list(chain)] = 1.0
+        along = nodes("MatMul", nodes("Mul", motion, nodes.reals(mask)), nodes("MatMul", frame, edges))
+        rows = nodes.shaped(nodes("Transpose", along, perm=[0, 1, 3, 2]), -1, 4 * count, nv)
+        velocity = nodes.shaped(nodes.part(given, at.velocity, at.columns), -1, nv, 1)
+        damping = nodes.shaped(nodes.part(given, at.damping, at.first_point), -1, 1, 1)
+        reference, weight = (self._four(nodes.part(points, i, i + 1, 2), count) for i in (11, 10))
+        rest = nodes("Add", nodes("Mul", damping, nodes("MatMul", rows, velocity)), reference)
+        touches = nodes("Greater", self._four(nodes.part(points, 9, 10, 2), count), _zero(nodes))
+        return rows, rest, nodes("Where", touches, weight, _zero(nodes))
+
+    def _four(self, value: str, count: int) -> str:
+        """Return a number of each point for its four edges."""
+        return self._nodes.shaped(self._nodes("Tile", value, self._nodes.integers([1, 1, 4])), -1, 4 * count, 1)
+
+    def _cross(self, a: str, b: str) -> str:
+        """Return cross products over the last axis."""
+        nodes = self._nodes
+        (a1, b1), (a2, b2) = (
+            [nodes("Gather", x, nodes.integers(turn), axis=-1) for x in (a, b)] for turn in (_NEXT, _LAST)
+        )
+        return nodes("Sub", nodes("Mul", a1, b2), nodes("Mul", a2, b1))
+
+    def iteration(self, nodes: OnnxNodes, given: list[str]) -> list[str]:
+        """Add one step of Newton's method: from accelerations, which worlds still move, and the greatest fall."""
+        a, live, scale = given
+        apart = nodes("Sub", a, self.free)
+        gradient = inert = nodes("MatMul", self._mass, apart)
+        stiffness, costs = self._mass, self._costs(nodes, a)
+        for cost in costs:
+            gradient = nodes("Sub", gradient, cost.gathered(cost.force))
+            stiffness = nodes("Add", stiffness, cost.curvature())
+        s = _solution(nodes, stiffness, nodes("Neg", gradient), self.nv)
+        missed = _zero(nodes)
+        for cost in costs:
+            cost.go(s)
+            missed = nodes("Add", missed, cost.missed())
+        fall = nodes("Neg", _dot(nodes, gradient, s))
+        curved, sloped = _dot(nodes, s, nodes("MatMul", self._mass, s)), _dot(nodes, inert, s)
+        scale = nodes("Max", scale, fall)
+        searching = nodes("Greater", missed, nodes("Mul", nodes.reals(self._tiny), scale))
+        searching = nodes("And", searching, nodes("Greater", live, _zero(nodes)))
+        onward = nodes("Cast", searching, to=nodes.kind)
+        zero, one, none = (nodes("Expand", nodes.reals([[[x]]]), nodes("Shape", live)) for x in (0.0, 1.0, -1.0))
+
+        def search(inner: OnnxNodes, state: list[str]) -> list[str]:
+            reach, low, high, still = state
+            slope, bend = inner("Add", sloped, inner("Mul", reach, curved)), curved
+            for cost in costs:
+                falls, bends = cost.along(inner, reach)
+                slope, bend = inner("Sub", slope, falls), inner("Add", bend, bends)
+            steep = inner("Greater", inner("Abs", slope), inner("Mul", inner.reals(_FLAT), fall))
+            steep = inner("And", steep, inner("Greater", still, _zero(inner)))
+            ahead = inner("Less", slope, _zero(inner))
+            low, high = inner("Where", ahead, reach, low), inner("Where", ahead, high, reach)
+            following = inner("Sub", reach, inner("Div", slope, bend))
+            outside = inner("Or", inner("LessOrEqual", following, low), inner("GreaterOrEqual", following, high))
+            outside = inner("And", outside, inner("Greater", high, _zero(inner)))
+            middle = inner("Mul", inner.reals(0.5), inner("Add", low, high))
+            following = inner("Where", outside, middle, following)
+            return [inner("Where", steep, following, reach), low, high, inner("Cast", steep, to=inner.kind)]
+
+        begin = [one, zero, none, onward]
+        reach = nodes.repeat(
+            _SEARCHES, begin, search, lambda inner, x: inner("Greater", _greatest(inner, x[3]), _zero(inner))
+        )[0]
+        return [nodes("Add", a, nodes("Mul", nodes("Mul", live, reach), s)), onward, scale]
+
+    def _costs(self, nodes: OnnxNodes, a: str) -> "list[_Cost]":
+        costs: list[_Cost] = []
+        if self._rows is not None:
+            costs.append(_Pushing(nodes, self._rows, self._rest, self._weights, None, a))
+        if self._rubs is not None:
+            costs.append(_Rubbing(nodes, *self._rubs, a))
+        return costs
+
+
+class _Cost(ABC):
+    """A cost of the rows y = R a + rest, at given accelerations.
+
+    Attributes:
+        turn: Axes of the rows' transpose.
+        force: Minus its slope by y.
+    """
+
+    turn: ClassVar[list[int]]
+
+    def __init__(self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, a: str) -> None:
+        self._nodes, self._rows, self._weights, self._most = nodes, rows, weights, most
+        self._turned = nodes("Transpose", rows, perm=self.turn)
+        self._y = nodes("Add", nodes("MatMul", rows, a), rest)
+        self.force, self._active = self.at(nodes, self._y)
+        self._step = ""
+
+    @abstractmethod
+    def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
+        """Return force and stiffness at a residual."""
+
+    def gathered(self, value: str) -> str:
+        """Return R^T times a value of each row."""
+        return self._nodes("MatMul", self._turned, value)
+
+    def curvature(self) -> str:
+        """Return R^T W R."""
+        return self.gathered(self._nodes("Mul", self._active, self._rows))
+
+    def go(self, s: str) -> None:
+        """Take a step of the accelerations."""
+        self._step = self._nodes("MatMul", self._rows, s)
+
+    def missed(self) -> str:
+        """Return what the force after the whole step misses of its linear change, squared and weighed by 1 / D."""
+        nodes = self._nodes
+        after, _ = self.at(nodes, nodes("Add", self._y, self._step))
+        linear = nodes("Sub", self.force, nodes("Mul", self._active, self._step))
+        lost = nodes("Sub", linear, after)
+        least = nodes.reals(np.finfo(nodes.dtype).tiny)
+        return nodes.sum(nodes("Div", nodes("Mul", lost, lost), nodes("Max", self._weights, least)), 1, keep=True)
+
+    def along(self, nodes: OnnxNodes, reach: str) -> tuple[str, str]:
+        """Return force and stiffness along the step, at a share of it."""
+        force, active = self.at(nodes, nodes("Add", self._y, nodes("Mul", reach, self._step)))
+        bends = nodes("Mul", active, nodes("Mul", self._step, self._step))
+        return _dot(nodes, force, self._step), nodes.sum(bends, 1, keep=True)
+
+
+class _Pushing(_Cost):
+    """Rows that push one way: D / 2 min(0, y)^2; each world has its own."""
+
+    turn: ClassVar[list[int]] = [0, 2, 1]
+
+    def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
+        """Return force and stiffness at a residual."""
+        active = nodes("Where", nodes("Less", y, _zero(nodes)), self._weights, _zero(nodes))
+        return nodes("Neg", nodes("Mul", active, y)), active
+
+
+class _Rubbing(_Cost):
+    """Friction of joints: Huber's function, with a slope of at most the friction; the same rows in all worlds."""
+
+    turn: ClassVar[list[int]] = [1, 0]
+
+    def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
+        """Return force and stiffness at a residual."""
+        assert self._most is not None
+        whole = nodes("Neg", nodes("Mul", self._weights, y))
+        force = nodes("Max", nodes("Min", whole, self._most), nodes("Neg", self._most))
+        sliding = nodes("Greater", nodes("Abs", whole), self._most)
+        return force, nodes("Where", sliding, _zero(nodes), self._weights)
+
+
+def _one_hot(dofs: Sequence[int], nv: int) -> np.ndarray:
+    rows = np.zeros((len(dofs), nv))
+    rows[np.arange(len(dofs)), list(dofs)] = 1.0
+    return rows
+
+
+def _dot(nodes: OnnxNodes, a: str, b: str) -> str:
+    return nodes.sum(nodes("Mul", a, b), 1, keep=True)
+
+
+def _solution(nodes: OnnxNodes, matrix: str, right: str, size: int) -> str:
+    """Return the solution of a symmetric positive definite system, by elimination from the last row to the first."""
+    both = nodes("Concat", matrix, right, axis=2)
+    for k in range(size - 1, -1, -1):
+        row, column = nodes.part(both, k, k + 1, 1), nodes.part(both, k, k + 1, 2)
+        unit = np.zeros((size, 1))
+        unit[k] = 1.0
+        row = nodes("Div", row, nodes.part(row, k, k + 1, 2))
+        both = nodes("Sub", both, nodes("Mul", nodes("Sub", column, nodes.reals(unit)), row))
+    return nodes.part(both, size, size + 1, 2)

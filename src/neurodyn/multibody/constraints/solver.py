@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""The native loop that solves MuJoCo's convex problem of soft constraints, and its implicit adjoint.
+
+In the accelerations a of a mechanism (MuJoCo's documentation, "Computation: primal problem"):
+
+$$a = \arg\min \tfrac{1}{2} |a - a_s|^2_M + s(J a - a_{ref})$$
+
+with the acceleration $a_s$ without constraints, and s the cost of contacts (`friction_cone`), joint limits
+$\tfrac{D}{2} \min(0, y)^2$ and joint friction (Huber's function with slope at most the friction). The minimum is
+unique. Newton's method with a line search finds it: $H = M + J^T W J$, $H \delta = -g$. A contact's row touches only
+the joints that carry its link, so H has the zeros of M and is factored from the leaves, $H = L^T D L$, without fill-in.
+Costs are quadratic but for switches: a step along which nothing switches ends in the minimum, and the loop with it.
+
+The adjoint is that of the minimum (implicit function theorem), with one solve: for the seed $\bar a$,
+$H \lambda = \bar a$, and every input θ gets $-\lambda^T \partial g/\partial \theta$. What is active is held: at a
+switch the derivative is one-sided.
+
+Where no row pushes, neither direction costs more than finding that out.
+"""
+
+from functools import partial
+
+from neurodyn.multibody.constraints.layout import (
+    FORCE,
+    PER_FRICTION,
+    PER_LIMIT,
+    PER_POINT,
+    STIFFNESS,
+    ConstraintLayout,
+    ConstraintStructure,
+    cone_text,
+    friction_slope_text,
+)
+from neurodyn.multibody.constraints.onnx_solver import add_solution
+from neurodyn.multibody.trace import Loop
+
+_ITERATIONS = 30
+_SEARCHES = 12
+_FLAT = 1e-3  # slope at the end of a line search, as a share of that at its start
+
+_TWICE = tuple((axis, (axis + 1) % 3, (axis + 2) % 3) for axis in range(3))
+"""Each axis with the two after it: the indices of a cross product."""
+
+
+def constraint_loop(structure: ConstraintStructure) -> Loop:
+    """Return the loop of a problem.
+
+    Its inputs are the entries of M by rows as `chains` has them; a_s; the velocities; the motion of the links per unit
+    of each velocity coordinate (angular, linear); b of the contacts; and what `PER_POINT`, `PER_LIMIT` and
+    `PER_FRICTION` say. Its outputs are the accelerations, and the force of each contact along its normal and tangents.
+    """
+    writer = _ConstraintWriter(structure)
+    return Loop(
+        name="soft constraints", inputs=writer.inputs, outputs=writer.nv + 3 * writer.points, saved=0,
+        forward=writer.forward(), adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
+    )  # fmt: skip
+
+
+class _ConstraintWriter:
+    """The texts of a problem.
+
+    Contacts, points that touch, are numbered as they are found. Contact i is of the group `of[i]`, its rows begin at
+    `where[i]` of J, its residual at rest is in `e`, and `weight[i]` is its D: zero in the lanes of worlds in which it
+    does not touch. Points share one text, with loops over the joints that carry them, so that its length does not grow
+    with their number.
+    """
+
+    def __init__(self, structure: ConstraintStructure) -> None:
+        self.structure = structure
+        at = ConstraintLayout(structure)
+        self.nv, self.points, self.inputs = at.nv, at.points, at.inputs
+        self._entries = at.entries
+        self._entry = {pair: k for k, pair in enumerate(at.entries)}
+        self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
+        self._first_point, self._first_limit, self._first_friction = at.first_point, at.first_limit, at.first_friction
+
+    # --- forward -----------------------------------------------------------------------------------------------
+    def forward(self) -> str:
+        """Return the text that solves the problem."""
+        dofs = range(self.nv)
+        slope, curved, sloped = (" + ".join(f"{x}[{i}] * s[{i}]" for i in dofs) for x in ("g", "Ms", "m"))
+        return "\n".join(
+            [
+                f"real a[{self.nv}];",
+                *(f"a[{i}] = in[{self._free + i}];" for i in dofs),
+                f"for (int i = {self.nv}; i < {self.nv + 3 * self.points}; ++i) out[i] = (real)0;",
+                self._contacts(),
+                f"if ({self._may_push()}) {{",
+                "real live = (real)1; real scale = (real)0;",
+                "const real least = (real)(sizeof(number) == 8 ? 1e-20 : 1e-12);",
+                f"for (int iteration = 0; iteration < {_ITERATIONS}; ++iteration) {{",
+                self._gradient(),
+                "if (iteration == 0) if (!ANY(pushed > (real)0)) break;",
+                self._factored(),
+                self._solved("-g"),
+                self._product("Ms", "s"),
+                f"const real fall = -({slope}); const real curved = {curved}; const real sloped = {sloped};",
+                "scale = SELECT(scale > fall, scale, fall);",
+                self._whole_step(),
+                "mask searching = (live > (real)0) & (missed > least * scale);",
+                "const real moving = live; live = SELECT(searching, live, (real)0);",
+                self._line_search(),
+                "const real step = SELECT(moving > (real)0, reach, (real)0);",
+                f"for (int i = 0; i < {self.nv}; ++i) a[i] += step * s[i];",
+                "if (!ANY(live > (real)0)) break;",
+                "}",
+                self._forces(),
+                "}",
+                *(f"out[{i}] = a[{i}];" for i in dofs),
+            ]
+        )
+
+    def _limit(self, number: int, what: int) -> str:
+        return f"in[{self._first_limit + PER_LIMIT * number + what}]"
+
+    def _friction(self, number: int, what: int) -> str:
+        return f"in[{self._first_friction + PER_FRICTION * number + what}]"
+
+    def _tables(self) -> str:
+        """Return text that declares the chains of the groups, and where the rows of H begin."""
+        groups = self.structure.groups
+        chains = [dof for group in groups for dof in group.chain]
+        first = [sum(len(group.chain) for group in groups[:g]) for g in range(len(groups))]
+        start = [self._entry[i, chain[0]] for i, chain in enumerate(self.structure.chains)]
+        tables = {"chain": chains, "first": first, "length": [len(group.chain) for group in groups]}
+        tables |= {"points": [group.points for group in groups], "start": start}
+        text = " ".join(f"const int {name}[] = {{{', '.join(map(str, row))}}};" for name, row in tables.items())
+        return f"{text} (void)start;"
+
+    def _contacts(self) -> str:
+        """Return text that finds the contacts and their rows."""
+        if not self.points:
+            return ""
+        rows = sum(3 * len(group.chain) * group.points for group in self.structure.groups)
+        return f"""{self._tables()}
+real J[{rows}]; real e[{3 * self.points}]; real y[{6 * self.points}]; real weight[{self.points}];
+int at[{self.points}]; int of[{self.points}]; int where[{self.points}];
+int count = 0; int room = 0; int number_of = 0; (void)y;
+for (int group = 0; group < {len(self.structure.groups)}; ++group) {{
+const int* dofs = chain + first[group]; const int n = length[group];
+for (int point = 0; point < points[group]; ++point, ++number_of) {{
+const real* c = in + {self._first_point} + {PER_POINT} * number_of; const mask touches = c[9] > (real)0;
+if (ANY(touches)) {{
+real* Jn = J + room; real v0 = (real)0; real v1 = (real)0; real v2 = (real)0;
+{_second_tangent()}
+for (int k = 0; k < n; ++k) {{
+const real* column = in + {self._columns} + 6 * dofs[k]; const real rate = in[{self._velocity} + dofs[k]];
+{" ".join(f"const real p{i} = column[{3 + i}] + column[{j}] * c[{k}] - column[{k}] * c[{j}];" for i, j, k in _TWICE)}
+const real J0 = c[3] * p0 + c[4] * p1 + c[5] * p2; const real J1 = c[6] * p0 + c[7] * p1 + c[8] * p2;
+const real J2 = t0 * p0 + t1 * p1 + t2 * p2;
+Jn[k] = J0; Jn[n + k] = J1; Jn[2 * n + k] = J2; v0 += J0 * rate; v1 += J1 * rate; v2 += J2 * rate;
+}}
+const real b = in[{self._damping}];
+e[3 * count] = b * v0 + c[11]; e[3 * count + 1] = b * v1; e[3 * count + 2] = b * v2;
+weight[count] = SELECT(touches, c[10], (real)0); at[count] = number_of; of[count] = group; where[count] = room;
+room += 3 * n; ++count;
+}}
+}}
+}}"""
+
+    def _may_push(self) -> str:
+        """Return the condition that a row may push at all."""
+        masks = [f"({self._limit(k, 0)} > (real)0)" for k in range(len(self.structure.limits))]
+        masks += [f"({self._friction(k, 2)} > (real)0)" for k in range(len(self.structure.frictions))]
+        parts = ["count > 0"] if self.points else []
+        return " || ".join([*parts, *([f"ANY({' | '.join(masks)})"] if masks else [])]) or "false"
+
+    def _each_contact(self, *body: str) -> str:
+        """Return a loop over the contacts."""
+        if not self.points:
+            return ""
+        lines = "\n".join(body)
+        return f"""for (int i = 0; i < count; ++i) {{
+const int n = length[of[i]]; const int* dofs = chain + first[of[i]]; const real* Jn = J + where[i];
+const real* en = e + 3 * i; real* yn = y + 6 * i; const real D = weight[i];
+const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (void)dofs; (void)Jn; (void)en; (void)yn;
+{lines}
+}}"""
+
+    def _cone(self, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
+        return cone_text(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
+
+    def _gradient(self) -> str:
+        """Return text that declares H, the gradient g, a - a_s as d, M d as m, and the size of what pushes."""
+        dofs = range(self.nv)
+        lines = [f"real pushed = (real)0; real d[{self.nv}]; real g[{self.nv}]; real H[{len(self._entries)}];"]
+        lines += [f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in dofs]
+        lines += [self._product("m", "d"), f"for (int i = 0; i < {self.nv}; ++i) g[i] = m[i];"]
+        lines += [f"for (int i = 0; i < {len(self._entries)}; ++i) H[i] = in[i];"]
+        lines += [
+            self._each_contact(
+                _rows_times("a", "y", rest=True),
+                self._cone(("y0", "y1", "y2")),
+                "yn[0] = y0; yn[1] = y1; yn[2] = y2; pushed += F0;",
+                "for (int k = 0; k < n; ++k) {",
+                "const real J0 = Jn[k]; const real J1 = Jn[n + k]; const real J2 = Jn[2 * n + k];",
+                "g[dofs[k]] -= J0 * F0 + J1 * F1 + J2 * F2;",
+                *(f"const real u{row} = {_stiffness_times(row, 'J{}')};" for row in range(3)),
+                "real* Hk = H + start[dofs[k]];",
+                "for (int l = 0; l <= k; ++l) Hk[l] += Jn[l] * u0 + Jn[n + l] * u1 + Jn[2 * n + l] * u2;",
+                "}",
+            )
+        ]
+        for k, dof in enumerate(self.structure.limits):
+            lines += [self._limit_cost(k, "r", f"a[{dof}]"), f"pushed += r{k}_F;"]
+            lines += [f"g[{dof}] -= {self._limit(k, 1)} * r{k}_F; {self._h(dof, dof)} += r{k}_W;"]
+        for k, dof in enumerate(self.structure.frictions):
+            lines += [self._friction_cost(k, "h", f"a[{dof}]"), f"pushed += h{k}_F * h{k}_F;"]
+            lines += [f"g[{dof}] -= h{k}_F; {self._h(dof, dof)} += h{k}_W;"]
+        return "\n".join(lines)
+
+    def _limit_cost(self, k: int, name: str, a: str) -> str:
+        """Return text that declares a limit's force and stiffness at an acceleration."""
+        return (
+            f"const real {name}{k} = {self._limit(k, 1)} * ({a}) + {self._limit(k, 3)};"
+            f" const real {name}{k}_W = SELECT(({self._limit(k, 0)} > (real)0) & ({name}{k} < (real)0),"
+            f" {self._limit(k, 2)}, (real)0); const real {name}{k}_F = -{name}{k}_W * {name}{k};"
+        )
+
+    def _friction_cost(self, k: int, name: str, a: str) -> str:
+        """Return text that declares the force and stiffness of a joint's friction at an acceleration."""
+        weight, rest, most = (self._friction(k, what) for what in range(3))
+        return (
+            f"const real {name}{k} = {a} + {rest}; const real {name}{k}_q = -{weight} * {name}{k};"
+            f" const mask {name}{k}_under = {name}{k}_q < -{most}; const mask {name}{k}_over = {name}{k}_q > {most};"
+            f" const real {name}{k}_F = SELECT({name}{k}_under, -{most}, SELECT({name}{k}_over, {most}, {name}{k}_q));"
+            f" const real {name}{k}_W = SELECT({name}{k}_under | {name}{k}_over, (real)0, {weight});"
+        )
+
+    def _h(self, i: int, j: int) -> str:
+        return f"H[{self._entry[i, j]}]"
+
+    def _product(self, name: str, x: str) -> str:
+        """Return text that declares M x."""
+        terms: list[list[str]] = [[] for _ in range(self.nv)]
+        for k, (i, j) in enumerate(self._entries):
+            terms[i].append(f"in[{k}] * {x}[{j}]")
+            if i != j:
+                terms[j].append(f"in[{k}] * {x}[{i}]")
+        lines = [f"{name}[{i}] = {' + '.join(own)};" for i, own in enumerate(terms)]
+        return "\n".join([f"real {name}[{self.nv}];", *lines])
+
+    def _factored(self) -> str:
+        """Return text that turns H into its factors: L beside the diagonal, 1 / D on it."""
+        lines = []
+        for k in range(self.nv - 1, -1, -1):
+            others = self.structure.chains[k][:-1]
+            lines.append(f"{self._h(k, k)} = (real)1 / {self._h(k, k)};")
+            for i in reversed(others):
+                lines.append(f"{{ const real l = {self._h(k, i)} * {self._h(k, k)};")
+                lines += [f"{self._h(i, j)} -= l * {self._h(k, j)};" for j in self.structure.chains[i]]
+                lines.append(f"{self._h(k, i)} = l; }}")
+        return "\n".join(lines)
+
+    def _solved(self, right: str) -> str:
+        """Return text that declares the solution s of H s = right with the factors of H."""
+        lines = [f"real s[{self.nv}];", *(f"s[{i}] = {right}[{i}];" for i in range(self.nv))]
+        for k in range(self.nv - 1, -1, -1):
+            lines += [f"s[{i}] -= {self._h(k, i)} * s[{k}];" for i in self.structure.chains[k][:-1]]
+        lines += [f"s[{i}] *= {self._h(i, i)};" for i in range(self.nv)]
+        for k in range(self.nv):
+            lines += [f"s[{k}] -= {self._h(k, i)} * s[{i}];" for i in self.structure.chains[k][:-1]]
+        return "\n".join(lines)
+
+    def _whole_step(self) -> str:
+        """Return text that goes the whole step: slope and curvature there, and how far it is from a minimum.
+
+        That is measured by what the forces miss of their linear change along the step, squared and weighed by 1/D, so
+        that it bounds the fall that is left.
+        """
+        lines = ["real missed = (real)0; real slope = sloped + curved; real bend = curved;"]
+        lines += [
+            self._each_contact(
+                _rows_times("s", "dy", rest=False),
+                "yn[3] = dy0; yn[4] = dy1; yn[5] = dy2; real l0; real l1; real l2;",
+                f"{{ {self._cone(('yn[0]', 'yn[1]', 'yn[2]'))}",
+                *(f"l{row} = {FORCE[row]} - ({_stiffness_times(row, 'dy{}')});" for row in range(3)),
+                "}",
+                self._cone(("(yn[0] + dy0)", "(yn[1] + dy1)", "(yn[2] + dy2)")),
+                "l0 -= F0; l1 -= F1; l2 -= F2;",
+                "missed += SELECT(D > (real)0, (l0 * l0 + l1 * l1 + l2 * l2) / D, (real)0);",
+                _along(),
+            )
+        ]
+        for k, dof in enumerate(self.structure.limits):
+            lines += [f"{{ {self._limit_cost(k, 'x', f'a[{dof}] + s[{dof}]')}"]
+            lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}]; const real l = r{k}_F - r{k}_W * dy - x{k}_F;"]
+            lines += [f"missed += l * l / {self._limit(k, 2)}; slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
+        for k, dof in enumerate(self.structure.frictions):
+            lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + s[{dof}])')}"]
+            lines += [f"const real l = h{k}_F - h{k}_W * s[{dof}] - x{k}_F; missed += l * l / {self._friction(k, 0)};"]
+            lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
+        return "\n".join(lines)
+
+    def _line_search(self) -> str:
+        """Return text that finds the length of the step, `reach`: 1 where nothing is to be searched."""
+        lines = ["real low = (real)0; real high = (real)-1; real reach = (real)1;"]
+        lines += [f"for (int search = 0; search < {_SEARCHES}; ++search) {{"]
+        lines += [f"searching = searching & ((slope < -(real){_FLAT} * fall) | (slope > (real){_FLAT} * fall));"]
+        lines += ["if (!ANY(searching)) break;"]
+        lines += ["low = SELECT(slope < (real)0, reach, low); high = SELECT(slope < (real)0, high, reach);"]
+        lines += ["real next = reach - slope / bend;"]
+        lines += ["const mask outside = (high > (real)0) & ((next <= low) | (next >= high));"]
+        lines += ["next = SELECT(outside, (real)0.5 * (low + high), next); reach = SELECT(searching, next, reach);"]
+        lines += ["slope = sloped + reach * curved; bend = curved;"]
+        lines += [
+            self._each_contact(
+                "const real dy0 = yn[3]; const real dy1 = yn[4]; const real dy2 = yn[5];",
+                self._cone(("(yn[0] + reach * dy0)", "(yn[1] + reach * dy1)", "(yn[2] + reach * dy2)")),
+                _along(),
+            )
+        ]
+        for k, dof in enumerate(self.structure.limits):
+            lines += [f"{{ {self._limit_cost(k, 'x', f'a[{dof}] + reach * s[{dof}]')}"]
+            lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}];"]
+            lines += [f"slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
+        for k, dof in enumerate(self.structure.frictions):
+            lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + reach * s[{dof}])')}"]
+            lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
+        return "\n".join([*lines, "}"])
+
+    def _forces(self) -> str:
+        """Return text that writes the contact forces."""
+        return self._each_contact(
+            _rows_times("a", "y", rest=True),
+            self._cone(("y0", "y1", "y2"), stiffness=False),
+            f"real* f = out + {self.nv} + 3 * at[i]; f[0] = F0; f[1] = F1; f[2] = F2;",
+        )
+
+    # --- adjoint -----------------------------------------------------------------------------------------------
+    def adjoint(self) -> str:
+        """Return the text that takes seeds back to the inputs."""
+        dofs = range(self.nv)
+        lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
+        lines += [self._contacts(), f"bool pushes = false; if ({self._may_push()}) {{"]
+        lines += [self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
+        lines += [self._seeded(), self._factored(), self._solved("b"), self._product("Ms", "s")]
+        lines += [f"adj[{self._free + i}] += Ms[{i}];" for i in dofs]
+        for k, (i, j) in enumerate(self._entries):
+            both = f"s[{i}] * d[{j}] + s[{j}] * d[{i}]" if i != j else f"s[{i}] * d[{i}]"
+            lines += [f"adj[{k}] -= {both};"]
+        lines += [self._contacts_pulled(), self._joints_pulled(), "}", "}"]
+        lines += ["if (!pushes) {", *(f"adj[{self._free + i}] += b[{i}];" for i in dofs), "}"]
+        return "\n".join(lines)
+
+    def _seeded(self) -> str:
+        """Return text that adds to the accelerations' adjoints those of the forces at the solution."""
+        return self._each_contact(
+            f"const real* f = seed + {self.nv} + 3 * at[i];",
+            self._cone(("yn[0]", "yn[1]", "yn[2]")),
+            *(f"const real h{row} = {_stiffness_times(row, 'f[{}]')};" for row in range(3)),
+            "for (int k = 0; k < n; ++k) b[dofs[k]] -= Jn[k] * h0 + Jn[n + k] * h1 + Jn[2 * n + k] * h2;",
+        )
+
+    def _contacts_pulled(self) -> str:
+        """Return text that takes the adjoints back to the inputs of contacts and to the motions of links.
+
+        The adjoint of the rows is F lambda + q omega, with omega = a + b v: two forces at the point, F and q along the
+        rows, that work on the motions lambda and omega.
+        """
+        moved = " ".join(f"lm{part} += column[{part}] * s[j]; om{part} += column[{part}] * omega;" for part in range(6))
+        declared = " ".join(f"real lm{part} = (real)0; real om{part} = (real)0;" for part in range(6))
+        work = " + ".join(f"column[{part}] * q[{part}]" for part in range(6))
+        return self._each_contact(
+            f"const real b_ = in[{self._damping}]; {declared}",
+            "for (int k = 0; k < n; ++k) {",
+            f"const int j = dofs[k]; const real* column = in + {self._columns} + 6 * j;",
+            f"const real omega = a[j] + b_ * in[{self._velocity} + j]; {moved}",
+            "}",
+            "real f[6]; real q[6]; for (int part = 0; part < 3; ++part) { f[part] = (real)0; q[part] = (real)0; }",
+            self._contact_pulled(),
+            "for (int k = 0; k < n; ++k) {",
+            f"const int j = dofs[k]; const real* column = in + {self._columns} + 6 * j;",
+            f"const real rate = in[{self._velocity} + j]; const real omega = a[j] + b_ * rate;",
+            f"real* back = adj + {self._columns} + 6 * j;",
+            "for (int part = 0; part < 6; ++part) back[part] += f[part] * s[j] + q[part] * omega;",
+            f"const real work = {work};",
+            f"adj[{self._velocity} + j] += b_ * work; adj[{self._damping}] += rate * work;",
+            "}",
+        )
+
+    def _contact_pulled(self) -> str:
+        place = f"{self._first_point} + {PER_POINT} * at[i]"
+        lines = [f"const real* c = in + {place}; real* ca = adj + {place};"]
+        lines += [f"const real* sf = seed + {self.nv} + 3 * at[i]; {_second_tangent()}"]
+        lines += [self._cone(("yn[0]", "yn[1]", "yn[2]"))]
+        lines += [friction_slope_text(self.structure.cone, self.structure.impratio)]
+        lines += [_rows_times("s", "w", rest=False)]
+        lines += [f"const real z{row} = w{row} + sf[{row}];" for row in range(3)]
+        lines += [f"const real q{row} = -({_stiffness_times(row, 'z{}')});" for row in range(3)]
+        for name, amounts in (("f", FORCE), ("q", ("q0", "q1", "q2"))):
+            for i in range(3):
+                along = f"{amounts[0]} * c[{3 + i}] + {amounts[1]} * c[{6 + i}] + {amounts[2]} * t{i}"
+                lines += [f"const real {name}w{i} = {along}; {name}[{3 + i}] = {name}w{i};"]
+            lines += [f"{name}[{i}] += c[{j}] * {name}w{k} - c[{k}] * {name}w{j};" for i, j, k in _TWICE]
+        for x in "lo":
+            lines += [f"const real {x}v{i} = {x}m{3 + i} + {x}m{j} * c[{k}] - {x}m{k} * c[{j}];" for i, j, k in _TWICE]
+        for i, j, k in _TWICE:
+            lines += [f"ca[{i}] += fw{j} * lm{k} - fw{k} * lm{j} + qw{j} * om{k} - qw{k} * om{j};"]
+            lines += [f"const real ta{i} = F2 * lv{i} + q2 * ov{i};"]
+        for i, j, k in _TWICE:
+            lines += [f"ca[{3 + i}] += F0 * lv{i} + q0 * ov{i} + c[{6 + j}] * ta{k} - c[{6 + k}] * ta{j};"]
+            lines += [f"ca[{6 + i}] += F1 * lv{i} + q1 * ov{i} + ta{j} * c[{3 + k}] - ta{k} * c[{3 + j}];"]
+        lines += ["ca[10] += SELECT(D > (real)0, (z0 * F0 + z1 * F1 + z2 * F2) / D, (real)0); ca[11] += q0;"]
+        lines += ["ca[12] += z0 * P0 + z1 * P1 + z2 * P2;"]
+        return "\n".join(lines)
+
+    def _joints_pulled(self) -> str:
+        """Return text that takes the adjoints back to the inputs of limits and joint friction."""
+        lines = []
+        for k, dof in enumerate(self.structure.limits):
+            first = self._first_limit + PER_LIMIT * k
+            lines += [f"{{ const real z = {self._limit(k, 1)} * s[{dof}];"]
+            lines += [f"adj[{first + 2}] -= SELECT(r{k}_W > (real)0, z * r{k}, (real)0);"]
+            lines += [f"adj[{first + 3}] -= z * r{k}_W; }}"]
+        for k, dof in enumerate(self.structure.frictions):
+            first = self._first_friction + PER_FRICTION * k
+            lines += [f"adj[{first}] -= SELECT(h{k}_under | h{k}_over, (real)0, s[{dof}] * h{k});"]
+            lines += [f"adj[{first + 1}] -= s[{dof}] * h{k}_W;"]
+            lines += [f"adj[{first + 2}] += SELECT(h{k}_under, -s[{dof}], SELECT(h{k}_over, s[{dof}], (real)0));"]
+        return "\n".join(lines)
+
+
+def _rows_times(x: str, name: str, *, rest: bool) -> str:
+    """Return text that declares `name`0 to 2: J x of a contact, with its residual at rest added where `rest`."""
+    declared = " ".join(f"real {name}{row} = {f'en[{row}]' if rest else '(real)0'};" for row in range(3))
+    added = " ".join(f"{name}{row} += Jn[{f'{row} * n + ' if row else ''}k] * xk;" for row in range(3))
+    return f"{declared} for (int k = 0; k < n; ++k) {{ const real xk = {x}[dofs[k]]; {added} }}"
+
+
+def _along() -> str:
+    """Return text that adds to slope and curvature along a step dy those of a contact at its end."""
+    curvature = " + ".join(f"dy{row} * ({_stiffness_times(row, 'dy{}')})" for row in range(3))
+    return f"slope -= F0 * dy0 + F1 * dy1 + F2 * dy2; bend += {curvature};"
+
+
+def _stiffness_times(row: int, x: str) -> str:
+    """Return the text of a row of W x, with {} for the row in x."""
+    return " + ".join(f"{STIFFNESS[row][other]} * {x.format(other)}" for other in range(3))
+
+
+def _second_tangent() -> str:
+    """Return text that declares the second tangent of a point at c: normal x first tangent."""
+    return " ".join(f"const real t{i} = c[{3 + j}] * c[{6 + k}] - c[{3 + k}] * c[{6 + j}];" for i, j, k in _TWICE)

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mechanism's motion over one frame as a compiled function: free, or as a simulator with soft constraints has it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.tensors import Positions, Torques, Velocities, constant
+from neurodyn.multibody.articulated import Tree, advanced
+from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
+from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
+from neurodyn.multibody.trace import Scalar
+from neurodyn.multibody.trace.onnx import frame_graph
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+
+
+class ProgramFrame:
+    """One frame of the program of a mechanism, whose state is positions and velocities and whose control is torques.
+
+    Attributes:
+        program: The program.
+        substeps: Its steps in a frame.
+    """
+
+    def __init__(self, program: TracedProgram, nq: int, substeps: int) -> None:
+        """Take a program, the number of positions in its state, and its steps in a frame."""
+        self.program, self.substeps = program, substeps
+        self._nq = nq
+
+    def __call__(
+        self, q: Tensor, qd: Tensor, torque: Tensor, *, held: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return positions and velocities one frame later, shapes as of `q` and `qd`; differentiable by every tensor.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            held: What is held over the frame, shape [..., held]; or [worlds, held], with the batch axes flattened.
+            parameters: Likewise, shape [..., parameters].
+        """
+        batch, size = q.shape[:-1], q.shape[-1] + qd.shape[-1]
+        worlds = math.prod(batch)
+        path = self.program.rollout(
+            torch.cat([q, qd], dim=-1).reshape(worlds, size),
+            frames=1,
+            substeps=self.substeps,
+            control=torque.reshape(worlds, 1, torque.shape[-1]),
+            held=None if held is None else held.reshape(worlds, 1, held.shape[-1]),
+            parameters=None if parameters is None else parameters.reshape(worlds, parameters.shape[-1]),
+        )
+        after = path[:, -1].view(*batch, size)
+        return after[..., : self._nq], after[..., self._nq :]
+
+    def bound(
+        self, state: Tensor, torque: Tensor, *, held: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            held: What is held over the frame, shape [worlds, held].
+            parameters: Shape [worlds, parameters].
+        """
+        run = self.program.run(
+            state, frames=1, substeps=self.substeps, control=torque[:, None],
+            held=None if held is None else held[:, None], parameters=parameters,
+        )  # fmt: skip
+        path, launch = self.program.bound(run, state)
+        return path[:, -1], launch
+
+    def onnx(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> Any:
+        """Return the frame as an ONNX graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, in float32.
+
+        Args:
+            held: What is held over the frame, the same in all worlds.
+            parameters: Likewise.
+
+        Raises:
+            InputError: A part of the frame has no nodes in ONNX.
+        """
+        program = self.program
+        return frame_graph(
+            program.sizes, program.step, self.substeps, self._nq, held=held, parameters=parameters
+        )  # fmt: skip
+
+
+_GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
+
+
+class FreeMotion:
+    """One frame of free motion of a batch of worlds, compiled; differentiable by state and torque."""
+
+    def __init__(self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int) -> None:
+        """Trace the motion.
+
+        Args:
+            mechanism: The robot.
+            dofs: Velocity coordinates that the torques drive.
+            dt: Length of a frame [s].
+            substeps: Steps of semi-implicit Euler in a frame, as many as the simulator's.
+        """
+        self.mechanism = mechanism
+        self._dofs = dofs
+        self._step_size = dt / substeps
+        sizes = ProgramSizes(state=mechanism.nq + mechanism.nv, control=len(dofs), held=len(_GRAVITY))
+        self._frame = ProgramFrame(TracedProgram(sizes, self._step), mechanism.nq, substeps)
+
+    def __call__(
+        self,
+        q: Positions,
+        qd: Velocities,
+        torque: Torques,
+        gravity: Float[Tensor, "... 3"],
+    ) -> tuple[Positions, Velocities]:
+        """Return positions and velocities one frame later, shapes as of `q` and `qd`.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            gravity: Gravity in world axes [m/s^2], shape [..., 3].
+        """
+        return self._frame(q, qd, torque, held=gravity.expand(*q.shape[:-1], 3))
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        return self._frame.bound(state, torque, held=gravity)
+
+    def onnx(self, gravity: tuple[float, ...]) -> Any:
+        """Return the frame in one gravity as an ONNX graph, as of `ProgramFrame.onnx`."""
+        return self._frame.onnx(held=gravity)
+
+    def _step(self, inputs: ProgramInputs) -> list[Scalar]:
+        mechanism, nq = self.mechanism, self.mechanism.nq
+        values = {**mechanism.quantities(), **dict(zip(_GRAVITY, inputs.held, strict=True))}
+        tree = Tree(mechanism, values.__getitem__)
+        q, qd = inputs.state[:nq], inputs.state[nq:]
+        torque: list[Scalar] = [0.0] * mechanism.nv
+        for dof, name in tree.single_dofs():
+            torque[dof] = -(values[f"{name}.damping"] * qd[dof])
+        for dof, given in zip(self._dofs, inputs.control, strict=True):
+            torque[dof] = torque[dof] + given
+        acceleration = tree.accelerations(tree.motions(q, qd), q, torque)
+        q, qd = advanced(tree, q, qd, acceleration, self._step_size)
+        return [*q, *qd]
+
+
+class ContactMotion:
+    """One frame of a mechanism on a ground, of a batch of worlds; differentiable by state, torque and gravity.
+
+    The ground under each contact point is that at the start of the frame; contacts of shapes with a heightfield are
+    found in every substep.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        spec: StateSpec,
+        substeps: int,
+        contact: str = "soft",
+        values: Mapping[str, float] | None = None,
+    ) -> None:
+        """Prepare the motion; it is compiled for a kind of ground when it first meets one.
+
+        Args:
+            mechanism: The robot.
+            spec: Names, order and dt of its state.
+            substeps: Steps in a frame, as many as the simulator's.
+            contact: Name of a contact model.
+            values: Quantities that are not those of the mechanism, by name; None for none.
+
+        Raises:
+            InputError: The state is that of another mechanism.
+        """
+        self._values = dict(values or {})
+        self.mechanism = mechanism
+        self._spec, self._substeps = spec, substeps
+        self._contact = contact
+        self._frames: dict[GroundMode, ProgramFrame] = {}
+        self._ground = HeldGround(mechanism) if mechanism.points else None
+        self._prisms = takes_prisms(mechanism, EngineConfig(contact=contact))
+
+    def __call__(
+        self,
+        q: Positions,
+        qd: Velocities,
+        torque: Torques,
+        gravity: Float[Tensor, "... 3"],
+        ground: Ground | None = None,
+    ) -> tuple[Positions, Velocities]:
+        """Return positions and velocities one frame later, shapes as of `q` and `qd`.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            gravity: Gravity in world axes [m/s^2], shape [..., 3].
+            ground: The ground, with one pose for all worlds or one for each, the batch axes flattened; None for free
+                space.
+        """
+        mode = ground_mode(ground, prisms=self._prisms)
+        frame, parameters = self._frame(mode), self._parameters(gravity.expand(*q.shape[:-1], 3))
+        for _ in range(self._substeps // frame.substeps):
+            held = None
+            if self._ground is not None:
+                held = self._ground(ground, q.flatten(0, -2), qd.flatten(0, -2), mode)
+            q, qd = frame(q, qd, torque, held=held, parameters=parameters)
+        return q, qd
+
+    def bound(
+        self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
+    ) -> tuple[Tensor, Any, Callable[[Ground | None], None]] | None:
+        """Return the motion on a plane or in free space between fixed buffers; None on other grounds.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+            ground: The ground.
+
+        Returns:
+            The states one frame later; the recorded launch that computes them anew from the same memory; and what
+            writes the poses of another ground of the same shapes, and gravity.
+        """
+        if ground_mode(ground) != "plane":
+            return None
+        nq = self.mechanism.nq
+
+        def plane(ground: Ground | None) -> Tensor | None:
+            return None if self._ground is None else self._ground(ground, state[:, :nq], state[:, nq:], "plane")
+
+        found = plane(ground)
+        held = None if found is None else found.contiguous().clone()
+
+        parameters = self._parameters(gravity)
+
+        def write(ground: Ground | None) -> None:
+            parameters.copy_(self._parameters(gravity))
+            found = plane(ground)
+            if held is not None and found is not None:
+                held.copy_(found)
+
+        return *self._frame("plane").bound(state, torque, held=held, parameters=parameters), write
+
+    def _parameters(self, gravity: Tensor) -> Tensor:
+        """Return what the engine takes as parameters, shape [..., parameters]: gravity, then the other values."""
+        if not self._values:
+            return gravity
+        values = constant(tuple(self._values.values()), gravity)
+        return torch.cat([gravity, values.expand(*gravity.shape[:-1], -1)], dim=-1)
+
+    def onnx(self, gravity: tuple[float, ...], ground: Ground | None) -> Any:
+        """Return the frame in one gravity on one plane as an ONNX graph, as of `ProgramFrame.onnx`.
+
+        Raises:
+            InputError: The ground is none, or a part of the motion has no form in ONNX.
+        """
+        plane = plane_numbers(ground)
+        if plane is None:
+            raise InputError(f"ground {ground!r} is no plane, and has no form in ONNX; valid: one plane, or no ground")
+        return self._frame("plane").onnx(held=plane if self._ground is not None else (), parameters=gravity)
+
+    def _frame(self, mode: GroundMode) -> ProgramFrame:
+        if mode not in self._frames:
+            contact = self._contact if self._ground is not None else None
+            free = (*_GRAVITY, *self._values)
+            config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
+            engine = Engine(self.mechanism, self._spec, config)
+            held_for = 1 if mode == "prisms" else self._substeps
+            self._frames[mode] = ProgramFrame(engine.program, self.mechanism.nq, held_for)
+        return self._frames[mode]

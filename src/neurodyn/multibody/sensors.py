@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sensors read, as traced functions of a step: one function for each kind of sensor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.registry import Registry
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody import sensors as accelerometer
+from neurodyn.multibody import sensors as gyroscope
+from neurodyn.multibody import sensors as orientation
+from neurodyn.multibody import sensors as position
+from neurodyn.multibody.articulated import RelativeMotion, Tree
+from neurodyn.multibody.contact_model import Contacts
+from neurodyn.multibody.mass_matrix import is_zero
+from neurodyn.multibody.memory import StepMemory
+from neurodyn.multibody.points import LinkPose, Wrenches, link_poses
+from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, turned
+
+
+@dataclass
+class Instant:
+    """A step of a mechanism before it is integrated.
+
+    Attributes:
+        scope: Quantities by name.
+        memory: What the step hands on to the next.
+        tree: The mechanism.
+        motions: Motions of its links.
+        torque: Generalised forces of actuators and passive joints, by velocity coordinate.
+        external: Wrenches on the links that are none of contacts, in their frames.
+        touching: Wrenches of contacts that are forces, likewise.
+        acceleration: Time derivative of the velocities over the step, contacts included.
+        contacts: What touches, and the forces of contacts that are none of `touching`.
+    """
+
+    scope: Scope
+    memory: StepMemory
+    tree: Tree
+    motions: list[RelativeMotion]
+    torque: list[Any]
+    external: Wrenches
+    touching: Wrenches
+    acceleration: list[Any]
+    contacts: Contacts
+
+    @cached_property
+    def poses(self) -> list[LinkPose]:
+        """Where the links are."""
+        return link_poses(self.tree, self.motions)
+
+    @cached_property
+    def accelerations(self) -> list[tuple[Vector, Vector]]:
+        """Spatial acceleration of each link less gravity, in its frame: angular, and linear at the frame's origin."""
+        return self.tree.carried(self.motions, self.acceleration)
+
+    @cached_property
+    def pushes(self) -> Wrenches:
+        """Moment about its origin and force of all contacts on each link that can touch, in its frame."""
+        found = dict(self.touching)
+        for push in self.contacts.pushes or ():
+            turn = self.poses[push.link].turn
+            moment, force = found.get(push.link, (ZERO, ZERO))
+            found[push.link] = (moment + turn.T @ cross(push.arm, push.force), force + turn.T @ push.force)
+        return found
+
+    @cached_property
+    def transmitted(self) -> list[tuple[Vector, Vector]]:
+        """Moment about its origin and force that each link receives through its joint, in its frame.
+
+        The backward pass of the recursive Newton-Euler algorithm (Featherstone 2008, table 5.1).
+        """
+        tree, totals = self.tree, []
+        for index, motion in enumerate(self.motions):
+            moment, force = tree.inertial_wrench(index, motion, self.accelerations[index])
+            for wrenches in (self.external, self.pushes):
+                if index in wrenches:
+                    moment, force = moment - wrenches[index][0], force - wrenches[index][1]
+            totals.append((moment, force))
+        for index in range(len(totals) - 1, -1, -1):
+            parent, motion = tree.links[index].joint.parent, self.motions[index]
+            if parent >= 0:
+                force = motion.turn @ totals[index][1]
+                moment = motion.turn @ totals[index][0] + cross(motion.offset, force)
+                totals[parent] = (totals[parent][0] + moment, totals[parent][1] + force)
+        return totals
+
+
+_NO_TURN = (0.0, 0.0, 0.0, 1.0)
+
+
+@dataclass
+class SensorFrame:
+    """A sensor in a step.
+
+    Its place and axes are quantities: NAME.position.x, y, z in the link's body frame [m], and NAME.turn.x, y, z, a
+    rotation vector about its own declared axes [rad].
+
+    Attributes:
+        name: Name of the sensor.
+        sensor: Its declaration.
+        joints: Joints whose torques it reads; empty for other kinds.
+        link: Index of its link.
+        instant: The step.
+    """
+
+    name: str
+    sensor: Sensor
+    joints: tuple[str, ...]
+    link: int
+    instant: Instant
+
+    @cached_property
+    def arm(self) -> Vector:
+        """Place of the sensor in its link's frame [m]."""
+        tree = self.instant.tree
+        return tree.in_link_frame(self.link, tree.vector(f"{self.name}.position"))
+
+    @cached_property
+    def turn(self) -> Matrix:
+        """Rotation from the sensor's axes to those of its link's frame."""
+        tree = self.instant.tree
+        turn = tree.turned_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
+        more = tree.vector(f"{self.name}.turn")
+        return turn if all(map(is_zero, more)) else turn @ array(quaternion_matrix(turned(_NO_TURN, more)))
+
+    @cached_property
+    def velocity(self) -> Vector:
+        """Velocity of the sensor's origin, axes of the link's frame [m/s]."""
+        motion = self.instant.motions[self.link]
+        return motion.velocity + cross(motion.spin, self.arm)
+
+    def along_axes(self, vector: Vector) -> list:
+        """Return a vector in the link's frame along the axes that the sensor is declared to have."""
+        if self.sensor.axes == "world":
+            return [*(self.instant.poses[self.link].turn @ vector)]
+        return [*(self.turn.T @ vector)]
+
+
+def read_position(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the place of the sensor's origin in the world."""
+    pose = instant.poses[at.link]
+    return [*(pose.origin + pose.turn @ at.arm)]
+
+
+def read_orientation(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the rotation matrix from the sensor's axes to the world's, row by row."""
+    return [*(instant.poses[at.link].turn @ at.turn).flatten()]
+
+
+def read_gyroscope(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the angular velocity of the link."""
+    return at.along_axes(instant.motions[at.link].spin)
+
+
+def read_accelerometer(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the acceleration of the sensor's origin less gravity."""
+    motion, (spin, linear) = instant.motions[at.link], instant.accelerations[at.link]
+    carried = cross(motion.spin, motion.velocity + cross(motion.spin, at.arm))
+    return at.along_axes(linear + carried + cross(spin, at.arm))
+
+
+def read_odometry(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return linear and angular velocity."""
+    return [*at.along_axes(at.velocity), *at.along_axes(instant.motions[at.link].spin)]
+
+
+def read_contact_force(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the force on the link."""
+    return at.along_axes(instant.pushes.get(at.link, (ZERO, ZERO))[1])
+
+
+def read_wrench(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return force and torque on the link."""
+    moment, force = instant.transmitted[at.link]
+    return [*at.along_axes(force), *at.along_axes(moment - cross(at.arm, force))]
+
+
+def read_joint_torque(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return the torque of each of the sensor's joints."""
+    read = _motor if at.sensor.side == "motor" else _link
+    return [read(instant, at, name) for name in at.joints]
+
+
+def _motor(instant: Instant, at: SensorFrame, name: str) -> Any:
+    driven = [known.removeprefix("actuator.") for known in instant.scope.computed if known.startswith("actuator.")]
+    if name not in driven:
+        raise InputError(f"sensor {at.name!r}: joint {name!r} has no motor; valid: {choices(driven)}, or side: link")
+    return instant.scope(f"actuator.{name}")
+
+
+def _link(instant: Instant, at: SensorFrame, name: str) -> Any:
+    tree = instant.tree
+    single = {link.joint.name: index for index, link in enumerate(tree.links) if link.joint.scalar}
+    if name not in single:
+        raise InputError(f"sensor {at.name!r}: there is no joint {name!r} with one axis; valid: {choices(single)}")
+    moment, force = instant.transmitted[single[name]]
+    turning = tree.links[single[name]].joint.kind == "revolute"
+    return dot(tree.axis(single[name]), moment if turning else force)
+
+
+SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
+"""From a step and a sensor's place to its reading; a rotation is the nine entries of its matrix, row by row."""
+
+SENSOR_FUNCTIONS: Registry[SensorFunction] = Registry(
+    "kind of sensor",
+    position="neurodyn.multibody.sensors:read_position",
+    orientation="neurodyn.multibody.sensors:read_orientation",
+    pose="neurodyn.multibody.sensors:read_pose",
+    gyroscope="neurodyn.multibody.sensors:read_gyroscope",
+    accelerometer="neurodyn.multibody.sensors:read_accelerometer",
+    imu="neurodyn.multibody.sensors:read_imu",
+    odometry="neurodyn.multibody.sensors:read_odometry",
+    contact_force="neurodyn.multibody.sensors:read_contact_force",
+    wrench="neurodyn.multibody.sensors:read_wrench",
+    joint_torque="neurodyn.multibody.sensors:read_joint_torque",
+)
+"""What each kind of sensor reads; the layout of readings is in `core.description.sensors.SENSOR_KINDS`."""
+
+
+def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return position and rotation matrix in the world."""
+    return [*position.observe(instant, at), *orientation.observe(instant, at)]
+
+
+def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
+    """Return angular velocity [rad/s] and specific force [m/s^2]."""
+    return [*gyroscope.observe(instant, at), *accelerometer.observe(instant, at)]

@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PPO of rsl_rl in the training loop of the library, with a faster update on a CPU: the same steps, to rounding."""
+
+import contextlib
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import chain
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from rsl_rl.algorithms import PPO as ReferencePPO  # noqa: N811
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import GaussianDistribution
+from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import EpisodeOutcomes
+from neurodyn.control.starts import Starts
+from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.learner import OptimiserStep
+from neurodyn.learn.loop import TrainState
+from neurodyn.policy.artifact import read_weights, save_policy
+from neurodyn.policy.cloning import Demonstrations, clone
+from neurodyn.policy.learner import PolicyLearner, brings_critic, critic_updates, warm_start
+from neurodyn.policy.mlp_pass import CHUNK, MlpPass
+from neurodyn.policy.penalty import AUTO, certainty_rule
+from neurodyn.policy.settings import PolicySettings
+from neurodyn.tasks import Task
+
+LEAST_RATE = 1e-5
+"""Least learning rate of the adaptive schedule."""
+
+_MOST_RATE, _RATE_FACTOR = 1e-2, 1.5
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """Frames that are learnt from, one to a row.
+
+    Attributes:
+        seen: Normalised observations of the policy, shape [n, observations].
+        judged: Those of the critic, likewise.
+        action: Actions, shape [n, actions].
+        log_prob: Logarithm of their probability densities when they were taken, shape [n].
+        advantage: Advantages, shape [n].
+        target: Returns, shape [n, 1].
+        mean: Mean of the policy when they were taken, shape [n, actions].
+        std: Its standard deviation, likewise.
+    """
+
+    seen: Tensor
+    judged: Tensor
+    action: Tensor
+    log_prob: Tensor
+    advantage: Tensor
+    target: Tensor
+    mean: Tensor
+    std: Tensor
+
+    def rows(self, index: Tensor | slice) -> "_Frames":
+        return _Frames(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def pieces(self, size: int) -> "Iterator[_Frames]":
+        for begin in range(0, len(self.action), size):
+            yield self.rows(slice(begin, begin + size))
+
+
+class PPO(ReferencePPO):
+    """PPO; on a CPU, and for the networks and settings of `neurodyn.policy`, with an update of its own."""
+
+    actor: MLPModel
+    critic: MLPModel
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Take what rsl_rl's PPO takes."""
+        super().__init__(*arguments, **options)
+        self._passes: tuple[MlpPass, MlpPass] | None = None
+        if self._plain():
+            self._passes = MlpPass(self.actor.mlp), MlpPass(self.critic.mlp)
+            parameters = chain(self.actor.parameters(), self.critic.parameters())
+            self.optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
+
+    def compute_returns(self, obs: TensorDict) -> None:
+        """Compute returns and advantages, which have mean 0 and deviation 1 over the frames of all ranks."""
+        super().compute_returns(obs)
+        storage = self.storage
+        if current_ranks().count > 1 and not self.normalize_advantage_per_mini_batch:
+            found = (storage.returns - storage.values).double()
+            mean, square = found.mean(), found.square().mean()
+            current_ranks().average([mean, square])
+            count = found.numel() * current_ranks().count
+            deviation = ((square - mean.square()) * count / (count - 1)).clamp_min(0.0).sqrt()
+            storage.advantages = ((found - mean) / (deviation + 1e-8)).to(storage.returns)
+
+    def update(self) -> dict[str, float]:
+        """Make the optimiser steps of all epochs; return mean losses."""
+        if self._passes is None:
+            return super().update()
+        with torch.no_grad():
+            losses = self._update(*self._passes)
+        observations = self.storage.observations.flatten(0, 1)
+        self.actor.update_normalization(observations)
+        self.critic.update_normalization(observations)
+        self.storage.clear()
+        return losses
+
+    def _plain(self) -> bool:
+        """Return whether models and settings are those that the update knows."""
+        models, distribution = (self.actor, self.critic), getattr(self.actor, "distribution", None)
+        return (
+            torch.device(self.device).type == "cpu"
+            and all(type(model) is MLPModel and MlpPass.fits(model.mlp) for model in models)
+            and type(distribution) is GaussianDistribution
+            and distribution.std_type == "log"
+            and type(self.optimizer) is torch.optim.Adam
+            and self.rnd is None
+            and self.symmetry is None
+            and not self.use_clipped_value_loss
+            and not self.normalize_advantage_per_mini_batch
+            and not self.use_mixed_precision
+        )
+
+    def _update(self, actor: MlpPass, critic: MlpPass) -> dict[str, float]:
+        frames = self._frames()
+        size = len(frames.action) // self.num_mini_batches
+        sums = torch.zeros(3)
+        for _ in range(self.num_learning_epochs):
+            for minibatch in frames.pieces(size):
+                sums += self._step(actor, critic, minibatch)
+        means = (sums / (self.num_learning_epochs * self.num_mini_batches)).tolist()
+        return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
+
+    def _frames(self) -> _Frames:
+        """Return the frames of the storage in the order in which minibatches take them."""
+        storage = self.storage
+        count = storage.num_envs * storage.num_transitions_per_env // self.num_mini_batches * self.num_mini_batches
+        assert storage.distribution_params is not None
+        observations = storage.observations.flatten(0, 1)
+        mean, std = (parameter.flatten(0, 1) for parameter in storage.distribution_params)
+        return _Frames(
+            self.actor.get_latent(observations),
+            self.critic.get_latent(observations),
+            storage.actions.flatten(0, 1),
+            storage.actions_log_prob.flatten(),
+            storage.advantages.flatten(),
+            storage.returns.flatten(0, 1),
+            mean,
+            std,
+        ).rows(torch.randperm(count, device=self.device))
+
+    def _step(self, actor: MlpPass, critic: MlpPass, minibatch: _Frames) -> Tensor:
+        """Make one optimiser step; return the losses of the value and of the surrogate, and the entropy."""
+        distribution = self.actor.distribution
+        assert isinstance(distribution, GaussianDistribution)
+        log_std = distribution.log_std_param
+        lower, upper = distribution.log_std_range
+        clamped = log_std.clamp(lower, upper)
+        count, learning = len(minibatch.action), log_std.requires_grad
+        self.optimizer.zero_grad()
+        critic.begin()
+        if learning:
+            actor.begin()
+        value_loss, surrogate, divergence = torch.zeros(()), torch.zeros(()), torch.zeros(())
+        towards_std = torch.zeros_like(log_std)
+        for part in minibatch.pieces(CHUNK):
+            error = critic.forward(part.judged) - part.target
+            value_loss += error.square().sum()
+            critic.backward(error.mul_(2.0 * self.value_loss_coef / count))
+            head = _Surrogate.of(actor.forward(part.seen), clamped, part, self.clip_param)
+            surrogate += head.loss
+            divergence += head.divergence
+            if learning:
+                actor.backward(head.towards_mean.div_(count))
+                towards_std += head.towards_log_std
+        entropy = (clamped + 0.5 * (1.0 + math.log(2.0 * math.pi))).sum()
+        if learning:
+            inside = (log_std >= lower) & (log_std <= upper)
+            log_std.grad = (towards_std / count - self.entropy_coef) * inside
+        parameters = chain(self.actor.parameters(), self.critic.parameters())
+        current_ranks().average([divergence, *(p.grad for p in parameters if p.grad is not None)])
+        if self.desired_kl is not None and self.schedule == "adaptive":
+            self._adapt(float(divergence) / count)
+        nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
+        nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
+        self.optimizer.step()
+        return torch.stack([value_loss / count, surrogate / count, entropy])
+
+    def _adapt(self, divergence: float) -> None:
+        """Keep the change of the policy near `desired_kl` by the learning rate."""
+        if divergence > self.desired_kl * 2.0:
+            self.learning_rate = max(LEAST_RATE, self.learning_rate / _RATE_FACTOR)
+        elif 0.0 < divergence < self.desired_kl / 2.0:
+            self.learning_rate = min(_MOST_RATE, self.learning_rate * _RATE_FACTOR)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+
+
+@dataclass(frozen=True)
+class _Surrogate:
+    """The clipped surrogate of some frames, summed, and where it leads.
+
+    Attributes:
+        loss: The surrogate.
+        divergence: Divergence of the policy from the one that acted, KL(old | new).
+        towards_mean: Gradient of the loss with respect to the policy's mean, shape [n, actions].
+        towards_log_std: Gradient with respect to the logarithm of its standard deviation, shape [actions].
+    """
+
+    loss: Tensor
+    divergence: Tensor
+    towards_mean: Tensor
+    towards_log_std: Tensor
+
+    @classmethod
+    def of(cls, mean: Tensor, log_std: Tensor, frames: _Frames, clip: float) -> "_Surrogate":
+        std = log_std.exp()
+        deviation = (frames.action - mean) / std
+        log_prob = -0.5 * deviation.square().sum(-1) - (log_std + 0.5 * math.log(2.0 * math.pi)).sum()
+        ratio = (log_prob - frames.log_prob).exp_()
+        plain = -frames.advantage * ratio
+        clipped = -frames.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+        towards = torch.where(plain >= clipped, plain, 0.0)[:, None]  # times the gradient of the log-probability
+        spread = frames.std / std
+        moved = (frames.mean - mean) / std
+        divergence = 0.5 * (spread.square() + moved.square() - 1.0).sum() - spread.log().sum()
+        return cls(
+            torch.maximum(plain, clipped).sum(),
+            divergence,
+            towards * deviation / std,
+            (towards * (deviation.square() - 1.0)).sum(0),
+        )
+
+
+class _Losses:
+    """Stands where rsl_rl's logger does, and keeps the losses of the last update; nothing is written."""
+
+    writer = None
+    log_dir = None
+
+    def __init__(self) -> None:
+        self.losses: dict[str, float] = {}
+
+    def init_logging_writer(self) -> None:
+        """Open nothing."""
+
+    def process_env_step(self, *_: Any) -> None:
+        """Leave episodes to the environment, which counts them."""
+
+    def log(self, *, loss_dict: dict[str, float], **_: Any) -> None:
+        """Keep the losses."""
+        self.losses = dict(loss_dict)
+
+
+class _Runner(OnPolicyRunner):
+    """rsl_rl's runner among the processes of `learn.ranks`; rsl_rl would look for some itself, on GPUs alone."""
+
+    def _configure_multi_gpu(self) -> None:
+        ranks = current_ranks()
+        self.is_distributed, self.gpu_world_size = False, ranks.count  # weights are equal already
+        self.gpu_local_rank = self.gpu_global_rank = ranks.rank
+        several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
+        self.cfg["multi_gpu"] = several if ranks.count > 1 else None
+
+
+class PpoLearner(PolicyLearner):
+    """One policy in training: a step is an update of PPO."""
+
+    _settings: PolicySettings
+
+    def __init__(
+        self,
+        out: Path,
+        task: Task,
+        where: ResolvedDynamics,
+        settings: PolicySettings,
+        reference: ResolvedDynamics | None = None,
+        *,
+        initial: Path | None = None,
+        starts: Starts | None = None,
+    ) -> None:
+        """Build worlds, network and learner; arguments and errors are those of `train_policy`."""
+        best = 1.0 if settings.clone is None else settings.clone.best
+        self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
+        self._uncertain, self._certain = 0.0, True
+        super().__init__(out, task, where, settings, reference, initial=initial, starts=starts)
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
+            self.runner = _Runner(self._world, settings.runner(), None, str(self._world.device))
+        self._losses = _Losses()
+        self.runner.logger = cast(Any, self._losses)
+
+    @property
+    def actor(self) -> MLPModel:
+        """The network that acts."""
+        return self.runner.alg.get_policy()
+
+    def networks(self) -> list[nn.Module]:
+        """Return policy and critic."""
+        return [self.runner.alg.actor, self.runner.alg.critic]
+
+    def begin(self, at: TrainState) -> None:
+        """Start from an earlier policy or from what the log shows, where that is asked for and there is one."""
+        settings, where = self._settings, self._where
+        if self._initial is not None and not at.step:
+            self._take_over(self._initial)
+        if settings.clone is None or where.log is None or at.step:
+            return
+        shown = Demonstrations(
+            self._task, where.dynamics, where.log, settings.clone.batch, settings.seed, best=settings.clone.best
+        )
+        clone(self.runner.alg.actor, self.runner.alg.critic, shown, settings.clone)
+
+    def _take_over(self, folder: Path) -> None:
+        """Go on with a policy; with the optimiser, too, where PPO trained it."""
+        alg = self.runner.alg
+        rest = warm_start(alg.actor, alg.critic, folder, self._settings)
+        if "optimizer_state_dict" in rest:
+            alg.optimizer.load_state_dict(rest["optimizer_state_dict"])
+            alg.learning_rate = alg.optimizer.param_groups[0]["lr"]
+        elif brings_critic(folder, self._settings) and self._settings.schedule == "adaptive":
+            alg.learning_rate = LEAST_RATE  # what another algorithm trained is not undone by the first steps
+
+    def step(self, done: float, at: TrainState) -> OptimiserStep:
+        """Roll out and update; what was imitated or given stays until the critic knows what it is worth."""
+        settings = self._settings
+        updates = critic_updates(self._initial, settings)
+        if settings.clone is not None and self._where.log is not None:
+            updates = settings.clone.critic
+        held = at.step < updates
+        if updates and at.step == updates:
+            self._release(at)
+        self.runner.alg.actor.requires_grad_(not held)
+        before = self._world.uncertainty
+        self.runner.learn(1, init_at_random_ep_len=at.step == 0)
+        self._uncertain = current_ranks().mean((self._world.uncertainty - before) / settings.horizon)
+        means = current_ranks().total(list(self._losses.losses.values()))
+        self.losses = {
+            name: value / current_ranks().count for name, value in zip(self._losses.losses, means, strict=True)
+        }
+        if self._rule is not None and held:
+            self._rule.watch(self._uncertain)
+        elif self._rule is not None:
+            self._world.set_penalty(self._rule.update(self._uncertain))
+        self.keep_now_and_then(at)
+        finite = all(math.isfinite(value) for value in self.losses.values())
+        return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
+
+    def _release(self, at: TrainState) -> None:
+        """Let the policy learn, too; under a rule for lambda the first is kept until another is as certain."""
+        if self._settings.schedule == "adaptive":
+            # At the rate at which the critic learned, the first steps would undo what was imitated or given.
+            self.runner.alg.learning_rate = LEAST_RATE
+        if self._rule is not None:
+            uncertain, at.best = current_ranks().agree(self._first_kept)
+            self._rule.release(uncertain)
+            self._rule.kept = 0
+
+    def _first_kept(self) -> tuple[float, float]:
+        """Write the policy that another must be as certain as; return its uncertainty and its return."""
+        network = self.network
+        played = self._play(network, self._plays, self._penalty)
+        save_policy(self._out, self._config, network)
+        return self._uncertainty(played), float(played.penalised.mean())
+
+    def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
+        """Return how uncertain a play was, under a rule for lambda."""
+        if self._rule is None:
+            return {}
+        uncertain = self._uncertainty(played)
+        self._certain = self._rule.certain(uncertain)
+        return {"uncertainty_training": uncertain}
+
+    def better(self, score: float, best: float) -> bool:
+        """Return whether a return is greater; under a penalty that changes, the later one is, if it is certain."""
+        return super().better(score, best) if self._rule is None else self._certain
+
+    def keep(self, at: TrainState) -> None:
+        """Write the policy that was played; under a rule for lambda, the mean of all that were kept."""
+        if self._rule is not None:
+            if self._rule.kept:
+                network = self._config.build()
+                network.take_mean(read_weights(self._out), self._played.state_dict(), 1.0 / (1 + self._rule.kept))
+                self._played = network
+            self._rule.kept += 1
+        super().keep(at)
+
+    def state(self) -> dict[str, Any]:
+        """Return the learner, the worlds it learns in (on a CPU), and torch's random state."""
+        saved = {
+            "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
+            "uncertain": self._uncertain,
+            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved()}),
+        }  # fmt: skip
+        return saved if self._rule is None else saved | {"rule": self._rule.state()}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`; on a GPU, and from checkpoints of older versions, episodes begin anew."""
+        self.runner.alg.load(saved["learner"], None, True)
+        self.runner.alg.learning_rate = saved.get("rate", self.runner.alg.learning_rate)
+        self._uncertain = saved.get("uncertain", 0.0)
+        own = self.of_this_rank(saved)
+        if own.get("worlds") is not None:
+            self._world.load(own["worlds"])
+        torch.set_rng_state(own["random"].cpu())
+        if self._rule is not None:
+            self._rule.load(saved["rule"])
+            self._world.set_penalty(self._rule.value)
+
+    def further(self) -> dict[str, float]:
+        """Return lambda, and how uncertain the policy and held-out episodes of the log are, where that is watched."""
+        if not self._penalty:
+            return {}
+        found = {"penalty": self._penalty, "uncertainty": self._uncertain}
+        return found if self._rule is None else found | {"uncertainty_log": self._rule.reference}
+
+    @property
+    def _penalty(self) -> float:
+        return self._rule.value if self._rule is not None else super()._penalty
+
+    def _uncertainty(self, played: EpisodeOutcomes) -> float:
+        """Return the mean uncertainty of the frames of a play, which its penalty tells."""
+        lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
+        return lost / (self._penalty * self._task.penalty_scale)

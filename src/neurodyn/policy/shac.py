@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SHAC and AHAC: policies trained by gradients through the dynamics, over windows of frames, with a critic on TD(lambda) targets."""
+
+import math
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import GaussianDistribution
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import Starts
+from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.learner import OptimiserStep
+from neurodyn.learn.loop import TrainState
+from neurodyn.policy.artifact import PolicyNetwork
+from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
+from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
+from neurodyn.policy.mlp_pass import CHUNK, MlpPass
+from neurodyn.policy.settings import AhacSettings, ShacSettings
+from neurodyn.tasks import Task
+
+
+def lambda_returns(
+    reward: Tensor, value: Tensor, failed: Tensor, done: Tensor, gamma: float, lam: float, failure: float = 0.0
+) -> Tensor:
+    r"""Return TD(lambda) targets, shape [frames, worlds].
+
+    $$G_t = r_t + \gamma\,[(1 - \lambda)\,V(o_{t+1}) + \lambda\,G_{t+1}]$$
+
+    (Sutton and Barto 2018, eq. 12.20), with $V(o_{t+1})$ alone in brackets where the window or an episode ends, and
+    the value of a failure after one.
+
+    Args:
+        reward: Rewards, shape [frames, worlds].
+        value: Values of the states in which frames ended, shape [frames, worlds].
+        failed: Where an episode failed, likewise.
+        done: Where an episode ended, likewise.
+        gamma: Discount of a frame.
+        lam: Lambda.
+        failure: Value of a failure.
+    """
+    value = value.masked_fill(failed, failure)
+    follows = (~done).to(value).mul_(lam)  # what lies ahead has a weight of
+    follows[-1] = 0.0
+    known = torch.addcmul(reward, value, 1.0 - follows, value=gamma)
+    target, targets = torch.zeros_like(reward[0]), []
+    for now, weight in zip(reversed(known.unbind()), reversed((gamma * follows).unbind()), strict=True):
+        target = torch.addcmul(now, weight, target)
+        targets.append(target)
+    return torch.stack(targets[::-1])
+
+
+class CriticRegression:
+    """Fits a critic to targets."""
+
+    def __init__(self, mlp: nn.Sequential, optimiser: torch.optim.Optimizer, clip: float) -> None:
+        """Take the network, its optimiser, and the greatest norm of a gradient."""
+        self._mlp, self._optimiser, self._clip = mlp, optimiser, clip
+        self._parameters = list(mlp.parameters())  # to walk through the modules takes a tenth of a small step
+        device = next(mlp.parameters()).device
+        self._pass = MlpPass(mlp) if device.type == "cpu" and MlpPass.fits(mlp) else None
+
+    def fit(self, seen: Tensor, targets: Tensor, epochs: int, minibatches: int) -> float:
+        """Make the steps of some passes, and return the mean squared error before each.
+
+        Args:
+            seen: Normalised observations, shape [rows, observations].
+            targets: Targets, shape [rows].
+            epochs: Passes.
+            minibatches: Steps of a pass.
+        """
+        size, total = len(seen) // minibatches, torch.zeros((), device=seen.device)
+        for _ in range(epochs):
+            order = torch.randperm(len(seen), device=seen.device)[: size * minibatches]
+            rows, wanted = seen[order], targets[order, None]
+            for begin in range(0, size * minibatches, size):
+                error = self._backward(rows[begin : begin + size], wanted[begin : begin + size])
+                current_ranks().average([error, *(p.grad for p in self._parameters if p.grad is not None)])
+                nn.utils.clip_grad_norm_(self._parameters, self._clip)
+                self._optimiser.step()
+                total += error / size
+        return float(total) / (epochs * minibatches)
+
+    def _backward(self, rows: Tensor, wanted: Tensor) -> Tensor:
+        """Leave the gradients of the mean squared error in the parameters; return the sum of squares."""
+        if self._pass is None:
+            self._optimiser.zero_grad()
+            error = (self._mlp(rows) - wanted).square().sum()
+            (error / len(rows)).backward()
+            return error.detach()
+        total = torch.zeros(())
+        with torch.no_grad():
+            self._pass.begin()
+            for begin in range(0, len(rows), CHUNK):
+                error = self._pass.forward(rows[begin : begin + CHUNK]) - wanted[begin : begin + CHUNK]
+                total += error.square().sum()
+                self._pass.backward(error.mul_(2.0 / len(rows)))
+        return total
+
+
+class AdaptiveHorizon:
+    """Frames of a window, updated after each.
+
+    Attributes:
+        value: The frames, before rounding.
+    """
+
+    def __init__(self, settings: AhacSettings) -> None:
+        """Begin with the settings' horizon."""
+        self._settings = settings
+        self.value = float(settings.horizon)
+
+    @property
+    def frames(self) -> int:
+        """Frames of the next window."""
+        return round(self.value)
+
+    def update(self, explosion: float) -> None:
+        """Follow the explosion of a window's gradients; one that is not finite counts as far beyond the bound."""
+        settings = self._settings
+        excess = math.log(explosion / settings.explosion) if 0 < explosion < math.inf else 1.0
+        value = self.value * math.exp(-settings.adaptation * min(max(excess, -1.0), 1.0))
+        self.value = min(max(value, float(settings.least)), float(settings.most))
+
+
+_GROUPS = {"actor": ["policy"], "critic": ["policy"]}
+
+
+class ShacLearner(PolicyLearner):
+    """One policy in training: a step is a window, a step of the policy, and the critic's passes over the window.
+
+    Attributes:
+        critic: The critic, as rsl_rl has it.
+    """
+
+    _settings: ShacSettings
+
+    def __init__(
+        self,
+        out: Path,
+        task: Task,
+        where: ResolvedDynamics,
+        settings: ShacSettings,
+        reference: ResolvedDynamics | None = None,
+        *,
+        initial: Path | None = None,
+        starts: Starts | None = None,
+    ) -> None:
+        """Build worlds, networks and optimisers; arguments and errors are those of `train_policy`."""
+        super().__init__(out, task, where, settings, reference, initial=initial, starts=starts)
+        device = self._world.device
+        seen, models = self._world.get_observations(), settings.models()
+        self._actor, self.critic = (
+            MLPModel(
+                seen, _GROUPS, name, width, **{key: value for key, value in models[name].items() if key != "class_name"}
+            ).to(device)
+            for name, width in (("actor", len(task.actions)), ("critic", 1))
+        )
+        self._target = deepcopy(self.critic.mlp).requires_grad_(False)
+        self._mean = deepcopy(self._actor.mlp).requires_grad_(False)
+        self._optimiser, self._critic_optimiser = (
+            torch.optim.Adam(model.parameters(), rate, settings.betas, fused=True)
+            for model, rate in ((self._actor, settings.rate), (self.critic, settings.critic_rate))
+        )
+        self._regression = CriticRegression(self.critic.mlp, self._critic_optimiser, settings.gradient)
+        self._frames, self._median = 0, 0.0
+        self._noise: Tensor | None = None
+        self._watch = GradientWatch(settings.horizon, settings.worlds)
+
+    @property
+    def actor(self) -> MLPModel:
+        """The network that acts."""
+        return self._actor
+
+    def networks(self) -> list[nn.Module]:
+        """Return policy, critic, the critic's slow copy and the mean of the policies."""
+        return [self._actor, self.critic, self._target, self._mean]
+
+    @property
+    def network(self) -> PolicyNetwork:
+        """The running mean of the policies."""
+        network = super().network
+        network.layers.load_state_dict(self._mean.state_dict())
+        return network
+
+    @property
+    def horizon(self) -> int:
+        """Frames of the next window."""
+        return self._settings.horizon
+
+    def begin(self, at: TrainState) -> None:
+        """Start from an earlier policy, where one is given, and spread the episodes."""
+        if at.step:
+            return
+        if self._initial is not None:
+            warm_start(self._actor, self.critic, self._initial, self._settings)
+            self._target.load_state_dict(self.critic.mlp.state_dict())
+            self._mean.load_state_dict(self._actor.mlp.state_dict())
+        # Otherwise all would be as old as each other, and time out in the same frame.
+        longest = int(self._world.max_episode_length)
+        self._world.episode_length_buf = torch.randint(longest, (self._settings.worlds,)).to(self._world.device)
+
+    def step(self, done: float, at: TrainState) -> OptimiserStep:
+        """Roll out a window, step the policy, and fit the critic; a policy that was given waits for its critic."""
+        settings, frames = self._settings, self.horizon
+        share = settings.final + (1.0 - settings.final) * (1.0 - done)
+        for optimiser, rate in ((self._optimiser, settings.rate), (self._critic_optimiser, settings.critic_rate)):
+            optimiser.param_groups[0]["lr"] = share * rate
+        limit = settings.action_gradient
+        most = None if limit is None or not self._median else limit * self._median
+        self._watch = GradientWatch(frames, settings.worlds, most)
+        with torch.enable_grad():
+            std = self._std
+            act = partial(self.act, std=std)
+            window = roll(self._world, act, self.value, frames, settings.gamma, self._watch)
+            # Of a Gaussian, the entropy is the sum of the logarithms of its deviations, and a constant.
+            loss = window.loss - settings.entropy * std.log().sum()
+            self._optimiser.zero_grad()
+            loss.backward()
+        loss = loss.detach()
+        current_ranks().average([loss, *(p.grad for p in self._actor.parameters() if p.grad is not None)])
+        self._median = current_ranks().mean(self._watch.median)
+        self._frames += frames * settings.worlds * current_ranks().count
+        norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
+        taken = bool(norm.isfinite())
+        if taken and at.step >= critic_updates(self._initial, settings):
+            self._optimiser.step()
+            follow(self._mean, self._actor.mlp, settings.average)
+        self.losses = {"policy": float(loss), "gradient": float(norm), "value": self._fit(window)}
+        self.keep_now_and_then(at)
+        return OptimiserStep(float(loss), share * settings.rate, taken)
+
+    def act(self, observation: Tensor, std: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions].
+
+        Args:
+            observation: What the policy sees, shape [worlds, observations].
+            std: Standard deviation of each action, shape [actions]; None to ask the network.
+        """
+        mean = self._actor.mlp(self._actor.obs_normalizer(observation))
+        return torch.addcmul(mean, self._std if std is None else std, self._drawn(mean)), mean
+
+    def _drawn(self, like: Tensor) -> Tensor:
+        """Return the noise of a frame, in standard deviations: of worlds side by side, each its own AR(1) process."""
+        fresh, share = torch.randn_like(like), self._settings.correlation
+        if not share:
+            return fresh
+        before = self._noise
+        drawn = fresh if before is None else share * before + (1.0 - share * share) ** 0.5 * fresh
+        self._noise = drawn
+        return drawn
+
+    def value(self, observation: Tensor) -> Tensor:
+        """Return what the slow copy of the critic says, shape [rows]."""
+        return self._target(self.critic.obs_normalizer(observation))[:, 0]
+
+    def noise(self) -> float:
+        """Return the mean standard deviation of actions."""
+        return float(self._std.detach().mean())
+
+    def state(self) -> dict[str, Any]:
+        """Return networks, optimisers, worlds and random states."""
+        self._world.cut()  # as the next window does first
+        return {
+            "learner": {"actor_state_dict": self._actor.state_dict(), "critic_state_dict": self.critic.state_dict()},
+            "target": self._target.state_dict(),
+            "mean": self._mean.state_dict(),
+            "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
+            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved(), "noise": self._noise}),
+            "frames": self._frames,
+            "median": self._median,
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`, bitwise on a CPU; on a GPU episodes begin anew."""
+        self._actor.load_state_dict(saved["learner"]["actor_state_dict"])
+        self.critic.load_state_dict(saved["learner"]["critic_state_dict"])
+        self._target.load_state_dict(saved["target"])
+        self._mean.load_state_dict(saved["mean"])
+        for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
+            optimiser.load_state_dict(state)
+        own = self.of_this_rank(saved)
+        if own["worlds"] is not None:
+            self._world.load(own["worlds"])
+        self._noise = own.get("noise")  # files of before have none
+        self._frames, self._median = saved["frames"], saved["median"]
+        torch.set_rng_state(own["random"].cpu())
+
+    def further(self) -> dict[str, Any]:
+        """Return the window's length and its gradients."""
+        watch = self._watch
+        found = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
+        return {**found, "gradients_lost": watch.lost} if watch.lost else found
+
+    def closing(self, at: TrainState) -> dict[str, Any]:
+        """Return the frames of all worlds so far."""
+        return {"frames": self._frames}
+
+    @property
+    def _std(self) -> Tensor:
+        distribution = self._actor.distribution
+        assert isinstance(distribution, GaussianDistribution)
+        return distribution.log_std_param.clamp(*distribution.log_std_range).exp()
+
+    def _fit(self, window: GradientWindow) -> float:
+        """Fit the critic to a window, let its copy follow, and take the window into the normalisation."""
+        settings, critic = self._settings, self.critic
+        with torch.no_grad():
+            values = self.value(window.last.flatten(0, 1)).view_as(window.reward)
+            targets = lambda_returns(
+                window.reward, values, window.failed, window.done, settings.gamma, settings.lam,
+                settings.failure * settings.reward_scale,
+            ).flatten()  # fmt: skip
+            seen = window.seen.flatten(0, 1)
+            normalised = critic.obs_normalizer(seen)
+        loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
+        follow(self._target, critic.mlp, settings.target)
+        named = TensorDict({"policy": seen}, batch_size=[len(seen)])
+        self._actor.update_normalization(named)
+        critic.update_normalization(named)
+        return loss
+
+
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, old: float) -> None:
+    """Let the weights of one network follow those of another; `old` is the weight of what they were."""
+    for ours, theirs in zip(slow.parameters(), fast.parameters(), strict=True):
+        ours.lerp_(theirs, 1.0 - old)
+
+
+class AhacLearner(ShacLearner):
+    """The same, with a window as long as its gradients can be used."""
+
+    def __init__(
+        self, out: Path, task: Task, where: ResolvedDynamics, settings: AhacSettings, *more: Any, **named: Any
+    ) -> None:
+        """Build; arguments and errors are those of `train_policy`."""
+        super().__init__(out, task, where, settings, *more, **named)
+        self._horizon = AdaptiveHorizon(settings)
+
+    @property
+    def horizon(self) -> int:
+        """Frames of the next window."""
+        return self._horizon.frames
+
+    def step(self, done: float, at: TrainState) -> OptimiserStep:
+        """Make a step of SHAC, and adapt the horizon."""
+        step = super().step(done, at)
+        self._horizon.update(current_ranks().mean(self._watch.explosion()))
+        return step
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of SHAC, and the horizon."""
+        return {**super().state(), "horizon": self._horizon.value}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`, bitwise."""
+        super().load(saved)
+        self._horizon.value = saved["horizon"]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assets of declared robots: where a robot's URDF, MJCF or USD lies, and the meshes, textures and included files that it names."""
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+from neurodyn.core.errors import InputError
+from neurodyn.robots.declaration import Robot
+
+_EXTRAS = {"example-robot-data": "robots", "newton": "sim"}
+
+
+def package_folder(package: str) -> Path | None:
+    """Return the folder of robots that a package installs, or None where the package is not installed."""
+    if package == "newton":
+        return _newton_assets()
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    marker = f"share/{package}/robots/"
+    for file in files:
+        text = str(file)
+        if marker in text:
+            return Path(str(file.locate())).parents[len(text.split(marker, 1)[1].split("/")) - 1]
+    return None
+
+
+def _newton_assets() -> Path | None:
+    try:
+        spec = importlib.util.find_spec("newton")  # looks it up without importing it
+    except (ImportError, ValueError):  # a broken or hidden installation
+        return None
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        return Path(folder) / "examples" / "assets"
+    return None
+
+
+def is_installed(robot: Robot) -> bool:
+    """Say whether the package that holds the robot's asset, if any, is installed."""
+    return robot.package is None or package_folder(robot.package) is not None
+
+
+def asset_path(robot: Robot) -> Path:
+    """Return the path of the robot's asset.
+
+    Raises:
+        InputError: The asset is missing, or the package that holds it is not installed.
+    """
+    if not robot.asset:
+        raise InputError(
+            f"robot {robot.name!r} has no asset, so that it cannot be simulated; valid: models of its logs, or a "
+            "declaration of your own with an asset"
+        )
+    folder = Path(robot.folder)
+    if robot.package is not None:
+        installed = package_folder(robot.package)
+        if installed is None:
+            raise InputError(
+                f"robot {robot.name!r} needs the package {robot.package}, which is not installed; "
+                f"install it with: pip install 'neurodyn[{_EXTRAS[robot.package]}]'"
+            )
+        folder = installed
+    path = folder / robot.asset
+    if not path.is_file():
+        raise InputError(f"robot {robot.name!r}: asset {path} does not exist; give its path relative to {folder}")
+    return path
+
+
+_DIRECTORIES = ("assetdir", "meshdir", "texturedir", "strippath")
+_PACKAGES = ("package://", "model://")
+
+
+def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | None:
+    """Return the absolute path of a file that an asset names; package://PACKAGE/REST is looked for above the asset.
+
+    Args:
+        path: The asset.
+        name: The file as the asset names it.
+        folders: Where relative names are looked for; none for the folder of the asset.
+
+    Returns:
+        None where there is no such file.
+    """
+    if name.startswith(_PACKAGES):
+        relative = name.split("://", 1)[1]
+        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
+        places = [folder / part for folder in path.resolve().parents for part in (relative, relative.split("/", 1)[-1])]
+    else:
+        relative = name.removeprefix("file://")
+        places = [folder / relative for folder in folders or (path.resolve().parent,)]
+    return next((place.resolve() for place in places if place.is_file()), None)
+
+
+def resolve_asset(path: Path, base: str | None, file: str) -> str:
+    """Return the absolute path of a file that an MJCF names, relative to itself or to the file that includes it.
+
+    Raises:
+        InputError: The file is missing.
+    """
+    for folder in (Path(base) if base else path.parent, path.resolve().parent):
+        if (folder / file).is_file():
+            return str((folder / file).resolve())
+    raise InputError(f"{path}: file {file!r} does not exist; paths are relative to the MJCF")
+
+
+def urdf_meshes(root: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """Return the meshes of a URDF's links, each with its `filename`."""
+    for link in root.findall("link"):
+        for shape in [*link.findall("visual"), *link.findall("collision")]:
+            mesh = shape.find("geometry/mesh")
+            if mesh is not None:
+                yield mesh
+
+
+def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path], str]) -> None:
+    """Rewrite the meshes of a URDF; one that is missing stays as it is.
+
+    Args:
+        path: The URDF.
+        root: Its contents, which are changed.
+        place: From the present path of a mesh to the name that the URDF is to have for it.
+    """
+    for mesh in urdf_meshes(root):
+        source = find_file(path, mesh.get("filename", ""))
+        if source is not None:
+            mesh.set("filename", place(source))
+
+
+def relocate_mjcf(
+    main: Path, path: Path, root: ElementTree.Element, place: Callable[[Path], str], *, meshes: bool
+) -> list[Path]:
+    """Rewrite what an MJCF, or a file that it includes, names; a file that is missing stays as it is.
+
+    Directories of assets that the file sets are written into the names.
+
+    Args:
+        main: The MJCF.
+        path: The file: the MJCF itself, or one that it includes.
+        root: Its contents, which are changed.
+        place: From the present path of a file to the name that is to stand in `path`.
+        meshes: Whether meshes, heightfields and textures are needed; otherwise they are left out.
+
+    Returns:
+        Paths of the files that it includes.
+    """
+    compiler = root.find("compiler")
+    settings = {} if compiler is None else {key: compiler.attrib.pop(key, None) for key in _DIRECTORIES}
+    own = settings.get("meshdir") or settings.get("assetdir")
+    folders = {"mesh": own, "hfield": own, "texture": settings.get("texturedir") or settings.get("assetdir") or own}
+    strip = (settings.get("strippath") or "").lower() in {"true", "1"}
+    included = []
+    for parent in list(root.iter()):
+        for element in list(parent):
+            file = element.get("file")
+            if not file or element.tag not in {"include", *folders}:
+                continue
+            if not meshes and element.tag != "include":
+                parent.remove(element)
+                continue
+            if strip and element.tag != "include":
+                file = file.replace("\\", "/").rsplit("/", 1)[-1]
+            name = str(Path(folders.get(element.tag) or "") / file)
+            element.set("file", name)
+            try:
+                source = Path(resolve_asset(main, str(path.parent), name))
+            except InputError:
+                continue
+            element.set("file", place(source))
+            if element.tag == "include":
+                included.append(source)
+    return included
+
+
+def fits_meshes(root: ElementTree.Element) -> bool:
+    """Return whether an MJCF may fit a primitive shape to a mesh, which then is needed even where no mesh is loaded.
+
+    A geom whose type stands in a default counts as one that does.
+    """
+    return any(geom.get("mesh") and geom.get("type") not in {"mesh", "sdf"} for geom in root.iter("geom"))

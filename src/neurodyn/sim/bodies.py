@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies of an asset: those that fixed joints hold together, taken as one, and whether an inertia is one that a body can have."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.geometry.rotation import quaternion_matrix
+
+Pose = np.ndarray
+"""[x y z, qx qy qz qw]."""
+
+Groups = dict[int, tuple[int, Pose]]
+"""For each body (-1: the world) the body that stands for it, and its pose in that one's frame."""
+
+_IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
+
+
+def group_bodies(
+    joints: Sequence[int],
+    is_fixed: np.ndarray,
+    parent: np.ndarray,
+    child: np.ndarray,
+    parent_pose: np.ndarray,
+    child_pose: np.ndarray,
+) -> Groups:
+    """Group the bodies of an articulation.
+
+    Args:
+        joints: Its joints, parents first.
+        is_fixed: Whether a joint is fixed, shape [joints].
+        parent: Parent body of each joint, -1 for the world, shape [joints].
+        child: Child body of each joint, shape [joints].
+        parent_pose: Joint frame in the parent body, shape [joints, 7].
+        child_pose: Joint frame in the child body, shape [joints, 7].
+    """
+    groups: Groups = {-1: (-1, _IDENTITY)}
+    for joint in joints:
+        body = int(child[joint])
+        if is_fixed[joint]:
+            leader, pose = groups.get(int(parent[joint]), (int(parent[joint]), _IDENTITY))
+            offset = compose(parent_pose[joint], invert(child_pose[joint]))
+            groups[body] = (leader, compose(pose, offset))
+        else:
+            groups[body] = (body, _IDENTITY)
+    return groups
+
+
+def merged_body(
+    groups: Groups, leader: int, mass: np.ndarray, com: np.ndarray, inertia: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    r"""Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a body with all that is fixed to it.
+
+    $$I = \sum_b R_b I_b R_b^T + m_b (d_b^T d_b 1 - d_b d_b^T)$$ (Steiner), with d from the common centre of mass.
+
+    Args:
+        groups: What `group_bodies` returned.
+        leader: The body that stands for its group; the result is in its frame.
+        mass: Masses of all bodies, shape [bodies].
+        com: Centres of mass in body frames, shape [bodies, 3].
+        inertia: Inertias about them in body axes, shape [bodies, 3, 3].
+    """
+    members = [(body, pose) for body, (head, pose) in groups.items() if head == leader]
+    centres = {body: pose[:3] + rotation(pose) @ com[body] for body, pose in members}
+    total = sum(float(mass[body]) for body, _ in members)
+    centre = np.sum([mass[body] * centres[body] for body, _ in members], axis=0) / max(total, 1e-300)
+    merged = np.zeros((3, 3))
+    for body, pose in members:
+        turn, d = rotation(pose), centres[body] - centre
+        merged += turn @ inertia[body] @ turn.T + mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
+    return total, centre, merged
+
+
+def rotation(pose: Pose) -> np.ndarray:
+    """Return the rotation matrix of a pose, shape [3, 3]."""
+    return np.array(quaternion_matrix(np.asarray(pose[3:], dtype=float)))
+
+
+def compose(a: Pose, b: Pose) -> Pose:
+    """Return the composition of two poses, a_to_world with b_to_a."""
+    ax, ay, az, aw = np.asarray(a[3:], dtype=float)
+    bx, by, bz, bw = np.asarray(b[3:], dtype=float)
+    turn = [
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    ]
+    return np.concatenate([a[:3] + rotation(a) @ b[:3], turn])
+
+
+def invert(a: Pose) -> Pose:
+    """Return the inverse pose."""
+    turn = np.array([-a[3], -a[4], -a[5], a[6]], dtype=float)
+    return np.concatenate([-rotation(a).T @ a[:3], turn])
+
+
+_ROUNDING = 0.01
+"""Share of the greatest moment of inertia by which assets may miss, as their numbers are rounded."""
+
+
+def require_possible(where: str, inertia: np.ndarray) -> None:
+    r"""Refuse an inertia that no body has.
+
+    Moments about principal axes are at least 0, and none is above the sum of the others, since
+    $I_{xx} + I_{yy} - I_{zz} = 2 \int z^2\,dm \ge 0$.
+
+    Args:
+        where: What has it, for the message.
+        inertia: Inertia about the centre of mass [kg m^2], shape [3, 3].
+
+    Raises:
+        InputError: No body has it.
+    """
+    if not np.isfinite(inertia).all():
+        raise InputError(f"{where}: its inertia is not finite; give ixx, iyy, izz, ixy, ixz, iyz [kg m^2]")
+    least, middle, most = np.linalg.eigvalsh(0.5 * (inertia + inertia.T))
+    moments = ", ".join(f"{value:.3g}" for value in (least, middle, most))
+    slack = _ROUNDING * most
+    if not most > 0:
+        raise InputError(f"{where}: moves but has no inertia (principal moments {moments} kg m^2); valid: above 0")
+    if least < -slack:
+        raise InputError(f"{where}: principal moments of inertia are {moments} kg m^2; valid: none below 0")
+    if most > least + middle + slack:
+        raise InputError(
+            f"{where}: principal moments of inertia are {moments} kg m^2, which no body has; valid: none above the sum "
+            "of the other two"
+        )

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trajectories that leave plausible bounds: where they end, why, and when there are too many of them to go on."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Status
+from neurodyn.robots import Robot
+from neurodyn.robots.plausible import PlausibleBounds
+from neurodyn.robots.sections import Interval
+
+MOST_IMPLAUSIBLE = 0.05
+"""Share of trajectories above which data are refused, of those that pass what physics allows or are not finite.
+
+The robots that ship lose none of them under random torques; where joint limits or steps are wrong, it is every second.
+"""
+
+MOST_CUT = 0.5
+"""Share of trajectories above which data are refused, of those that leave a `range` which the robot itself declares.
+
+Such a range is there to cut some off, as those that swing up under stiff random gains; if most are cut, it is wrong.
+"""
+
+
+class Departure(Config, frozen=True):
+    """Trajectories that left the bounds by the same coordinate first.
+
+    Attributes:
+        coordinate: Name of the coordinate, as "qd.ankle_1".
+        trajectories: Number of trajectories.
+        value: Its value that was furthest outside [rad, m, rad/s or m/s]; NaN where it was not finite.
+        lower: Least plausible value.
+        upper: Greatest plausible value.
+        unit: Unit of the three.
+        declared: Whether the robot declares this bound as its `range`.
+    """
+
+    coordinate: str
+    trajectories: int
+    value: float
+    lower: float
+    upper: float
+    unit: str
+    declared: bool
+
+    @property
+    def words(self) -> str:
+        """The departure in words."""
+        if not math.isfinite(self.value):
+            return f"{self.coordinate} is not finite in {self.trajectories}"
+        bound = f"[{self.lower:.4g}, {self.upper:.4g}] {self.unit}"
+        kind = "declared range" if self.declared else "plausible"
+        return f"{self.coordinate} reaches {self.value:.4g} ({kind}: {bound}) in {self.trajectories}"
+
+
+@dataclass(frozen=True)
+class EarlyEnds:
+    """How each trajectory of a batch ends.
+
+    Attributes:
+        lengths: Valid transitions, shape [E].
+        status: How it ended (`data.header.Status`), shape [E].
+        column: Coordinate by which it first left the bounds, of (q, qd), shape [E]; -1 where it did not.
+        value: Value of that coordinate then, shape [E].
+    """
+
+    lengths: np.ndarray
+    status: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+
+
+def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> EarlyEnds:
+    """Return where each trajectory ends: before its first state that is implausible or not finite.
+
+    Args:
+        robot: Name of the robot.
+        bounds: Its plausible bounds.
+        q: Positions [rad or m], shape [E, T + 1, nq].
+        qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
+
+    Raises:
+        InputError: A trajectory does not even begin in a valid state.
+    """
+    outside = bounds.outside(q, qd)
+    if outside[:, 0].any():
+        name, value = bounds.furthest(q[:, 0], qd[:, 0])
+        raise InputError(
+            f"robot {robot!r}: random states lie outside the declared range ({name} = {value:.4g}); keep `sampling` "
+            "within `range`"
+        )
+    frames = outside.shape[1] - 1
+    early = outside.any(1)
+    first = torch.where(early, outside.int().argmax(1), frames + 1)
+    rows, at = torch.arange(len(q)), first.clamp_max(frames)
+    state = torch.cat([q[rows, at], qd[rows, at]], dim=-1)
+    column = bounds.relative_excess(q[rows, at], qd[rows, at]).argmax(-1)
+    broken = torch.where(state.isfinite().all(-1), Status.OUT_OF_RANGE, Status.NOT_FINITE)
+    status = torch.where(early, broken, Status.COMPLETE)
+    return EarlyEnds(
+        lengths=(first - 1).numpy(),
+        status=status.numpy().astype(np.int8),
+        column=torch.where(early, column, -1).numpy(),
+        value=state[rows, column].numpy(),
+    )
+
+
+@dataclass
+class EarlyEndCount:
+    """Counts the trajectories that ended early, and refuses data of which too many do.
+
+    Attributes:
+        robot: The declared robot.
+        bounds: Its plausible bounds.
+        episodes: Trajectories that are asked for.
+    """
+
+    robot: Robot
+    bounds: PlausibleBounds
+    episodes: int
+    _values: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, ends: EarlyEnds, count: int) -> None:
+        """Count the first trajectories of a batch."""
+        for column, value in zip(ends.column[:count].tolist(), ends.value[:count].tolist(), strict=True):
+            if column >= 0:
+                self._values[column].append(value)
+
+    def require_few(self) -> None:
+        """Refuse data of which too many trajectories end early, of all that are asked for.
+
+        Raises:
+            InputError: They do.
+        """
+        for declared, most in ((False, MOST_IMPLAUSIBLE), (True, MOST_CUT)):
+            found = [departure for departure in self.departures if departure.declared == declared]
+            share = sum(departure.trajectories for departure in found) / self.episodes
+            if share > most:
+                raise InputError(self._refusal(found[0], share, most))
+
+    @property
+    def departures(self) -> tuple[Departure, ...]:
+        """What was counted, by coordinate, the most frequent first."""
+        found = [self._departure(column, values) for column, values in self._values.items()]
+        return tuple(sorted(found, key=lambda departure: -departure.trajectories))
+
+    def _departure(self, column: int, values: list[float]) -> Departure:
+        spec, nq = self.robot.spec, self.robot.spec.nq
+        position = column < nq
+        name = (*spec.q_names, *spec.qd_names)[column]
+        lower, upper = (*self.bounds.q, *self.bounds.qd)[column]
+        worst = max(values, key=lambda value: math.inf if math.isnan(value) else max(value - upper, lower - value))
+        return Departure(
+            coordinate=f"{'q' if position else 'qd'}.{name}",
+            trajectories=len(values),
+            value=worst if math.isfinite(worst) else math.nan,
+            lower=lower,
+            upper=upper,
+            unit=(*spec.q_units, *spec.qd_units)[column],
+            declared=self._declared(position, name, (lower, upper)) and math.isfinite(worst),
+        )
+
+    def _declared(self, position: bool, name: str, bound: Interval) -> bool:
+        ranges = self.robot.range.q if position else self.robot.range.qd
+        return ranges.get(name) == bound
+
+    def _refusal(self, worst: Departure, share: float, most: float) -> str:
+        change = (
+            "widen its `range`, or narrow `sampling`"
+            if worst.declared
+            else "raise simulator.substeps, or mend its joint limits, armature or efforts"
+        )
+        return (
+            f"robot {self.robot.name!r}: at least {share:.1%} of the trajectories leave plausible bounds (more than "
+            f"{most:.0%} is refused): {worst.words}; {change}; `neurodyn check {self._checked}` says which"
+        )
+
+    @property
+    def _checked(self) -> str:
+        from neurodyn.robots import locate
+
+        return locate(self.robot)

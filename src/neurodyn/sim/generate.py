@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data from a reference simulator: many short trajectories from random states, on random grounds, under random torques."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from neurodyn.core.artifacts import regular_file
+from neurodyn.core.config import Config, to_dict
+from neurodyn.core.description.drive import require_simulated
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import tell
+from neurodyn.core.provenance import package_versions
+from neurodyn.core.seeds import derive_seed, require_seed
+from neurodyn.core.workers import Executor, Workers, resolve_threads
+from neurodyn.data.header import Status, StoreHeader, dataset
+from neurodyn.data.split import assign_splits
+from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
+from neurodyn.robots import Robot
+from neurodyn.robots.bundle import source_digest
+from neurodyn.sim.batches import BatchMaker
+from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.contradictions import require_consistent
+from neurodyn.sim.early_ends import Departure, EarlyEndCount
+from neurodyn.sim.fingerprint import fingerprint
+from neurodyn.sim.mechanism import mechanism
+
+if TYPE_CHECKING:
+    import newton
+
+
+MOST_POINTS = 64
+"""Contact points above which a mechanism has only those that the robot declares: every one is compiled."""
+
+
+def simulated_header(
+    robot: Robot, model: "newton.Model", scene: Scene | None, *, seed: int, simulator: dict[str, Any], **others: Any
+) -> StoreHeader:
+    """Return the header of data of a robot in its reference simulator.
+
+    Args:
+        robot: The declared robot.
+        model: The robot as built.
+        scene: The ground that the data are on; None for free space.
+        seed: Seed of the data.
+        simulator: How the data were made, beside the simulator's own settings.
+        others: Further fields of the header.
+    """
+    return StoreHeader(
+        spec=others.pop("spec", robot.spec),
+        source="teacher",
+        simulator={
+            **to_dict(robot.simulator), **simulator, "material": to_dict(robot.material), "gains": to_dict(robot.gains)
+        },
+        seed=seed,
+        fingerprint=fingerprint(model),
+        sources=others.pop("sources", None) or source_digest(robot),
+        versions=package_versions("newton", "warp-lang"),
+        scene=scene,
+        contact_points=None if robot.contact_points is None else contact_point_layout(model, robot),
+        mechanism=_known_mechanism(model, robot),
+        **others,
+    )  # fmt: skip
+
+
+def _known_mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
+    """Return the mechanism that models may start from, with all contact points of its simulator where they are few."""
+    whole = mechanism(model, robot, every_contact=robot.simulator.solver == "mujoco")
+    return whole if len(whole.points) <= MOST_POINTS else mechanism(model, robot)
+
+
+VALIDATION_FRACTION = 0.05
+TEST_FRACTION = 0.05
+
+_LEAST_WORLDS, _MOST_WORLDS = 64, 512
+"""Trajectories that are simulated at once."""
+
+"""Called with the transitions simulated so far and the number asked for."""
+
+Begun = Callable[[StoreHeader], None]
+"""Called with the header of the data before anything is simulated."""
+
+
+class GenerationSummary(Config, frozen=True):
+    """Result of a run of `generate`.
+
+    Attributes:
+        path: The file.
+        episodes: Trajectories in the file, those of zero length included.
+        transitions: Transitions in the file; early ends leave fewer than were asked for.
+        early_ends: Trajectories that ended early, by reason.
+        departures: By which coordinates trajectories left plausible bounds in this run, the most frequent first.
+        empty: Trajectories that ended before their first transition.
+        simulated: Transitions that this run simulated; a resumed one simulates fewer than the file holds.
+        seconds: Wall time of this run [s].
+        cpu_seconds: Processor time of simulating and writing in all processes, without building the worlds [s].
+        bytes: Size of the file.
+    """
+
+    path: str
+    episodes: int
+    transitions: int
+    early_ends: dict[str, int]
+    departures: tuple[Departure, ...]
+    empty: int
+    simulated: int
+    seconds: float
+    cpu_seconds: float
+    bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Simulated transitions per CPU-second, writing included."""
+        return self.simulated / max(self.cpu_seconds, 1e-9)
+
+
+def generate(
+    robot: Robot,
+    *,
+    transitions: int,
+    out: str | Path,
+    worlds: int | None = None,
+    seed: int = 0,
+    frames: int | None = None,
+    passive_fraction: float | None = None,
+    reset_fraction: float | None = None,
+    ground: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    begun: Begun | None = None,
+    executor: Executor | None = None,
+) -> GenerationSummary:
+    """Write a data set of a robot from its simulator.
+
+    A trajectory ends before its first state beyond plausible bounds (`sim.bounds`). Where too many do
+    (`sim.generation.early_ends`), nothing is written.
+
+    Args:
+        robot: The declared robot.
+        transitions: Transitions to simulate; rounded up to whole trajectories.
+        out: File to write (.h5).
+        worlds: Worlds that are simulated at once; None for `batch_worlds`.
+        seed: Seed of states, grounds and torques.
+        frames: Length of a trajectory in frames; None for the robot's own.
+        passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
+            pose), between 0 and 1; None for the robot's own.
+        reset_fraction: Fraction of trajectories that start from the robot's resets, without torque (or held), between 0
+            and 1; None for the robot's own.
+        ground: Name of one of the robot's grounds, at its declared place; None for those that the robot samples.
+        device: Device of the simulator.
+        threads: Processes that simulate, each on one core; None for one on each available core. The data do not depend
+            on it, and where one process is soon done there is but one.
+        resume: Whether to continue an interrupted run with the same settings.
+        overwrite: Whether a finished file of that name may be replaced.
+        begun: Called before the first batch, with what the data will hold.
+        executor: What makes the batches in place of processes of this machine, as `neurodyn.cluster.Cluster`; the data
+            do not depend on it.
+
+    Raises:
+        InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
+            bounds, or the file exists or cannot be written.
+    """
+    require_simulated(robot.drives, robot.name)
+    frames = robot.frames if frames is None else frames
+    passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
+    sources = source_digest(robot)
+    path, robot, processes = Path(out), _sampled(robot, ground, reset_fraction), resolve_threads(threads)
+    processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
+    _check(path, transitions, worlds, frames, passive_fraction)
+    require_seed(seed)
+    if executor is not None and device != "cpu":
+        raise InputError(f"device is {device!r}; valid with a cluster, whose workers simulate on their cores: cpu")
+    _check_space(robot, path, transitions)
+    with exclusive(path):
+        _check_new(path, resume or overwrite)
+        start = time.perf_counter()
+        episodes = math.ceil(transitions / frames)
+        worlds = min(batch_worlds(episodes, device) if worlds is None else worlds, episodes)
+        require_consistent(robot)
+        maker = BatchMaker(robot, worlds, frames, passive_fraction, seed, device)
+        header = simulated_header(
+            robot,
+            maker.simulator.model,
+            maker.scene,
+            seed=seed,
+            sources=sources,
+            simulator={
+                "sampling": {
+                    "worlds": worlds,
+                    "frames": frames,
+                    "episodes": episodes,
+                    "passive_fraction": passive_fraction,
+                    "reset_fraction": robot.reset_fraction,
+                    **to_dict(robot.sampling),
+                },
+                "ground": to_dict(robot.ground_sampling),
+            },
+        )
+        if begun is not None:
+            begun(header)
+        tally = EarlyEndCount(robot, maker.bounds, episodes)
+        simulated, cpu_seconds = 0, 0.0
+        calls = Workers(maker, processes) if executor is None else executor.workers(maker)
+        with StoreWriter(path, header, resume=resume, keep=True) as writer, calls as workers:
+            left = range(writer.batches, math.ceil(episodes / worlds))
+            for batch, made in zip(left, workers.map(left), strict=True):
+                cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
+                ends = made.ends
+                tally.add(ends, count)
+                try:
+                    tally.require_few()
+                except InputError:
+                    writer.discard()
+                    raise
+                stream = derive_seed(seed, "split", batch)
+                split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
+                writer.append(
+                    made.q[:count], made.qd[:count], made.control[:count],
+                    lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
+                    ground=None if made.ground is None else made.ground[:count],
+                )  # fmt: skip
+                simulated += count * frames
+                cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
+                done = min(transitions, (batch * worlds + count) * frames)
+                tell(done / transitions, f"{done:,} transitions")
+        return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
+
+
+def batch_worlds(episodes: int, device: str) -> int:
+    """Return how many trajectories are simulated at once where nothing else is asked for.
+
+    On a CPU 64 worlds are simulated as fast, each, as 512. So a data set has 32 batches or more, which processes share
+    evenly, as long as a batch keeps 64 trajectories. The number depends on the data alone: so does what is drawn.
+    """
+    return _MOST_WORLDS if device != "cpu" else min(max(episodes // 32, _LEAST_WORLDS), _MOST_WORLDS)
+
+
+def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
+    """Return a robot with the ground and the share of resets that are asked for in place of its own."""
+    if ground is not None:
+        robot.named_ground(ground)
+        robot = msgspec.structs.replace(robot, ground=ground, ground_sampling=None)
+    if reset_fraction is None:
+        return robot
+    if not 0 <= reset_fraction <= 1:
+        raise InputError(f"reset_fraction is {reset_fraction:g}; valid: between 0 and 1")
+    return msgspec.structs.replace(robot, reset_fraction=reset_fraction)
+
+
+def _check(path: Path, transitions: int, worlds: int | None, frames: int, passive_fraction: float) -> None:
+    require_store_name(path)
+    for name, value in (("transitions", transitions), ("worlds", worlds), ("frames", frames)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; valid: at least 1")
+    if not 0 <= passive_fraction <= 1:
+        raise InputError(f"passive_fraction is {passive_fraction:g}; valid: between 0 and 1")
+
+
+def _check_new(path: Path, permitted: bool) -> None:
+    """Refuse to replace a data set, finished or interrupted, which may have taken hours."""
+    target = regular_file(path)
+    part = target.with_name(f"{target.name}.part")
+    if part.exists() and not permitted:
+        raise InputError(f"{part} holds an interrupted data set; valid: --resume to go on with it, or --overwrite")
+    if path.exists() and not permitted:
+        raise InputError(
+            f"{path} exists; valid: another --out, --resume to complete it with the same settings, or --overwrite"
+        )
+
+
+def _check_space(robot: Robot, path: Path, transitions: int) -> None:
+    """Refuse a data set that the disk cannot hold before hours are spent on filling it."""
+    folder = next((parent for parent in regular_file(path).absolute().parents if parent.is_dir()), None)
+    needed = 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * transitions
+    disk = shutil.disk_usage(folder) if folder is not None else None
+    free = disk.free if disk is not None and disk.total else math.inf  # some file systems do not tell
+    if needed > free:
+        raise InputError(
+            f"{path}: {transitions:,} transitions need {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free; give "
+            "fewer transitions, or a path with more space"
+        )
+
+
+def _summarise(
+    path: Path, tally: EarlyEndCount, simulated: int, seconds: float, cpu_seconds: float
+) -> GenerationSummary:
+    with open_store_file(path) as file:
+        table = dataset(file, "episodes")[()]
+    reasons = {Status.NOT_FINITE: "not finite", Status.OUT_OF_RANGE: "out of range"}
+    return GenerationSummary(
+        path=str(path),
+        episodes=len(table),
+        transitions=int(table["length"].sum()),
+        early_ends={word: int((table["status"] == status).sum()) for status, word in reasons.items()},
+        departures=tally.departures,
+        empty=int((table["length"] == 0).sum()),
+        simulated=simulated,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        bytes=path.stat().st_size,
+    )

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An MJCF as the importer gets it: locked joints removed, one joint a body, actuators and the ground left out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.robots.sections import chosen
+from neurodyn.sim.urdf import MissingMeshError, find_mesh, leave_out, parse_xml
+
+_UNREAD = ("attach", "composite", "flexcomp", "flex", "replicate")
+_PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclass")
+
+
+@dataclass(frozen=True)
+class PreparedMjcf:
+    """An MJCF for the importer, and what the importer does not do.
+
+    Attributes:
+        text: The file.
+        massless: Bodies that only join two joints, by the body that they belong to; they need a mass that is
+            negligible beside that body's.
+        total_mass: Mass to which the robot is scaled [kg] (`settotalmass`); None for none.
+    """
+
+    text: str
+    massless: dict[str, str]
+    total_mass: float | None = None
+
+
+def prepare_mjcf(
+    path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True, densities: dict[str, float] | None = None
+) -> PreparedMjcf:
+    """Read an MJCF and return it as text for the importer.
+
+    Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
+    heightfields: the ground is a scene of the declaration.
+
+    Args:
+        path: The MJCF.
+        locked: Joints that are removed, which welds their bodies to the parents.
+        meshes: Whether meshes are loaded; one that cannot be is left out with a notice.
+        densities: Densities of shapes by pattern of their names [kg/m^3], in place of masses and densities of the file.
+
+    Raises:
+        InputError: The file is no MJCF, lacks a locked joint, or has elements that are not read.
+    """
+    root = parse_xml(path, "mujoco", "MJCF")
+    _refuse_unread(path, root)
+    for actuators in root.findall("actuator"):
+        root.remove(actuators)
+    for ground in root.findall("worldbody"):
+        for geom in ground.findall("geom"):
+            if geom.get("type") in {"plane", "hfield"}:
+                ground.remove(geom)
+    remaining = set(locked)
+    names = []
+    for body in root.iter("body"):
+        for joint in body.findall("joint"):
+            name = joint.get("name", "")
+            names.append(name)
+            if name in locked:
+                body.remove(joint)
+                remaining.discard(name)
+    if remaining:
+        raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
+    _set_densities(root, densities or {})
+    massless = split_joints(root)
+    if meshes:
+        _drop_missing_meshes(path, root)
+    return PreparedMjcf(ElementTree.tostring(root, encoding="unicode"), massless, _total_mass(path, root))
+
+
+def _refuse_unread(path: Path, root: ElementTree.Element) -> None:
+    """Refuse what the importer would pass over, so that the robot were another one."""
+    for tag in _UNREAD:
+        if next(root.iter(tag), None) is not None:
+            raise InputError(
+                f"{path}: <{tag}> is not read; save the model with its bodies written out (mj_saveLastXML)"
+            )
+    for compiler in root.findall("compiler"):
+        if compiler.get("coordinate", "local") != "local":
+            raise InputError(f"{path}: coordinate={compiler.get('coordinate')!r} is not read; valid: local")
+
+
+def split_joints(root: ElementTree.Element) -> dict[str, str]:
+    """Make a chain of nested bodies of each body with several joints, one joint each, in place.
+
+    MuJoCo moves such a body by its joints in turn, each with its axis and anchor in the frame that the joints before it
+    have moved. A chain of bodies in one place does the same; the last one keeps name, shapes and children.
+
+    Returns:
+        The bodies that were added, by the body that they belong to.
+    """
+    added: dict[str, str] = {}
+    parents = {child: parent for parent in root.iter() for child in parent}
+    for body in [body for body in root.iter("body") if len(body.findall("joint")) > 1]:
+        joints = body.findall("joint")
+        name = body.get("name") or f"body_of_{joints[0].get('name', len(added))}"
+        body.set("name", name)
+        for number, joint in enumerate(joints):
+            joint.set("name", joint.get("name", f"{name}_joint_{number}"))  # as the importer names them
+            body.remove(joint)
+        outer = [ElementTree.Element("body", name=f"{name}_at_{joint.get('name')}") for joint in joints[:-1]]
+        for key in _PLACEMENT:  # the chain is placed once, and classes are inherited from its beginning
+            if key in body.attrib:
+                outer[0].set(key, body.attrib.pop(key))
+        chain = [*outer, body]
+        for link, joint, inner in zip(outer, joints, chain[1:], strict=False):
+            # The importer asks for an inertial where it is not to take that of shapes.
+            ElementTree.SubElement(link, "inertial", pos="0 0 0", mass="0", diaginertia="0 0 0")
+            link.append(joint)
+            added[link.get("name", "")] = name
+            if inner is not body:
+                link.append(inner)
+        body.insert(0, joints[-1])
+        parent = parents[body]
+        parent[list(parent).index(body)] = outer[0]
+        outer[-1].append(body)
+    return added
+
+
+def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
+    """Remove meshes that cannot be loaded, and the shapes that are made of them."""
+    folder = path.resolve().parent
+    for compiler in root.findall("compiler"):
+        folder = path.resolve().parent / compiler.get("meshdir", compiler.get("assetdir", "."))
+    reasons, missing = [], set()
+    for assets in root.findall("asset"):
+        for mesh in [mesh for mesh in assets.findall("mesh") if "file" in mesh.attrib]:
+            file = mesh.get("file", "")
+            try:
+                find_mesh(path, file, (folder, path.resolve().parent))
+            except MissingMeshError as error:
+                reasons.append(str(error))
+                missing.add(mesh.get("name", Path(file).stem))
+                assets.remove(mesh)
+    for parent in root.iter():
+        for geom in [geom for geom in parent.findall("geom") if geom.get("mesh") in missing]:
+            parent.remove(geom)
+    leave_out(path, reasons)
+
+
+def _total_mass(path: Path, root: ElementTree.Element) -> float | None:
+    """Return `settotalmass` of the compiler section [kg]."""
+    for compiler in reversed(root.findall("compiler")):
+        if "settotalmass" in compiler.attrib:
+            text = compiler.get("settotalmass", "")
+            try:
+                value = float(text)
+            except ValueError:
+                raise InputError(f"{path}: settotalmass is {text!r}; valid: a mass in kg") from None
+            return value if value > 0 else None
+    return None
+
+
+def _set_densities(root: ElementTree.Element, densities: dict[str, float]) -> None:
+    """Write densities of shapes by pattern of their names, in place of the file's."""
+    for body in root.iter("body"):
+        for geom in body.findall("geom"):
+            density = chosen(geom.get("name", ""), densities)
+            if density is not None:
+                geom.attrib.pop("mass", None)
+                geom.set("density", repr(density))

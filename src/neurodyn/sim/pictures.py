@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a robot in motion, ray-traced on the CPU without a display, and the camera that sees all of it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
+from neurodyn.geometry.ground import Ground
+from neurodyn.robots import Robot
+from neurodyn.sim.bodies import rotation
+from neurodyn.sim.build import build_world
+from neurodyn.sim.engine import import_newton
+from neurodyn.sim.scene import ScenePlacer, add_scene
+
+FIELD_OF_VIEW = 0.6  # vertical [rad]
+_MARGIN = 1.12
+_NEAREST = 0.1  # [m]
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A camera.
+
+    Attributes:
+        eye: Position [m], world axes, shape [3].
+        target: Point in the middle of the picture [m], world axes, shape [3].
+        field_of_view: Vertical field of view [rad].
+    """
+
+    eye: np.ndarray
+    target: np.ndarray
+    field_of_view: float = FIELD_OF_VIEW
+
+
+def fit_camera(points: np.ndarray, forward: np.ndarray, aspect: float) -> Camera:
+    """Return the nearest camera that looks along `forward` and has all points in its picture.
+
+    Args:
+        points: What must be seen [m], world axes, shape [n, 3].
+        forward: Direction of view, world axes, unit length, shape [3].
+        aspect: Width of the picture over its height.
+    """
+    right, up = _right_and_up(forward)
+    across, above, ahead = points @ right, points @ up, points @ forward
+    middle = [(x.min() + x.max()) / 2 for x in (across, above, ahead)]
+    target = middle[0] * right + middle[1] * up + middle[2] * forward
+    slope = np.tan(FIELD_OF_VIEW / 2) / _MARGIN
+    needed = np.maximum(abs(across - middle[0]) / (slope * aspect), abs(above - middle[1]) / slope)
+    distance = max(float((needed - (ahead - middle[2])).max()), _NEAREST)
+    return Camera(eye=target - distance * forward, target=target)
+
+
+def camera_pose(camera: Camera) -> Any:
+    """Return the Warp transform of a camera that looks along its own -z axis, +y up."""
+    import warp as wp
+
+    forward = np.asarray(camera.target, float) - np.asarray(camera.eye, float)
+    forward = forward / max(float(np.linalg.norm(forward)), 1e-12)
+    right, up = _right_and_up(forward)
+    axes: Any = wp.mat33(*np.stack([right, up, -forward], axis=1).ravel().tolist())
+    return wp.transform(wp.vec3(*map(float, camera.eye)), wp.quat_from_matrix(axes))
+
+
+def _right_and_up(forward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    length = np.linalg.norm(right)
+    right = np.array([1.0, 0.0, 0.0]) if length < 1e-9 else right / length
+    return right, np.cross(right, forward)
+
+
+_BACKGROUND = (244, 245, 248)
+_GHOST_OPACITY = 0.35
+_LINK_COLOUR, _JOINT_COLOUR = (0.16, 0.38, 0.72), (0.93, 0.52, 0.13)
+_GROUND_COLOUR = (0.78, 0.8, 0.76)
+_FRAMES_TO_FIT = 40
+
+
+def render(
+    robot: Robot,
+    q: Tensor | np.ndarray,
+    *,
+    width: int = 480,
+    height: int = 320,
+    ghost: Tensor | np.ndarray | None = None,
+    camera: Camera | None = None,
+    ground: Ground | None = None,
+    path: np.ndarray | None = None,
+) -> np.ndarray:
+    """Render a motion.
+
+    Args:
+        robot: The declared robot.
+        q: Positions [rad or m], shape [T, nq]; a frame that is not finite repeats the one before.
+        width: Width of a picture [pixels].
+        height: Height of a picture [pixels].
+        ghost: Another motion of the same robot that shines through, shape [T, nq].
+        camera: The camera; None for one that sees the whole motion.
+        ground: The ground at one pose; None for free space.
+        path: Displacement of the camera in each picture [m], shape [T, 3]; None for a fixed camera.
+
+    Returns:
+        Pictures, uint8, shape [T, height, width, 3].
+
+    Raises:
+        InputError: The shapes do not fit the robot or each other.
+    """
+    motion = _positions(robot, q)
+    other = None if ghost is None else _positions(robot, ghost)
+    if other is not None and len(other) != len(motion):
+        raise InputError(
+            f"pictures of {robot.name!r}: ghost has {len(other)} frames; valid: {len(motion)}, as the motion"
+        )
+    if path is not None and np.shape(path) != (len(motion), 3):
+        raise InputError(f"pictures of {robot.name!r}: path has shape {np.shape(path)}; valid: {(len(motion), 3)}")
+    if width < 1 or height < 1:
+        raise InputError(f"pictures of {robot.name!r}: {width} x {height} pixels; valid: at least 1 x 1")
+    studio = _Studio(robot, width, height, ground)
+    path = np.zeros((len(motion), 3)) if path is None else np.asarray(path, float)
+    seen, beside = (motion, path) if other is None else (np.concatenate([motion, other]), np.concatenate([path, path]))
+    view = studio.default_camera(seen, beside) if camera is None else camera
+    pictures = studio.shoot(motion, view, path)
+    if other is not None:
+        mixed = (1 - _GHOST_OPACITY) * pictures + _GHOST_OPACITY * studio.shoot(other, view, path)
+        pictures = np.rint(mixed).astype(np.uint8)
+    return pictures
+
+
+def drawn_world(robot: Robot) -> Any:
+    """Return a builder (`newton.ModelBuilder`) of a robot whose every link can be seen."""
+    builder = build_world(robot)
+    _show_hidden_shapes(builder)
+    _draw_bare_links(builder)
+    return builder
+
+
+def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
+    rows = q.detach().cpu().numpy() if isinstance(q, Tensor) else np.asarray(q)
+    if rows.ndim != 2 or rows.shape[1] != robot.spec.nq or not len(rows):
+        raise InputError(f"pictures of {robot.name!r}: q has shape {rows.shape}; valid: [frames, {robot.spec.nq}]")
+    return rows.astype(np.float32)
+
+
+class _Studio:
+    """One robot, its ground, a light and a ray tracer."""
+
+    def __init__(self, robot: Robot, width: int, height: int, ground: Ground | None = None) -> None:
+        import warp as wp
+
+        newton = import_newton()
+        from newton.sensors import SensorCamera
+
+        self._wp, self._newton, self._sensor = wp, newton, SensorCamera
+        builder = drawn_world(robot)
+        if ground is not None:
+            for shape in add_scene(builder, ground.scene):
+                builder.shape_color[shape] = _GROUND_COLOUR
+        scene = newton.ModelBuilder()
+        scene.replicate(builder, copy_count=1)
+        self.model: Any = scene.finalize(device="cpu")
+        if ground is not None and ground.pose is not None:
+            ScenePlacer(self.model).place(ground.pose)
+        self._state: Any = self.model.state()
+        self._aspect = width / height
+        self._size = width, height
+        # Without alpha: with it, the packed colour overflows the 32-bit constant that Warp compiles.
+        red, green, blue = _BACKGROUND
+        self._tracer: Any = SensorCamera(
+            self.model,
+            default_clear_data=SensorCamera.ClearData(clear_color=blue << 16 | green << 8 | red),
+            default_render_config=SensorCamera.RenderConfig(
+                anti_aliasing=SensorCamera.AntiAliasing.MSAA,
+                enable_shadows=ground is not None,
+                enable_textures=ground is not None,
+            ),
+        )
+        if ground is not None:
+            planes = np.flatnonzero(self.model.shape_type.numpy() == int(newton.GeoType.PLANE))
+            self._tracer.assign_checkerboard_material(shape_indices=planes)
+        light = np.array([0.35, 0.75, -0.6])
+        self._tracer.create_default_light(direction=wp.vec3(*(light / np.linalg.norm(light)).tolist()))
+        self._tracer.set_ambient_light((0.55, 0.55, 0.58), (0.25, 0.25, 0.27))
+
+    def pose(self, q: np.ndarray) -> None:
+        """Put the robot into a configuration, shape [nq]."""
+        state = self._state
+        self._wp.to_torch(state.joint_q).copy_(torch.from_numpy(q))
+        self._newton.eval_fk(self.model, state.joint_q, state.joint_qd, state)
+
+    def shoot(self, motion: np.ndarray, camera: Camera, path: np.ndarray) -> np.ndarray:
+        """Take a picture of every configuration from a camera on a path, uint8, shape [T, height, width, 3]."""
+        wp, (width, height) = self._wp, self._size
+        rays = self._sensor.compute_camera_rays_pinhole(
+            width, height, camera_fov=camera.field_of_view, sample_count=4, device="cpu"
+        )
+        image: Any = self._tracer.allocate_image_color(1, width, height)
+        pictures = np.empty((len(motion), height, width, 3), np.uint8)
+        for k in tracked(range(len(motion)), "pictures"):
+            q, shift = motion[k], path[k]
+            if not np.isfinite(q).all():
+                pictures[k] = pictures[k - 1] if k else np.array(_BACKGROUND, np.uint8)
+                continue
+            self.pose(q)
+            moved = replace(camera, eye=camera.eye + shift, target=camera.target + shift)
+            transform = wp.array([camera_pose(moved)], dtype=wp.transformf, device="cpu")
+            self.model.bvh_refit_shapes(self._state)
+            self._tracer.update(self._state, transform, rays, color_image=image)
+            pictures[k] = image.numpy().view(np.uint8).reshape(height, width, 4)[..., :3]
+        return pictures
+
+    def default_camera(self, motion: np.ndarray, path: np.ndarray) -> Camera:
+        """Return a camera that sees all moving parts during the whole motion, while it moves along a path."""
+        finite = np.isfinite(motion).all(1)
+        if finite.any():
+            motion, path = motion[finite], path[finite]
+        else:
+            motion, path = np.zeros((1, motion.shape[1]), np.float32), np.zeros((1, 3))
+        stride = max(1, len(motion) // _FRAMES_TO_FIT)
+        points = []
+        for q, shift in zip(motion[::stride], path[::stride], strict=True):
+            self.pose(q)
+            points.append(self._outline() - shift)
+        return fit_camera(np.concatenate(points), self._direction(), self._aspect)
+
+    def _outline(self) -> np.ndarray:
+        """Return corners of boxes around all moving shapes, world axes, shape [points, 3]."""
+        body_q = self._state.body_q.numpy()
+        shape_pose, scale = self.model.shape_transform.numpy(), self.model.shape_scale.numpy()
+        radius, is_box = self.model.shape_collision_radius.numpy(), self.model.shape_type.numpy()
+        box = int(self._newton.GeoType.BOX)
+        corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+        points = [body_q[:, :3]]
+        for shape, body in enumerate(self.model.shape_body.numpy()):
+            if body < 0:
+                continue
+            extent = scale[shape] if is_box[shape] == box else np.full(3, radius[shape] / 3**0.5)
+            local = _transform(shape_pose[shape], corners * extent)
+            points.append(_transform(body_q[body], local))
+        return np.concatenate(points)
+
+    def _direction(self) -> np.ndarray:
+        """Return the direction of view: along the hinges of a planar robot, aslant otherwise."""
+        newton, model = self._newton, self.model
+        body_q, parent, frame = self._state.body_q.numpy(), model.joint_parent.numpy(), model.joint_X_p.numpy()
+        kind, start, axes = model.joint_type.numpy(), model.joint_qd_start.numpy(), model.joint_axis.numpy()
+        hinges = []
+        for joint in np.flatnonzero(kind == int(newton.JointType.REVOLUTE)):
+            axis = rotation(frame[joint]) @ axes[start[joint]]
+            hinges.append(axis if parent[joint] < 0 else rotation(body_q[parent[joint]]) @ axis)
+        aslant = np.array([-0.75, 0.85, -0.45])
+        planar = hinges and all(abs(abs(axis @ hinges[0]) - 1) < 1e-3 for axis in hinges)
+        if not planar or abs(hinges[0][2]) > 0.5:
+            return aslant / np.linalg.norm(aslant)
+        forward = hinges[0] * (1 if hinges[0] @ aslant > 0 else -1)
+        # A little from above, so that depth can be seen.
+        forward = forward + np.array([0, 0, -0.16])
+        return forward / np.linalg.norm(forward)
+
+
+def _show_hidden_shapes(builder: Any) -> None:
+    """Show the collision shapes of bodies whose visible shapes, if any, are far smaller: their meshes were left out."""
+    visible = int(import_newton().ShapeFlags.VISIBLE)
+    sizes = [float(np.linalg.norm(list(scale))) for scale in builder.shape_scale]
+    for body in range(len(builder.body_label)):
+        own = [shape for shape, of in enumerate(builder.shape_body) if of == body]
+        shown = [shape for shape in own if builder.shape_flags[shape] & visible]
+        hidden = [shape for shape in own if shape not in shown]
+        if hidden and max((sizes[s] for s in shown), default=0.0) < 0.5 * max(sizes[s] for s in hidden):
+            for shape in hidden:
+                builder.shape_flags[shape] |= visible
+
+
+def _draw_bare_links(builder: Any) -> None:
+    """Draw a robot that has bodies without shapes as balls at its joints and capsules along its links.
+
+    A link without a further joint reaches from its joint through its centre of mass, as far again beyond it.
+    """
+    bodies = range(len(builder.body_label))
+    if set(bodies) <= set(builder.shape_body):
+        return
+    origins = [np.array(list(pose))[:3] for pose in builder.joint_X_p]
+    centres_of_mass = [np.array(list(centre)) for centre in builder.body_com]
+    bare = set(bodies) - set(builder.shape_body) - set(builder.joint_parent)
+    ends_of_links = [*origins, *(2.0 * centres_of_mass[body] for body in bare)]
+    reach = sum(float(np.linalg.norm(end)) for end in ends_of_links) or 1.0
+    radius = 0.022 * reach
+    config = builder.default_shape_cfg.copy()
+    config.density = 0.0
+    shapes = [
+        (body, np.array(list(pose))[:3]) for body, pose in zip(builder.shape_body, builder.shape_transform, strict=True)
+    ]
+    for body in (-1, *bodies):
+        ends = [origins[joint] for joint, parent in enumerate(builder.joint_parent) if parent == body]
+        centres = [centre for of, centre in shapes if of == body >= 0]
+        if not ends and body >= 0:
+            ends = [np.mean(centres, axis=0) if centres else 2.0 * centres_of_mass[body]]
+        for end in ends:
+            if np.linalg.norm(end) > radius:
+                _add_capsule(builder, body, end, radius, config)
+        builder.add_shape_sphere(body, radius=1.4 * radius, cfg=config, color=_JOINT_COLOUR)
+
+
+def _add_capsule(builder: Any, body: int, end: np.ndarray, radius: float, config: Any) -> None:
+    import warp as wp
+
+    length = float(np.linalg.norm(end))
+    turn: Any = wp.quat_between_vectors(wp.vec3(0.0, 0.0, 1.0), wp.vec3(*(end / length).tolist()))
+    pose = wp.transform(wp.vec3(*(end / 2).tolist()), turn)
+    builder.add_shape_capsule(body, xform=pose, radius=radius, half_height=length / 2, cfg=config, color=_LINK_COLOUR)
+
+
+def _transform(pose: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return pose[:3] + points @ rotation(pose).T

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network in place of the quadratic program: from a quadruped's state to the forces of its feet, in numpy or ONNX Runtime."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.artifacts import (
+    atomic_folder,
+    read_json,
+    read_weights,
+    restore_folder,
+    write_sealed,
+    write_tensors,
+)
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.nets.normaliser import Normaliser
+from neurodyn.walking.convex_mpc import FrictionPyramids, MpcSettings
+from neurodyn.walking.gait import GAITS
+from neurodyn.walking.quadruped import LEGS, Quadruped
+from neurodyn.walking.state import CONTACT, FEATURES, ForceInputs
+
+WIDTHS = (192, 192)
+"""Widths of the hidden layers."""
+WEIGHTS, CONFIG, ONNX = "forces.safetensors", "forces.json", "forces.onnx"
+
+
+class ImitationConfig(Config, frozen=True):
+    """What a network imitates.
+
+    Attributes:
+        robot: Name of the robot.
+        gait: Name of the gait that it walks in.
+        settings: Settings of the controller that it imitates.
+        widths: Widths of its hidden layers.
+        mass: Mass of the robot [kg], by which it is known again.
+        height: Height of its centre of mass [m], likewise.
+    """
+
+    robot: str
+    gait: str
+    settings: MpcSettings
+    widths: tuple[int, ...]
+    mass: float
+    height: float
+
+
+class ForceNetwork(nn.Module):
+    """Normalised features, ELU layers, forces in shares of the robot's weight."""
+
+    weight: Tensor
+
+    def __init__(self, weight: float, widths: tuple[int, ...] = WIDTHS) -> None:
+        """Take the robot's weight [N], the unit of forces."""
+        super().__init__()
+        self.normaliser = Normaliser(FEATURES)
+        sizes = (FEATURES, *widths, LEGS * 3)
+        layers: list[nn.Module] = []
+        for before, after in pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.ELU()]
+        self.layers = nn.Sequential(*layers[:-1])
+        self.register_buffer("weight", torch.tensor(float(weight)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return forces [N], shape [worlds, 12], from features, shape [worlds, 41]."""
+        return self.layers(self.normaliser(features)) * self.weight
+
+    def matrices(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the layers as matrices [inputs, outputs] and offsets, normalisation and weight folded in."""
+        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        found = [(layer.weight.detach().double().T.clone(), layer.bias.detach().double().clone()) for layer in linear]
+        gain, mean = self.normaliser.gain.double(), self.normaliser.mean.double()
+        first, offset = found[0]
+        found[0] = gain[:, None] * first, offset - (mean * gain) @ first
+        last, offset = found[-1]
+        found[-1] = self.weight.double() * last, self.weight.double() * offset
+        return [(np.ascontiguousarray(m.float().numpy()), b.float().numpy()) for m, b in found]
+
+
+@dataclass
+class ImitatedForces:
+    """A law of forces by a network.
+
+    Attributes:
+        network: From features, float32 [worlds, 41], to forces [N], shape [worlds, 12].
+        config: What it imitates.
+        greatest: Greatest vertical force of a foot [N].
+    """
+
+    network: "Matrices | OnnxSession"
+    config: ImitationConfig
+    greatest: float
+    _pyramids: FrictionPyramids = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._pyramids = FrictionPyramids(self.config.settings.friction, self.greatest)
+
+    def __call__(self, at: ForceInputs) -> np.ndarray:
+        """Return the forces of every world, inside the friction pyramids."""
+        features = at.features()
+        return self._pyramids.nearest(self.network(features).reshape(-1, LEGS, 3), features[:, CONTACT])
+
+
+class Matrices:
+    """A network as products of matrices.
+
+    Each hidden layer has one more unit that is always 1, which ELU leaves as it is: the offset of the next layer is a
+    row of that layer's matrix, and only the first is added.
+    """
+
+    def __init__(self, network: ForceNetwork) -> None:
+        """Take the layers of a network as they are now."""
+        (first, offset), *others = network.matrices()
+        self._first, self._offset = np.pad(first, ((0, 0), (0, 1))), np.append(offset, np.float32(1.0))
+        self._others = [np.vstack(layer) for layer in others]
+        for number, matrix in enumerate(self._others[:-1]):
+            one = np.eye(len(matrix), dtype=np.float32)[:, -1:]
+            self._others[number] = np.hstack([matrix, one])
+        self._zero = np.zeros((), np.float32)
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Return forces [N], shape [worlds, 12]."""
+        x = np.dot(features, self._first)
+        x += self._offset
+        for matrix in self._others:
+            below = np.minimum(x, self._zero)
+            np.maximum(x, np.expm1(below, out=below), out=x)  # ELU
+            x = np.dot(x, matrix)
+        return x
+
+
+class OnnxSession:
+    """A network in an ONNX file, run by ONNX Runtime on one thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file.
+
+        Raises:
+            InputError: ONNX Runtime is not installed, or it cannot read the file.
+        """
+        try:
+            import onnxruntime
+        except ImportError:
+            raise InputError(f"{path}: needs the package onnxruntime; install neurodyn[export]") from None
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # whatever the runtime says is about the file
+            raise InputError(f"{path}: is no ONNX file that ONNX Runtime can read; export the network again") from error
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Return forces [N], shape [worlds, 12]."""
+        return np.asarray(self._session.run(None, {"features": features})[0])
+
+
+def imitation_config(quadruped: Quadruped, robot: str, gait: str, settings: MpcSettings) -> ImitationConfig:
+    """Return what a network is to imitate."""
+    return ImitationConfig(
+        robot=robot, gait=gait, settings=settings, widths=WIDTHS, mass=quadruped.mass, height=quadruped.height
+    )
+
+
+def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig, *, onnx: bool = True) -> None:
+    """Write a network, and as an ONNX file too, into a folder.
+
+    Raises:
+        InputError: A package of the extra "export" is missing, or the folder cannot be written.
+    """
+    with atomic_folder(folder) as partial:
+        write_tensors(partial / WEIGHTS, dict(network.state_dict()))
+        write_sealed(partial / CONFIG, to_dict(config))
+        if onnx:
+            export_imitation(partial / ONNX, network, config)
+
+
+def export_imitation(path: Path, network: ForceNetwork, config: ImitationConfig) -> float:
+    """Write a network as an ONNX file from `features` to `forces`; return how far it is off, as `write_onnx` does."""
+    from neurodyn.nets.onnx_file import write_onnx
+
+    examples = network.normaliser.mean + network.normaliser.std * torch.randn(8, FEATURES)
+    return write_onnx(
+        path, _Tupled(network), [examples], inputs=["features"], outputs=["forces"],
+        metadata={"kind": "contact forces", "robot": config.robot, "gait": config.gait,
+                  "unit": "N, heading frame, legs front left, front right, hind left, hind right"},
+    )  # fmt: skip
+
+
+def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str, *, onnx: bool = False) -> ImitatedForces:
+    """Read a law of forces.
+
+    Args:
+        folder: Where it was saved.
+        quadruped: The robot that is to walk by it.
+        robot: Its name.
+        onnx: Whether the network is run from its ONNX file.
+
+    Raises:
+        InputError: There is none, or it is of another robot.
+    """
+    folder = Path(folder)
+    restore_folder(folder)
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{folder}: holds no imitated forces ({CONFIG}); make some with `neurodyn imitate`")
+    config = from_dict(read_json(folder / CONFIG), ImitationConfig, str(folder / CONFIG))
+    same = abs(config.mass - quadruped.mass) < 1e-3 * config.mass
+    if config.robot != robot or not same or abs(config.height - quadruped.height) > 1e-3:
+        raise InputError(
+            f"{folder}: imitates forces of {config.robot!r} of {config.mass:.4g} kg, {config.height:.3g} m high; this "
+            f"is {robot!r} of {quadruped.mass:.4g} kg, {quadruped.height:.3g} m high"
+        )
+    GAITS.require(config.gait)
+    greatest = config.settings.greatest_force * quadruped.mass * quadruped.gravity
+    if onnx:
+        return ImitatedForces(OnnxSession(folder / ONNX), config, greatest)
+    network = ForceNetwork(1.0, config.widths)
+    try:
+        network.load_state_dict(read_weights(folder / WEIGHTS))
+    except (RuntimeError, KeyError) as error:
+        raise InputError(f"{folder / WEIGHTS}: does not hold the network of {CONFIG}; save it again") from error
+    return ImitatedForces(Matrices(network.eval()), config, greatest)
+
+
+class _Tupled(nn.Module):
+    def __init__(self, network: ForceNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, features: Tensor) -> tuple[Tensor]:
+        return (self.network(features),)

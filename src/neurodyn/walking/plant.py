@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a quadruped walks: its dynamics at the rate of the controller, a ground, and states to start from."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+
+from neurodyn.core.description.scene import Scene, Terrain
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
+from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.evaluate.scenario import scenario
+from neurodyn.geometry.ground import Ground
+from neurodyn.robots import Robot
+from neurodyn.walking.quadruped import Quadruped, find_quadruped
+from neurodyn.walking.state import LegKinematics
+
+LONGEST_FRAME = 0.0051
+"""Longest frame in which legs are controlled [s]."""
+_NEAR = 3.0
+"""How far from the middle of a terrain episodes start, along x and y [m]."""
+_REACH = 0.4
+"""The ground is measured up to here from where an episode starts [m]."""
+
+
+@dataclass(frozen=True)
+class WalkingPlant:
+    """Dynamics that a quadruped walks in.
+
+    Attributes:
+        name: As the user calls the dynamics.
+        robot: The robot, whose frame is the controller's.
+        dynamics: The dynamics.
+        quadruped: The robot as its controller sees it.
+        scene: The ground.
+        ground: Its name.
+    """
+
+    name: str
+    robot: Robot
+    dynamics: Dynamics
+    quadruped: Quadruped
+    scene: Scene
+    ground: str
+
+    @property
+    def dt(self) -> float:
+        """Length of a frame [s]."""
+        return self.dynamics.spec.dt
+
+    def starts(self, worlds: int, seed: int) -> tuple[State, Environment]:
+        """Draw states in about the nominal pose just above the ground, and the ground below them.
+
+        Each world has a place of its own on a terrain.
+        """
+        rng, quadruped = generator(seed, "walking starts"), self.quadruped
+        spec = self.dynamics.spec
+        q = torch.zeros(worlds, spec.nq, dtype=torch.float64)
+        q[:, 6] = 1.0
+        nominal = torch.tensor(self.robot.nominal_q(), dtype=torch.float64)
+        for leg in quadruped.legs:
+            for dof, control in zip(leg.dofs, leg.controls, strict=True):
+                q[:, dof + 1] = nominal[control] + torch.as_tensor(rng.uniform(-0.02, 0.02, worlds))
+        qd = torch.zeros(worlds, spec.nv, dtype=torch.float64)
+        reading = LegKinematics(quadruped)(q, qd)
+        q[:, 2] = torch.as_tensor(0.002 - (reading.feet[..., 2] - quadruped.radii).min(1))
+        pose = torch.zeros(worlds, 7)
+        pose[:, 6] = 1.0
+        if any(isinstance(shape, Terrain) for shape in self.scene.shapes):
+            pose[:, :2] = torch.as_tensor(rng.uniform(-_NEAR, _NEAR, (worlds, 2)))
+            pose[:, 2] = -self._highest(pose)
+        environment = Environment(ground=Ground(self.scene, pose))
+        kind = torch.float64 if self.dynamics.kind == "hybrid" else torch.float32
+        return State(q.to(kind), qd.to(kind)), environment
+
+    def _highest(self, pose: torch.Tensor) -> torch.Tensor:
+        """Return the greatest height of the ground about the origin of each world [m]."""
+        from neurodyn.sim.sampling import ground_height
+
+        along = torch.linspace(-_REACH, _REACH, 9)
+        places = torch.cartesian_prod(along, along)
+        spread = Ground(self.scene, pose).posed(pose.repeat_interleave(len(places), 0))
+        return ground_height(spread, places.repeat(len(pose), 1)).view(len(pose), -1).amax(1)
+
+
+def walking_robot(robot: Robot) -> Robot:
+    """Return a robot with frames short enough for its legs to be controlled; substeps stay about as long."""
+    parts = max(1, math.ceil(robot.dt / LONGEST_FRAME))
+    if parts == 1:
+        return robot
+    substeps = max(2, round(robot.simulator.substeps / parts))
+    simulator = msgspec.structs.replace(robot.simulator, substeps=substeps, mass_matrix_interval=1)
+    return msgspec.structs.replace(robot, dt=robot.dt / parts, simulator=simulator)
+
+
+def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None) -> WalkingPlant:
+    """Open dynamics for a quadruped to walk in.
+
+    Args:
+        robot: The declared robot.
+        name: "hybrid", "analytic", or a run directory.
+        ground: Name of one of the robot's grounds, or a file with a scene; None for the default one.
+
+    Raises:
+        InputError: The robot is no quadruped, there are no such dynamics or no such ground, or the frames of a run are
+            too long.
+    """
+    from neurodyn.dynamics.artifact import load
+    from neurodyn.dynamics.hybrid.declared import declared_mechanism
+
+    if not robot.spec.floating:
+        raise InputError(f"robot {robot.name!r}: has no floating base; valid: a quadruped")
+    shorter = walking_robot(robot)
+    where = scenario(robot, ground, words=())
+    if where.scene is None or not where.scene.shapes:
+        raise InputError(f"robot {robot.name!r}: has no ground to walk on; declare `grounds` and `ground`")
+    simulated = name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir()
+    dynamics = None if simulated else load(name)  # refused before anything is compiled
+    mechanism, _, _ = declared_mechanism(shorter, "soft")
+    quadruped = find_quadruped(mechanism, shorter.spec, robot.nominal_q(), tuple(robot.actuated.values()))
+    if dynamics is None:
+        dynamics = KINDS[name].parts["simulate"](shorter, device="cpu")
+    else:
+        if dynamics.spec.dt > LONGEST_FRAME:
+            raise InputError(
+                f"{name}: its frames of {1e3 * dynamics.spec.dt:.3g} ms are too long for legs to be controlled; valid: "
+                f"at most {1e3 * LONGEST_FRAME:.0f} ms"
+            )
+        differences = dynamics.spec.differences(msgspec.structs.replace(shorter.spec, dt=dynamics.spec.dt))
+        if differences:
+            raise InputError(f"{name}: is no model of {robot.name!r}: {'; '.join(differences[:3])}")
+    return WalkingPlant(name, shorter, dynamics, quadruped, where.scene, where.name or "")
+
+
+def fallen(quadruped: Quadruped, com: np.ndarray, tilt: np.ndarray, feet: np.ndarray) -> np.ndarray:
+    """Return which robots have fallen: tilted beyond 0.8 rad, or at less than half of their height above a foot.
+
+    Args:
+        quadruped: The robot.
+        com: Centre of mass [m], shape [worlds, 3].
+        tilt: Roll and pitch [rad], shape [worlds, 2].
+        feet: Feet [m], shape [worlds, 4, 3].
+    """
+    above = com[:, 2] - (feet[..., 2] - quadruped.radii).min(1)
+    upright = (np.abs(tilt) < 0.8).all(1) & (above > 0.5 * quadruped.height)
+    return ~(upright & np.isfinite(com).all(1))

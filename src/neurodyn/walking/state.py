@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a quadruped's controller reads of a state (body, feet, leg Jacobians), and what forces are decided from, in the heading frame."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.points import link_poses
+from neurodyn.multibody.trace import Scalar
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+from neurodyn.multibody.vectors import array, cross
+from neurodyn.walking.gait import Gait
+from neurodyn.walking.quadruped import (
+    LEGS,
+    Quadruped,
+    centre_of_mass,
+    foot_jacobian,
+    foot_place,
+    foot_velocity,
+    leg_weight,
+)
+
+_WIDTHS = {"turn": 9, "spin": 3, "com": 3, "velocity": 3, "feet": 12, "foot_velocity": 12, "jacobian": 36, "weight": 12}
+
+
+@dataclass(frozen=True)
+class QuadrupedState:
+    """States of a quadruped; vectors along world axes.
+
+    Attributes:
+        turn: Rotation of the base to the world, shape [worlds, 3, 3].
+        spin: Angular velocity of the base [rad/s], shape [worlds, 3].
+        com: Centre of mass of the robot [m], shape [worlds, 3].
+        velocity: Its velocity [m/s], shape [worlds, 3].
+        feet: Centres of the feet [m], shape [worlds, 4, 3].
+        foot_velocity: Their velocities [m/s], likewise.
+        jacobian: Velocities of feet per unit of joint rates, shape [worlds, 4, 3, 3].
+        weight: Torques that hold the legs' own weight [N m], shape [worlds, 4, 3].
+    """
+
+    turn: np.ndarray
+    spin: np.ndarray
+    com: np.ndarray
+    velocity: np.ndarray
+    feet: np.ndarray
+    foot_velocity: np.ndarray
+    jacobian: np.ndarray
+    weight: np.ndarray
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return len(self.com)
+
+    @property
+    def rpy(self) -> np.ndarray:
+        """Roll, pitch and yaw of the base [rad], shape [worlds, 3]."""
+        turn = self.turn
+        return np.stack(
+            [
+                np.arctan2(turn[:, 2, 1], turn[:, 2, 2]),
+                np.arcsin(np.clip(-turn[:, 2, 0], -1.0, 1.0)),
+                np.arctan2(turn[:, 1, 0], turn[:, 0, 0]),
+            ],
+            1,
+        )
+
+    @property
+    def heading_velocity(self) -> np.ndarray:
+        """Velocity of the centre of mass in the heading frame [m/s], shape [worlds, 3]."""
+        return np.einsum("wji,wj->wi", heading_turn(self.rpy[:, 2]), self.velocity)
+
+
+def heading_turn(yaw: np.ndarray) -> np.ndarray:
+    """Return rotations about the vertical, heading frame to world, shape [worlds, 3, 3]."""
+    c, s, o = np.cos(yaw), np.sin(yaw), np.zeros_like(yaw)
+    return np.stack([np.stack([c, -s, o], -1), np.stack([s, c, o], -1), np.stack([o, o, o + 1.0], -1)], -2)
+
+
+class LegKinematics:
+    """Reads states; compiled once for a mechanism."""
+
+    def __init__(self, quadruped: Quadruped) -> None:
+        """Trace the kinematics of a quadruped."""
+        self.quadruped = quadruped
+        mechanism = quadruped.mechanism
+        self._width = sum(_WIDTHS.values())
+        self._program = TracedProgram(ProgramSizes(state=self._width, held=mechanism.nq + mechanism.nv), self._step)
+
+    def __call__(self, q: Tensor, qd: Tensor) -> QuadrupedState:
+        """Read states.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [worlds, nq].
+            qd: Velocities [rad/s or m/s], shape [worlds, nv].
+        """
+        held = torch.cat([q, qd], -1).to("cpu", torch.float64)
+        with torch.no_grad():
+            path = self._program.rollout(held.new_zeros(len(held), self._width), frames=1, held=held[:, None])
+        found, parts, at = path[:, 1].numpy(), {}, 0
+        for name, width in _WIDTHS.items():
+            parts[name], at = found[:, at : at + width], at + width
+        count = len(held)
+        return QuadrupedState(
+            turn=parts["turn"].reshape(count, 3, 3),
+            spin=parts["spin"],
+            com=parts["com"],
+            velocity=parts["velocity"],
+            feet=parts["feet"].reshape(count, LEGS, 3),
+            foot_velocity=parts["foot_velocity"].reshape(count, LEGS, 3),
+            jacobian=parts["jacobian"].reshape(count, LEGS, 3, 3),
+            weight=parts["weight"].reshape(count, LEGS, 3),
+        )
+
+    def _step(self, inputs: ProgramInputs) -> list[Scalar]:
+        mechanism, legs = self.quadruped.mechanism, self.quadruped.legs
+        tree = Tree(mechanism, mechanism.quantities().__getitem__)
+        q, qd = inputs.held[: mechanism.nq], inputs.held[mechanism.nq :]
+        motions = tree.motions(q, qd)
+        poses = link_poses(tree, motions)
+        mass, centre = centre_of_mass(tree, poses)
+        momentum = array([0.0, 0.0, 0.0])
+        for index, (link, pose, motion) in enumerate(zip(tree.links, poses, motions, strict=True)):
+            own = motion.velocity + cross(motion.spin, tree.centre(index))
+            momentum = momentum + tree.quantity(f"{link.joint.name}.mass") * (pose.turn @ own)
+        turn = poses[0].turn
+        found = [*turn.reshape(-1), *(turn @ motions[0].spin), *centre, *(momentum * (1.0 / mass))]
+        for leg in legs:
+            found += list(foot_place(tree, poses, leg))
+        for leg in legs:
+            found += list(foot_velocity(tree, motions, poses, leg))
+        for leg in legs:
+            found += list(foot_jacobian(tree, poses, leg).reshape(-1))
+        for leg in legs:
+            found += leg_weight(tree, poses, leg)
+        return found
+
+
+FEATURES = 41
+"""Numbers of `ForceInputs.features`."""
+CONTACT = slice(25, 29)
+"""Which of them say what feet stand."""
+
+
+@dataclass(frozen=True)
+class ForceInputs:
+    """A batch of worlds in which forces are to be decided; vectors along the axes of the heading frame.
+
+    Attributes:
+        tilt: Roll and pitch [rad], shape [worlds, 2].
+        yaw: Heading that is wanted, from that of the base [rad], shape [worlds].
+        height: Height of the centre of mass above that which is wanted [m], shape [worlds].
+        spin: Angular velocity of the base [rad/s], shape [worlds, 3].
+        velocity: Velocity of the centre of mass [m/s], shape [worlds, 3].
+        command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3].
+        feet: Feet from the centre of mass [m], shape [worlds, 4, 3].
+        phase: Phases of the legs, shape [worlds, 4].
+        gait: The gait.
+    """
+
+    tilt: np.ndarray
+    yaw: np.ndarray
+    height: np.ndarray
+    spin: np.ndarray
+    velocity: np.ndarray
+    command: np.ndarray
+    feet: np.ndarray
+    phase: np.ndarray
+    gait: Gait
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return len(self.yaw)
+
+    @property
+    def contact(self) -> np.ndarray:
+        """Which feet stand, bool, shape [worlds, 4]."""
+        return self.gait.stands(self.phase)
+
+    def features(self) -> np.ndarray:
+        """Return all of it as numbers, shape [worlds, 41], float32: what a network imitates forces from."""
+        gait, phase, contact = self.gait, self.phase, self.contact
+        left = (np.where(contact, gait.duty, 1.0) - phase) * gait.period
+        angle = 2.0 * np.pi * phase
+        # One concatenation: numbers put into their places one by one take longer than all the rest.
+        return np.concatenate(
+            (self.tilt, self.yaw[:, None], self.height[:, None], self.spin, self.velocity, self.command,
+             self.feet.reshape(-1, 12), contact, left, np.sin(angle), np.cos(angle)),
+            1, dtype=np.float32, casting="same_kind",
+        )  # fmt: skip
+
+
+def footholds(
+    quadruped: Quadruped, gait: Gait, gain: float, velocity: np.ndarray, command: np.ndarray, ahead: np.ndarray
+) -> np.ndarray:
+    r"""Return where feet should land after a time (Raibert 1986), from the centre of mass there [m], [worlds, 4, 3].
+
+    $$p = R_z(\omega t) h + \tfrac{T}{2}(v^{cmd} + \omega \times h) + k\,(v - v^{cmd})$$
+
+    with the place h of a foot in the nominal stance and the time T of stance.
+
+    Args:
+        quadruped: The robot.
+        gait: Its gait.
+        gain: k [s].
+        velocity: v of the centre of mass, heading frame [m/s], shape [worlds, 3].
+        command: Velocities forward and to the left, yaw rate, shape [worlds, 3].
+        ahead: t by leg [s], shape [worlds, 4].
+    """
+    wanted, rate = command[:, None, :2], command[:, None, 2:]
+    angle = rate[..., 0] * ahead
+    c, s, home = np.cos(angle), np.sin(angle), quadruped.stance
+    x, y = c * home[:, 0] - s * home[:, 1], s * home[:, 0] + c * home[:, 1]
+    place = np.stack([x, y], -1)
+    swept = wanted + rate * np.stack([-y, x], -1)
+    place = place + 0.5 * gait.stance * swept + gain * (velocity[:, None, :2] - wanted)
+    return np.concatenate([place, np.full((*place.shape[:2], 1), -quadruped.height)], -1)
+
+
+def force_inputs(
+    quadruped: Quadruped,
+    reading: QuadrupedState,
+    gait: Gait,
+    time: np.ndarray,
+    command: np.ndarray,
+    heading: np.ndarray,
+    ground: np.ndarray,
+) -> ForceInputs:
+    """Return what forces are decided from.
+
+    Args:
+        quadruped: The robot.
+        reading: Its states.
+        gait: Its gait.
+        time: Time since the gait began [s], shape [worlds].
+        command: Velocities forward and to the left [m/s], yaw rate [rad/s], shape [worlds, 3].
+        heading: Heading that is wanted [rad], shape [worlds].
+        ground: Height of the ground under the robot [m], shape [worlds].
+    """
+    rpy = reading.rpy
+    turn = heading_turn(rpy[:, 2])
+    return ForceInputs(
+        tilt=rpy[:, :2],
+        yaw=(heading - rpy[:, 2] + np.pi) % (2 * np.pi) - np.pi,
+        height=reading.com[:, 2] - ground - quadruped.height,
+        spin=np.einsum("wji,wj->wi", turn, reading.spin),
+        velocity=reading.heading_velocity,
+        command=command,
+        feet=np.einsum("wji,wlj->wli", turn, reading.feet - reading.com[:, None]),
+        phase=gait.phase(time),
+        gait=gait,
+    )

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes of a quadruped that walks as commanded: how well it follows, whether it falls, what decisions cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from msgspec import UNSET, UnsetType
+
+from neurodyn.core.config import Record
+from neurodyn.core.progress import tracked
+from neurodyn.core.verdict import MOST_FAILED, Verdict, of_failed, of_last_resort, together
+from neurodyn.dynamics.batch import Environment, State, Trajectory
+from neurodyn.walking.controller import QuadrupedController
+from neurodyn.walking.gait import Commands
+from neurodyn.walking.plant import WalkingPlant, fallen
+
+SETTLING = 1.0
+"""Time at the beginning of an episode that does not count in tracking errors [s]; at most half of it."""
+
+
+class WalkResult(Record, frozen=True):
+    """Episodes of a controller on a plant.
+
+    Attributes:
+        robot: Name of the robot.
+        law: What decides on forces.
+        gait: Name of the gait.
+        plant: Where it walks, as the user calls it.
+        ground: Name of the ground.
+        seed: Seed of starts and commands.
+        episodes: Number of episodes.
+        seconds: Length of an episode [s].
+        falls: Episodes that ended in a fall.
+        decision_ms: CPU time of a decision on forces for one world, mean [ms].
+        decisions: Decisions, over all worlds.
+        fallbacks: Those of them in which no forces were found, and the last ones went on.
+        velocity_error: Size of the difference between the velocity of the centre of mass over a gait cycle, heading
+            frame, and what is commanded over that time; mean over time and episodes, falls excluded from when they
+            happen on [m/s]; UNSET, as all errors, where every episode falls at once.
+        momentary_error: The same without the mean over a cycle [m/s].
+        yaw_rate_error: Mean difference of yaw rates over a gait cycle [rad/s].
+        worst_velocity_error: Greatest `velocity_error` of an episode [m/s].
+        foot_speed: Speed of feet over the ground to which the controller scales commands down, as the drives afford no
+            more [m/s]; errors are from the commands as they were given. UNSET where it does not.
+    """
+
+    robot: str
+    law: str
+    gait: str
+    plant: str
+    ground: str
+    seed: int
+    episodes: int
+    seconds: float
+    falls: int
+    decision_ms: float
+    decisions: int
+    fallbacks: int
+    velocity_error: float | UnsetType = UNSET
+    momentary_error: float | UnsetType = UNSET
+    yaw_rate_error: float | UnsetType = UNSET
+    worst_velocity_error: float | UnsetType = UNSET
+    foot_speed: float | UnsetType = UNSET
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the controller can be used."""
+        share = self.falls / self.episodes
+        found = [
+            of_failed(share, "end in a fall", "give a lower --command, another --gait, or even --ground"),
+            of_last_resort(
+                self.fallbacks, max(1, self.decisions), "forces", "give a lower --command, or another `solver`"
+            ),
+        ]
+        if 0 < share <= MOST_FAILED:
+            fell = f"falls in {self.falls} of {self.episodes} episodes"
+            found.append(Verdict("warning", fell, "give a lower --command, or more --seconds to see how often"))
+        judged = together(found)
+        return judged if judged.grade != "ok" else Verdict("ok", f"no falls in {self.episodes} episodes")
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON holds it, the verdict with it."""
+        return {**super().plain(), "verdict": str(self.verdict)}
+
+
+@dataclass(frozen=True)
+class WalkPath:
+    """What happened, in all worlds; a world rests where it fell.
+
+    Attributes:
+        trajectory: The states.
+        velocity: Velocity of the centre of mass, heading frame [m/s], shape [worlds, frames, 3].
+        yaw_rate: Yaw rate [rad/s], shape [worlds, frames].
+        command: Velocities and yaw rate that were commanded, shape [worlds, frames, 3].
+        standing: Whether it had not fallen, shape [worlds, frames].
+        environment: The ground.
+    """
+
+    trajectory: Trajectory
+    velocity: np.ndarray
+    yaw_rate: np.ndarray
+    command: np.ndarray
+    standing: np.ndarray
+    environment: Environment
+
+
+@torch.no_grad()
+def walk(
+    plant: WalkingPlant,
+    controller: QuadrupedController,
+    commands: Commands,
+    *,
+    seconds: float,
+    seed: int,
+    names: tuple[str, str] = ("mpc", "trot"),
+    disturb: Callable[[State, int], State] | None = None,
+    watch: Callable[[np.ndarray, int], None] | None = None,
+) -> tuple[WalkResult, WalkPath]:
+    """Walk for one episode in each of a number of worlds, all side by side.
+
+    Args:
+        plant: Where.
+        controller: What walks; it begins anew.
+        commands: What is commanded, by world.
+        seconds: Length of an episode [s].
+        seed: Seed of the starts.
+        names: What the user calls the law of forces, and the gait.
+        disturb: Changes states before they are measured, by frame; for instance as pushes do.
+        watch: Shown which worlds stand after each decision on forces, with the number of the frame.
+    """
+    worlds, frames = len(commands.targets), max(1, round(seconds / plant.dt))
+    state, environment = plant.starts(worlds, seed)
+    start = state
+    carry = plant.dynamics.begin(state, environment)
+    controller.reset()
+    decisions, fallbacks, spent = controller.decisions, controller.fallbacks, controller.seconds
+    command, standing = np.zeros((worlds, 3)), np.ones(worlds, bool)
+    states, velocities, rates, asked, upright = [state], [], [], [], []
+    for frame in tracked(range(frames)):
+        time = frame * plant.dt
+        command = commands.follow(command, time, plant.dt)
+        if disturb is not None:
+            state = disturb(state, frame)
+        control = controller.act(state, command)
+        reading = controller.reading
+        assert reading is not None
+        down = fallen(plant.quadruped, reading.com, reading.rpy[:, :2], reading.feet)
+        standing = standing & ~down
+        if watch is not None and controller.just_decided:
+            watch(standing, frame)
+        velocities.append(reading.heading_velocity)
+        rates.append(reading.spin[:, 2])
+        asked.append(command)
+        upright.append(standing)
+        carry, step = plant.dynamics.step(carry, state, control)
+        state = step.state
+        up = torch.as_tensor(standing)
+        states.append(state.where(up, states[-1]))
+        if down.any():  # nobody looks any more, but nothing breaks
+            state = start.where(torch.as_tensor(down), state)
+            carry = plant.dynamics.reset(carry, start, torch.as_tensor(down))
+            controller.reset(down)
+        if not standing.any():
+            break
+    path = WalkPath(
+        Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
+        np.stack(velocities, 1), np.stack(rates, 1), np.stack(asked, 1), np.stack(upright, 1), environment,
+    )  # fmt: skip
+    cycle = max(1, round(controller.gait.period / plant.dt))
+    errors = tracking_errors(path, round(min(SETTLING, 0.5 * seconds) / plant.dt), cycle)
+    decided = controller.decisions - decisions
+    result = WalkResult(
+        robot=plant.robot.name, law=names[0], gait=names[1], plant=plant.name, ground=plant.ground, seed=seed,
+        episodes=worlds, seconds=seconds, falls=int((~standing).sum()), **errors,
+        decision_ms=1e3 * (controller.seconds - spent) / max(1, decided), decisions=decided,
+        fallbacks=controller.fallbacks - fallbacks,
+        foot_speed=controller.swing.speed if np.isfinite(controller.swing.speed) else UNSET,
+    )  # fmt: skip
+    return result, path
+
+
+def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, float | UnsetType]:
+    """Return how far velocities are from those commanded, by name as in `WalkResult`; UNSET where nothing counts.
+
+    Args:
+        path: What happened.
+        settling: Frames at the beginning that do not count.
+        cycle: Frames of a gait cycle.
+    """
+    off = np.concatenate([path.velocity[..., :2] - path.command[..., :2],
+                          (path.yaw_rate - path.command[..., 2])[..., None]], -1)  # fmt: skip
+    off, counts = off[:, settling:], path.standing[:, settling:]
+    cycle = min(cycle, max(1, off.shape[1]))
+    sums = np.concatenate([np.zeros_like(off[:, :1]), np.cumsum(np.where(counts[..., None], off, 0.0), 1)], 1)
+    over_cycle = (sums[:, cycle:] - sums[:, :-cycle]) / cycle
+    whole = counts[:, cycle - 1 :]
+    size = np.linalg.norm(over_cycle[..., :2], axis=-1)
+
+    def mean(values: np.ndarray, where: np.ndarray) -> float | UnsetType:
+        return float(values[where].mean()) if where.any() else UNSET
+
+    by_world = [float(one[there].mean()) for one, there in zip(size, whole, strict=True) if there.any()]
+    return {
+        "velocity_error": mean(size, whole),
+        "momentary_error": mean(np.linalg.norm(off[..., :2], axis=-1), counts),
+        "yaw_rate_error": mean(np.abs(over_cycle[..., 2]), whole),
+        "worst_velocity_error": max(by_world, default=UNSET),
+    }
