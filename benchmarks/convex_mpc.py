@@ -18,7 +18,7 @@ import numpy as np
 
 from _common import require, single_thread, write_result
 from neurodyn import robots
-from neurodyn.control import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant
+from neurodyn.walking import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant
 from neurodyn.walking.convex_mpc import SOLVERS, RigidBodyPrediction
 from neurodyn.walking.state import ForceInputs
 

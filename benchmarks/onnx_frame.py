@@ -13,8 +13,8 @@ import torch
 
 import neurodyn
 from _common import compare, require, single_thread, write_result
-from neurodyn.dynamics import export_model
 from neurodyn.evaluate import Scenario
+from neurodyn.interop import export_model
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ import numpy as np
 from _common import require, write_result
 from neurodyn.core import JointSpec, StateSpec
 from neurodyn.core.config import from_dict
-from neurodyn.data import WRITERS, ColumnMap, Split, Store, StoreHeader, StoreWriter, import_logs
+from neurodyn.data import ColumnMap, Split, Store, StoreHeader, StoreWriter, import_logs
+from neurodyn.interop import WRITERS
 
 RATE, BLOCK = 500.0, 1 << 16
 JOINTS = tuple(f"{leg}_{joint}" for leg in ("lf", "rf", "lh", "rh") for joint in ("haa", "hfe", "kfe"))

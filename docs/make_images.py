@@ -83,8 +83,8 @@ def walking(network: str) -> None:
     from dataclasses import replace
 
     from neurodyn import robots
-    from neurodyn.control import Commands, walk, walk_film, walker, walking_plant
     from neurodyn.report import readme_gif
+    from neurodyn.walking import Commands, walk, walk_film, walker, walking_plant
 
     plant, films = walking_plant(robots.load("a1"), "hybrid", "steps"), []
     for imitation in (None, network):

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from neurodyn import robots
-from neurodyn.control import Commands, ImitationSettings, imitate, save_imitation, walk, walker, walking_plant
+from neurodyn.walking import Commands, ImitationSettings, imitate, save_imitation, walk, walker, walking_plant
 
 
 def main():

@@ -25,7 +25,8 @@ BASES = {
 }
 """Least that settings need, by class; of others nothing."""
 PARTS = {
-    "neurodyn.nets.networks.NetConfig", "neurodyn.nets.ensemble.EnsembleConfig", "neurodyn.multibody.engine.EngineConfig",
+    "neurodyn.nets.networks.NetConfig", "neurodyn.nets.ensemble.EnsembleConfig",
+    "neurodyn.multibody.engine.EngineConfig",
     "neurodyn.robots.sections.SimulatorConfig", "neurodyn.robots.sections.ContactPointSelection",
 }  # fmt: skip
 """What is said in settings and declarations, and not called settings."""

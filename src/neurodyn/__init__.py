@@ -24,6 +24,7 @@ with lazy(__name__):
         evaluate,
         geometry,
         identify,
+        interop,
         learn,
         multibody,
         nets,
@@ -33,6 +34,7 @@ with lazy(__name__):
         sim,
         solvers,
         tasks,
+        walking,
     )  # fmt: skip
     from neurodyn.core.errors import InputError
     from neurodyn.dynamics.artifact import load
@@ -42,6 +44,6 @@ with lazy(__name__):
 
 __all__ = [
     "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__", "cli",
-    "cluster", "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody",
-    "nets", "policy", "report", "robots", "sim", "solvers", "tasks",
+    "cluster", "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "interop", "learn", "load",
+    "multibody", "nets", "policy", "report", "robots", "sim", "solvers", "tasks", "walking",
 ]  # fmt: skip

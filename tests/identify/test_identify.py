@@ -26,7 +26,7 @@ from neurodyn.identify.identify import IdentificationProblem, identify
 from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.settings import IdentificationSettings, changed
 from neurodyn.learn.hybrid import NetworkTrainingSettings
-from neurodyn.learn.loop import TrainState
+from neurodyn.learn.learner import TrainState
 from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.multibody.engine import EngineConfig, nominal

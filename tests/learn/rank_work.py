@@ -26,7 +26,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.data.mixture import Mixture
 from neurodyn.learn.devices import current_ranks, joined
-from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.trainer import LossPart, LossScale, NeuralLearner
 from neurodyn.learn.plan import TrainingBudget

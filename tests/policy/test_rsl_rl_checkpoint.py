@@ -15,8 +15,8 @@ from tensordict import TensorDict
 
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
+from neurodyn.interop import import_policy
 from neurodyn.interop.policies import export_rsl_rl
-from neurodyn.policy import import_policy
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, save_policy
 
 

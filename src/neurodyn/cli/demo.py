@@ -188,8 +188,8 @@ def show_world_model(out: Path, seed: int) -> None:
             bar.say("2/4  training: three networks that remember; where they disagree the model is uncertain")
             with stage(0.0, 0.7, "training"):
                 end = train(
-                    LOG_ROBOT, log, run, kind="world-model", size=str(LOG_SETTINGS), seed=seed, resume=is_unfinished(run),
-                    progress=present_work(),
+                    LOG_ROBOT, log, run, kind="world-model", size=str(LOG_SETTINGS), seed=seed,
+                    resume=is_unfinished(run), progress=present_work(),
                 )  # fmt: skip
             bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
         bar.say("3/4  evaluation: forecasts of walks that it was not trained on, from the controls alone")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a task in some dynamics: the one loop body of whatever acts, what a frame earns, how episodes end, and which dynamics fit."""
+"""Frames of a task in some dynamics.
+
+The one loop body of whatever acts, what a frame earns, how episodes end, and which dynamics fit.
+"""
 
 import math
 from collections import deque

@@ -14,10 +14,9 @@ with lazy(__name__):
     from neurodyn.data.store import Store
     from neurodyn.data.windows import Batch, Windows, WindowSampler, all_windows
     from neurodyn.data.writer import StoreWriter
-    from neurodyn.interop.formats import WRITERS
 
 __all__ = [
-    "READERS", "WRITERS", "Batch", "ColumnMap", "LogFormat", "RawRun", "RowLayout", "Split", "Status", "Store",
-    "StoreHeader", "StoreWriter", "WindowSampler", "Windows", "all_windows", "import_logs", "import_rows",
-    "inspect_log", "inspect_store", "open_data", "plot_store", "read_column_map",
+    "READERS", "Batch", "ColumnMap", "LogFormat", "RawRun", "RowLayout", "Split", "Status", "Store", "StoreHeader",
+    "StoreWriter", "WindowSampler", "Windows", "all_windows", "import_logs", "import_rows", "inspect_log",
+    "inspect_store", "open_data", "plot_store", "read_column_map",
 ]  # fmt: skip

@@ -258,9 +258,9 @@ class OpenWindows(Batch):
     def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
         """Return several batches of the same fields as one, each field by `combine` (torch.cat, torch.stack)."""
         found: dict[str, Any] = {}
-        for field in fields(cls):
-            values = [getattr(part, field.name) for part in parts]
-            found[field.name] = None if values[0] is None else combine(values)
+        for one in fields(cls):
+            values = [getattr(part, one.name) for part in parts]
+            found[one.name] = None if values[0] is None else combine(values)
         return cls(**found)
 
 

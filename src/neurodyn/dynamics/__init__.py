@@ -23,14 +23,11 @@ with lazy(__name__):
     from neurodyn.dynamics.quantities import Quantities
     from neurodyn.dynamics.recorded_environment import RecordedEnvironments
     from neurodyn.dynamics.world_model.model import WorldModel
-    from neurodyn.interop.export import Exported, export_identified
-    from neurodyn.interop.formats import SIMULATORS
-    from neurodyn.interop.onnx import export_model
 
 __all__ = [
-    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "ComparedRollouts",
-    "Control", "DivergedError", "Dynamics", "Environment", "Exported", "Fault", "HybridDynamics", "Kind",
-    "LearnedDynamics", "Linearisation", "MountedSensor", "NeuralDynamics", "Quantities", "RecordedEnvironments",
-    "SensorModel", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven",
-    "export_identified", "export_model", "joint_distance", "linearise", "load", "position_difference", "watching",
+    "KINDS", "LAWS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "ComparedRollouts", "Control",
+    "DivergedError", "Dynamics", "Environment", "Fault", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation",
+    "MountedSensor", "NeuralDynamics", "Quantities", "RecordedEnvironments", "SensorModel", "State", "Step",
+    "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven", "joint_distance", "linearise", "load",
+    "position_difference", "watching",
 ]  # fmt: skip

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all kinds of dynamics have in common, and what learned ones add; with the quantities that a robot's declaration adds: end effector and contacts."""
+"""What all kinds of dynamics have in common, and what learned ones add.
+
+With the quantities that a robot's declaration adds: end effector and contacts.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -338,7 +341,8 @@ class BaseDynamics(ABC):
         return state_quantities(
             self.spec, state, owner=f"{self.kind} dynamics of {self.spec.robot!r}", step=step, torque=torque,
             com=self.base_com, down=given.down, contact_names=contact_names(robot),
-            more=declared_end_effector(robot, state) | declared_contacts(robot, self.contact_points, given.environment.ground, state),
+            more=declared_end_effector(robot, state)
+            | declared_contacts(robot, self.contact_points, given.environment.ground, state),
         )  # fmt: skip
 
     def require_ground(self) -> None:  # noqa: B027  # most feel any ground

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of worlds: states, controls, environments, histories, predictions and roll-outs; checked when they are built, and picked, printed and drawn alike."""
+"""Batches of worlds: states, controls, environments, histories, predictions and roll-outs.
+
+Checked when they are built, and picked, printed and drawn alike.
+"""
 
 import dataclasses
 import io

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps captured as CUDA graphs and replayed as one launch; trees of tensors such as carries taken apart, put together, saved and restored."""
+"""Steps captured as CUDA graphs and replayed as one launch.
+
+Trees of tensors such as carries taken apart, put together, saved and restored.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass

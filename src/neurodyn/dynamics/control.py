@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What acts on a robot at the start of a frame: torques from controls, the same for every kind of dynamics, and sudden pushes of its base."""
+"""What acts on a robot at the start of a frame.
+
+Torques from controls, the same for every kind of dynamics, and sudden pushes of its base.
+"""
 
 import torch
 from jaxtyping import Float

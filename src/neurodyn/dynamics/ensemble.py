@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of an ensemble: which of them each world follows, how far they disagree, and bounds of predicted standard deviations."""
+"""Members of an ensemble.
+
+Which of them each world follows, how far they disagree, and bounds of predicted standard deviations.
+"""
 
 from dataclasses import dataclass
 

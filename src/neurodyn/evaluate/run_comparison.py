@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs beside each other: which can be compared, which differ in their seed alone, and what their folders say of them."""
+"""Runs beside each other.
+
+Which can be compared, which differ in their seed alone, and what their folders say of them.
+"""
 
 import json
 import math

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model beside its reference simulator: passive and driven roll-outs from the same states, the simulator's own errors, and energy drift."""
+"""A model beside its reference simulator.
+
+Passive and driven roll-outs from the same states, the simulator's own errors, and energy drift.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

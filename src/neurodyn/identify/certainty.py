@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How certain identified quantities are: convergence first, then intervals and profile likelihoods; values that differ from log to log."""
+"""How certain identified quantities are.
+
+Convergence first, then intervals and profile likelihoods; values that differ from log to log.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

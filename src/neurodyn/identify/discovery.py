@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which quantities of a robot's dynamics need a network, and which inputs each needs: a sparse-group lasso over candidate networks."""
+"""Which quantities of a robot's dynamics need a network, and which inputs each needs.
+
+A sparse-group lasso over candidate networks.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +24,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.learn.fit_windows import FitWindows
-from neurodyn.learn.learner import GradientLearner, OptimiserStep, Validation
+from neurodyn.learn.learner import GradientLearner, OptimiserStep, RunningTraining, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.optimiser import Groups, Schedule, build_optimiser
 from neurodyn.learn.plan import TrainingBudget
@@ -412,7 +415,7 @@ class _Search(_DiscoveryNetworks):
         super().enter(phase)
         self._kappa = (0.0, *self._problem.settings.kappas)[phase]
 
-    def text(self, loop: TrainingLoop, found: Validation | None) -> str:
+    def text(self, loop: RunningTraining, found: Validation | None) -> str:
         """Return what was left at the last strength."""
         return self._last
 
@@ -421,7 +424,7 @@ class _Search(_DiscoveryNetworks):
         if self._kappa:
             shrink_(self.weights, self._layers, self._kappa * step.rate)
 
-    def leave(self, loop: TrainingLoop) -> bool:
+    def leave(self, loop: RunningTraining) -> bool:
         """Refit what is left at this strength; nothing left ends the path."""
         loop.save()
         if not self._kappa:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives from measured torques: drive networks (`neurodyn identify ROBOT --drive network`), and the parametric drive that fits best."""
+"""Drives from measured torques.
+
+Drive networks (`neurodyn identify ROBOT --drive network`), and the parametric drive that fits best.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifiability of parameters from a log: singular values, unseen directions, and confidence intervals over independent blocks."""
+"""Identifiability of parameters from a log.
+
+Singular values, unseen directions, and confidence intervals over independent blocks.
+"""
 
 from dataclasses import dataclass
 

@@ -66,7 +66,8 @@ from neurodyn.identify.whole_runs import run_errors, whole_runs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
-from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import Callback, TrainingLoop, has_state
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainingBudget

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for parameters: many starts where one is not enough, growing horizons, then Levenberg-Marquardt or L-BFGS."""
+"""The search for parameters.
+
+Many starts where one is not enough, growing horizons, then Levenberg-Marquardt or L-BFGS.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification by names: from a robot, its logs and what is free to a run directory; plain drives for joints that declare none."""
+"""Identification by names.
+
+From a robot, its logs and what is free to a run directory; plain drives for joints that declare none.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

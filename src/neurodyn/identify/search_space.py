@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is searched: the coordinates of free quantities in least squares, and priors that fix what a log does not see."""
+"""What is searched: the coordinates of free quantities in least squares.
+
+And priors that fix what a log does not see.
+"""
 
 import copy
 import math

@@ -1,2 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO"""
+"""What belongs to other projects: their checkpoints, their simulators, their file formats, and ONNX."""
+
+from neurodyn.core.lazy import lazy
+
+with lazy(__name__):
+    from neurodyn.interop.checkpoints import import_model
+    from neurodyn.interop.export import Exported, export_identified
+    from neurodyn.interop.formats import MODEL_LAYOUTS, POLICY_FORMATS, SIMULATORS, WRITERS
+    from neurodyn.interop.onnx import export_model, export_policy
+    from neurodyn.interop.policies import import_policy
+
+__all__ = [
+    "MODEL_LAYOUTS", "POLICY_FORMATS", "SIMULATORS", "WRITERS", "Exported", "export_identified", "export_model",
+    "export_policy", "import_model", "import_policy",
+]  # fmt: skip

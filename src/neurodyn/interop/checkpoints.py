@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints that others wrote: read as tensors, numbers and names of classes, without executing anything of a file, and written as runs of ours."""
+"""Checkpoints that others wrote.
+
+Read as tensors, numbers and names of classes, without executing anything of a file, and written as runs of ours.
+"""
 
 import math
 import pickle

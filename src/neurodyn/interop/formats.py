@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of other projects by name: simulators to export to, layouts of models that are read, formats of policies and of trajectories that are written. Imports nothing that computes."""
+"""Formats of other projects by name.
+
+Simulators to export to, layouts of models that are read, formats of policies and of trajectories that are written.
+Imports nothing that computes.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

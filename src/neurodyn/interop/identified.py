@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was identified of a robot, as plain data that other simulators are given, and the network that stands for its drives in the forms in which they take it."""
+"""What was identified of a robot, as plain data that other simulators are given.
+
+And the network that stands for its drives in the forms in which they take it.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -11,9 +11,9 @@ import torch
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
-from neurodyn.interop import newton_settings
 from neurodyn.interop.identified import BODY, IdentifiedRobot, TrainedNetwork, drive_names, perceptron
 from neurodyn.nets.onnx_file import require_onnx
+from neurodyn.sim import newton_settings
 
 SETTINGS, FUNCTION = "settings.json", "apply.py"
 """Files that are written: the numbers, and the function that applies them."""

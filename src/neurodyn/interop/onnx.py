@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models and policies as ONNX files, for runtimes without Python: one frame of a model with its memory as inputs and outputs; of a policy, from an observation to an action."""
+"""Models and policies as ONNX files, for runtimes without Python.
+
+One frame of a model with its memory as inputs and outputs; of a policy, from an observation to an action.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies of rl_games and rsl_rl (4 and later): read as policies of ours, and written for Isaac Lab's `play.py --checkpoint`."""
+"""Policies of rl_games and rsl_rl (4 and later).
+
+Read as policies of ours, and written for Isaac Lab's `play.py --checkpoint`.
+"""
 
 import re
 from collections.abc import Callable, Sequence

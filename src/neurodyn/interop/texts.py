@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters write as text: assets in XML with other numbers, comments and all, and Python files as calls of configurations."""
+"""What exporters write as text.
+
+Assets in XML with other numbers, comments and all, and Python files as calls of configurations.
+"""
 
 import re
 import shutil

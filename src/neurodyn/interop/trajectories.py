@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories written for other tools: a LeRobot data set (version 3.0), or an MCAP file of ROS 2 messages for PlotJuggler, Foxglove and rosbag2."""
+"""Trajectories written for other tools.
+
+A LeRobot data set (version 3.0), or an MCAP file of ROS 2 messages for PlotJuggler, Foxglove and rosbag2.
+"""
 
 import json
 import struct

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where trainings run: the device, the threads, and several processes that train one model or policy, each on its share of the batch (data parallel)."""
+"""Where trainings run: the device, the threads, and several processes that train one model or policy.
+
+Each on its share of the batch (data parallel).
+"""
 
 import os
 import signal

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of a log that roll-outs are compared with, in double precision, and the refusal of roll-outs that are not finite."""
+"""Windows of a log that roll-outs are compared with, in double precision.
+
+And the refusal of roll-outs that are not finite.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -3,18 +3,16 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Verdict
 from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.optimiser import Schedule
-
-if TYPE_CHECKING:
-    from neurodyn.learn.loop import TrainingLoop, TrainState
 
 _MOST_TRIALS = 128
 """Parts of a batch that are tried for those whose gradients are finite: enough for ten bad windows in 512."""
@@ -52,6 +50,90 @@ class Validation:
     text: str = ""
 
 
+_SCORES = ("best", "first", "last")
+"""Numbers that JSON holds as texts, because they may not be finite."""
+
+_FORMER = {"iteration": "step", "played": "measured", "waited": "stale"}
+
+
+@dataclass
+class TrainState:
+    """Where a training stands.
+
+    Attributes:
+        phase: Index of the phase; the number of phases where all are over.
+        step: Optimiser steps (of a policy: updates) in all phases.
+        phase_step: Those in this phase.
+        seconds: Wall time of the training so far, resumed parts included [s].
+        cpu_seconds: Processor time of the training so far [s].
+        phase_seconds: Time of this phase so far by the clock of the budget [s].
+        best: Best validation score so far; None before the first.
+        measured: Validations in this phase so far.
+        first: Score of the first validation; None before it.
+        last: Score of the last one.
+        best_step: Step of the best model.
+        skipped: Steps left out because their gradient was not finite.
+        left_out: Windows left out of their batches because the model broke down on them.
+        stale: Validations in a row that brought nothing better.
+        carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
+        verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
+        starved: Whether, at the end, a budget of wall time was over though others had most of the processor.
+    """
+
+    phase: int = 0
+    step: int = 0
+    phase_step: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    phase_seconds: float = 0.0
+    best: float | None = None
+    measured: int = 0
+    first: float | None = None
+    last: float | None = None
+    best_step: int = 0
+    skipped: int = 0
+    left_out: int = 0
+    stale: int = 0
+    carried: float = 0.0
+    verdict: str = ""
+    starved: bool = False
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state as JSON can hold it."""
+        scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
+        return {**asdict(self), **scores}
+
+    @classmethod
+    def read(cls, saved: dict[str, Any]) -> Self:
+        """Return a state that `saved` gave, or that an older version wrote for policies and networks of hybrids."""
+        now = {_FORMER.get(name, name): value for name, value in saved.items()}
+        if "phase" not in now:
+            now |= {"phase_step": now["step"], "phase_seconds": now["seconds"]}
+        if "over" in now:  # counted the validation before the first step
+            now["measured"] -= 1
+        known = {field.name for field in fields(cls)}
+        found: dict[str, Any] = {name: value for name, value in now.items() if name in known}
+        found |= {name: None if now.get(name) is None else float(now[name]) for name in _SCORES}
+        return cls(**found)
+
+
+class RunningTraining(Protocol):
+    """What a learner may know of the loop that trains it (`learn.loop.TrainingLoop`).
+
+    Attributes:
+        state: Where the training stands.
+        last: The optimiser step that was taken last.
+        log: Where its metrics go; None for nowhere.
+    """
+
+    state: TrainState
+    last: OptimiserStep
+    log: MetricsLog | None
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+
+
 class Learner:
     """A model in training; `TrainingLoop` calls these methods.
 
@@ -64,11 +146,11 @@ class Learner:
     device: torch.device = torch.device("cpu")
     """Where it computes."""
 
-    def verdicts(self, at: "TrainState") -> list[Verdict]:
+    def verdicts(self, at: TrainState) -> list[Verdict]:
         """Return what is to be said of the result beside what the loop knows."""
         return []
 
-    def begin(self, at: "TrainState") -> None:
+    def begin(self, at: TrainState) -> None:
         """Prepare; called whenever a training begins or goes on."""
 
     def shared(self) -> list[Tensor]:
@@ -78,15 +160,15 @@ class Learner:
     def enter(self, phase: int) -> None:
         """Make what the steps of a phase need: optimiser, sampler."""
 
-    def leave(self, loop: "TrainingLoop") -> bool:
+    def leave(self, loop: RunningTraining) -> bool:
         """End a phase; return whether the training ends with it."""
         return False
 
-    def step(self, done: float, at: "TrainState") -> OptimiserStep:
+    def step(self, done: float, at: TrainState) -> OptimiserStep:
         """Take one optimiser step, at the share `done` of the phase."""
         raise NotImplementedError
 
-    def validate(self, at: "TrainState") -> Validation:
+    def validate(self, at: TrainState) -> Validation:
         """Measure the model on held-out data."""
         raise NotImplementedError
 
@@ -94,10 +176,10 @@ class Learner:
         """Return whether a score is better than the best so far."""
         return score < best
 
-    def keep(self, at: "TrainState") -> None:
+    def keep(self, at: TrainState) -> None:
         """Keep the present model as the best so far."""
 
-    def finish(self, at: "TrainState") -> None:
+    def finish(self, at: TrainState) -> None:
         """End the training."""
 
     def state(self) -> dict[str, Any]:
@@ -108,7 +190,7 @@ class Learner:
         """Go on from `state`; called after `enter`."""
         raise NotImplementedError
 
-    def metrics(self, loop: "TrainingLoop", found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: RunningTraining, found: Validation | None) -> dict[str, Any]:
         """Return the line of metrics of a step, with its validation if there was one; empty for no line."""
         if found is None:
             return {}
@@ -124,11 +206,11 @@ class Learner:
             **found.values,
         }
 
-    def text(self, loop: "TrainingLoop", found: Validation | None) -> str | None:
+    def text(self, loop: RunningTraining, found: Validation | None) -> str | None:
         """Return what a progress bar says after a step; None to leave it as it is."""
         return None if found is None else found.text
 
-    def closing(self, at: "TrainState") -> dict[str, Any]:
+    def closing(self, at: TrainState) -> dict[str, Any]:
         """Return what the last line of the metrics says beside the times."""
         return {}
 
@@ -182,7 +264,7 @@ class GradientLearner(Learner):
         """Cut the gradients off at the norm `clip`; return the norm before."""
         return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
 
-    def step(self, done: float, at: "TrainState") -> OptimiserStep:
+    def step(self, done: float, at: TrainState) -> OptimiserStep:
         """Take one optimiser step along a finite gradient, the mean of all ranks'."""
         rate = self._set_rates(done, at.step)
         self.draw()

@@ -5,9 +5,9 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
@@ -18,7 +18,7 @@ from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import current_ranks, threads
-from neurodyn.learn.learner import Learner, OptimiserStep, Validation
+from neurodyn.learn.learner import Learner, OptimiserStep, TrainState, Validation
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.settings import RunRecord
@@ -34,72 +34,6 @@ MOST_REFUSED = 20
 
 STARVED_SECONDS, STARVED_SHARE = 20.0, 0.5
 """Wall time of a training [s] from which on, and share of it below which, its processor time is worth a word."""
-
-_SCORES = ("best", "first", "last")
-"""Numbers that JSON holds as texts, because they may not be finite."""
-
-_FORMER = {"iteration": "step", "played": "measured", "waited": "stale"}
-
-
-@dataclass
-class TrainState:
-    """Where a training stands.
-
-    Attributes:
-        phase: Index of the phase; the number of phases where all are over.
-        step: Optimiser steps (of a policy: updates) in all phases.
-        phase_step: Those in this phase.
-        seconds: Wall time of the training so far, resumed parts included [s].
-        cpu_seconds: Processor time of the training so far [s].
-        phase_seconds: Time of this phase so far by the clock of the budget [s].
-        best: Best validation score so far; None before the first.
-        measured: Validations in this phase so far.
-        first: Score of the first validation; None before it.
-        last: Score of the last one.
-        best_step: Step of the best model.
-        skipped: Steps left out because their gradient was not finite.
-        left_out: Windows left out of their batches because the model broke down on them.
-        stale: Validations in a row that brought nothing better.
-        carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
-        verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
-        starved: Whether, at the end, a budget of wall time was over though others had most of the processor.
-    """
-
-    phase: int = 0
-    step: int = 0
-    phase_step: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    phase_seconds: float = 0.0
-    best: float | None = None
-    measured: int = 0
-    first: float | None = None
-    last: float | None = None
-    best_step: int = 0
-    skipped: int = 0
-    left_out: int = 0
-    stale: int = 0
-    carried: float = 0.0
-    verdict: str = ""
-    starved: bool = False
-
-    def saved(self) -> dict[str, Any]:
-        """Return the state as JSON can hold it."""
-        scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
-        return {**asdict(self), **scores}
-
-    @classmethod
-    def read(cls, saved: dict[str, Any]) -> Self:
-        """Return a state that `saved` gave, or that an older version wrote for policies and networks of hybrids."""
-        now = {_FORMER.get(name, name): value for name, value in saved.items()}
-        if "phase" not in now:
-            now |= {"phase_step": now["step"], "phase_seconds": now["seconds"]}
-        if "over" in now:  # counted the validation before the first step
-            now["measured"] -= 1
-        known = {field.name for field in fields(cls)}
-        found: dict[str, Any] = {name: value for name, value in now.items() if name in known}
-        found |= {name: None if now.get(name) is None else float(now[name]) for name in _SCORES}
-        return cls(**found)
 
 
 class Callback:

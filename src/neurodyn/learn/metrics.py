@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training reports as it goes (JSON lines always, and its tracker), and what is measured afterwards in the tracker that followed it."""
+"""What a training reports as it goes (JSON lines always, and its tracker).
+
+And what is measured afterwards in the tracker that followed it.
+"""
 
 import copy
 import json

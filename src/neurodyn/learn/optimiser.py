@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimisers by name, their learning-rate schedule, and the weights of an ensemble member by member. Another optimiser is a function and a line `OPTIMISERS.add(name, Method(function))`."""
+"""Optimisers by name, their learning-rate schedule.
+
+And the weights of an ensemble member by member. Another optimiser is a function and a line `OPTIMISERS.add(name,
+Method(function))`.
+"""
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With which settings, and on which data, models of each kind are trained: what `learn.train` asks before a training begins."""
+"""With which settings, and on which data, models of each kind are trained.
+
+What `learn.train` asks before a training begins.
+"""
 
 from collections.abc import Sequence
 from functools import partial

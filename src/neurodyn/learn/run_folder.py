@@ -16,8 +16,8 @@ from neurodyn.core.errors import InputError, notice
 from neurodyn.core.progress import Progress
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import IN_MEMORY, Store, blocks
-from neurodyn.learn.learner import Learner
-from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
+from neurodyn.learn.learner import Learner, TrainState
+from neurodyn.learn.loop import Callback, TrainingLoop, has_state
 from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches for the members of an ensemble, each from episodes of its own; and windows in which episodes end in a failure."""
+"""Batches for the members of an ensemble, each from episodes of its own.
+
+And windows in which episodes end in a failure.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where settings come from (a file of one's own, else the robot's, else the general ones of a room), and how a run was made with them, as its config.yaml says."""
+"""Where settings come from (a file of one's own, else the robot's, else the general ones of a room).
+
+And how a run was made with them, as its config.yaml says.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path

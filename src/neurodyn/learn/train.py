@@ -11,7 +11,8 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.loop import Callback, TrainState
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import Callback
 from neurodyn.learn.plan import TrainingPlan, with_budget
 from neurodyn.learn.run_folder import Data, place_of
 from neurodyn.learn.tracking.session import require_tracker, tracking

@@ -70,8 +70,8 @@ class DrivenJoint:
 
 
 def drive_torque(
-    drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any], memory: StepMemory,
-    step: float,
+    drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any],
+    memory: StepMemory, step: float,
 ) -> Any:  # fmt: skip
     """Return the torque on a joint, and keep what the next step needs.
 

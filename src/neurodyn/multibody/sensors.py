@@ -10,10 +10,6 @@ from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody import sensors as accelerometer
-from neurodyn.multibody import sensors as gyroscope
-from neurodyn.multibody import sensors as orientation
-from neurodyn.multibody import sensors as position
 from neurodyn.multibody.articulated import RelativeMotion, Tree
 from neurodyn.multibody.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import is_zero
@@ -225,9 +221,9 @@ SENSOR_FUNCTIONS: Registry[SensorFunction] = Registry(
 
 def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return position and rotation matrix in the world."""
-    return [*position.observe(instant, at), *orientation.observe(instant, at)]
+    return [*read_position(instant, at), *read_orientation(instant, at)]
 
 
 def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return angular velocity [rad/s] and specific force [m/s^2]."""
-    return [*gyroscope.observe(instant, at), *accelerometer.observe(instant, at)]
+    return [*read_gyroscope(instant, at), *read_accelerometer(instant, at)]

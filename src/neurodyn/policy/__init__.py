@@ -5,8 +5,6 @@ from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
     from neurodyn.control.starts import LoggedStarts, SampledStarts
-    from neurodyn.interop.onnx import export_policy
-    from neurodyn.interop.policies import import_policy
     from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.environment import PolicyEnvironment
@@ -20,6 +18,6 @@ with lazy(__name__):
 
 __all__ = [
     "ALGORITHMS", "AhacSettings", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment",
-    "PolicySettings", "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "export_policy", "import_policy",
-    "load_policy", "load_settings", "online", "record_policy", "train",
+    "PolicySettings", "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "load_policy", "load_settings",
+    "online", "record_policy", "train",
 ]  # fmt: skip

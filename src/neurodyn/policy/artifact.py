@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trained policy: its network from observations to actions, its files (policy.safetensors, config.json), and its critic."""
+"""A trained policy: its network from observations to actions, its files (policy.safetensors, config.json).
+
+And its critic.
+"""
 
 import math
 from collections.abc import Callable, Mapping

@@ -114,7 +114,7 @@ class EnvironmentWorlds:
 
 @dataclass(frozen=True)
 class _Ended:
-    """Which episodes ended in a frame, and with what, not yet read from the device; shapes as of `EnvironmentWorlds`."""
+    """Which episodes ended in a frame, and with what, not yet read from the device; shapes: see `EnvironmentWorlds`."""
 
     done: Tensor
     returns: Tensor
@@ -491,7 +491,7 @@ class PolicyEnvironment(VecEnv):
         return True
 
     def _sums(self, end: FrameEnd, penalised: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what frames add to `EnvironmentWorlds.returns` and `EnvironmentWorlds.terms`, shapes [3, n] and [terms, n]; `one` is 1."""
+        """Return what frames add to returns and terms of the worlds, shapes [3, n] and [terms, n]; `one` is 1."""
         parts = end.parts.detach()
         if len(self._terms) > len(parts):
             parts = torch.cat([parts, (end.reward.detach() - parts.sum(0))[None]])

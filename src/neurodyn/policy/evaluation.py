@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returns of policies in any number of dynamics (`neurodyn policy evaluate`), and how far a model's are from a reference's."""
+"""Returns of policies in any number of dynamics (`neurodyn policy evaluate`).
+
+And how far a model's are from a reference's.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import combinations

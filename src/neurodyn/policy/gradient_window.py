@@ -107,7 +107,7 @@ def roll(
 def window_loss(
     last: Tensor, reward: Tensor, failed: Tensor, done: Tensor, value: Callable[[Tensor], Tensor], gamma: float
 ) -> Tensor:
-    """Return the loss of a window, shape []; arguments are attributes of `GradientWindow`, with gradients, and as of `roll`."""
+    """Return the loss of a window, shape []; arguments are attributes of `GradientWindow` and arguments of `roll`."""
     frames, worlds = reward.shape
     weight, weights = torch.ones_like(reward[0]), []
     anew = done.to(reward)

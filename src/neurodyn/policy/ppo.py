@@ -22,8 +22,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.starts import Starts
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import OptimiserStep
-from neurodyn.learn.loop import TrainState
+from neurodyn.learn.learner import OptimiserStep, TrainState
 from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.learner import PolicyLearner, brings_critic, critic_updates, warm_start

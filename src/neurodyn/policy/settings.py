@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of policy training: those of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC, presets by task."""
+"""Settings of policy training.
+
+Those of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC, presets by task.
+"""
 
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar

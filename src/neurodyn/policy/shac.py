@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHAC and AHAC: policies trained by gradients through the dynamics, over windows of frames, with a critic on TD(lambda) targets."""
+"""SHAC and AHAC: policies trained by gradients through the dynamics, over windows of frames.
+
+With a critic on TD(lambda) targets.
+"""
 
 import math
 from copy import deepcopy
@@ -16,8 +19,7 @@ from torch import Tensor, nn
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import Starts
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import OptimiserStep
-from neurodyn.learn.loop import TrainState
+from neurodyn.learn.learner import OptimiserStep, TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start

@@ -18,7 +18,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run

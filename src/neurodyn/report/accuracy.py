@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs, and what models say about their own errors: tables by horizon, ground and joint limit, curves, energy, throughput."""
+"""Errors of roll-outs, and what models say about their own errors.
+
+Tables by horizon, ground and joint limit, curves, energy, throughput.
+"""
 
 from collections.abc import Mapping
 

@@ -218,7 +218,8 @@ def whole_runs(runs: Sequence[WholeRun], spec: StateSpec, horizon: int) -> str:
             rows = run.residuals[:, i]
             caption = f"{name}: root mean square {digits(float(rows.square().mean().sqrt()))}"
             svg = plot(
-                f"whole-{number}-{i}", [PlotCurve("predicted less recorded", seconds, rows.tolist(), PREDICTED, "-", 1.0)],
+                f"whole-{number}-{i}",
+                [PlotCurve("predicted less recorded", seconds, rows.tolist(), PREDICTED, "-", 1.0)],
                 x_label="time [s]", unit="", legend=False, description=f"Residual of {name} in {run.name}",
                 points=_POINTS,
             )  # fmt: skip

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as a reader wants them (three digits, a fitting prefix, a unit), and the names of baselines, networks and kinds of motion."""
+"""Numbers as a reader wants them (three digits, a fitting prefix, a unit), and the names of baselines.
+
+Networks and kinds of motion.
+"""
 
 import math
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as moving pictures: two labelled panels side by side with the time, their file formats, and films on pages."""
+"""Recordings as moving pictures.
+
+Two labelled panels side by side with the time, their file formats, and films on pages.
+"""
 
 import io
 from collections.abc import Callable

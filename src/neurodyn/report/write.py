@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html: one self-contained page on a model, from an evaluation, with how its training went and how to repeat it."""
+"""RUN/report.html: one self-contained page on a model, from an evaluation.
+
+With how its training went and how to repeat it.
+"""
 
 import contextlib
 import shlex

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assets of declared robots: where a robot's URDF, MJCF or USD lies, and the meshes, textures and included files that it names."""
+"""Assets of declared robots.
+
+Where a robot's URDF, MJCF or USD lies, and the meshes, textures and included files that it names.
+"""
 
 import importlib.metadata
 import importlib.util

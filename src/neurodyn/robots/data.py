@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a robot: stores, logs in the layout that it declares, the ranges that data are meant to cover, and which column map or layout of rows reads a log."""
+"""Data of a robot: stores, logs in the layout that it declares, the ranges that data are meant to cover.
+
+And which column map or layout of rows reads a log.
+"""
 
 import dataclasses
 from pathlib import Path

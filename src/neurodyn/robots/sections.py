@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a robot's declaration (simulator, ranges, controller, contact, grounds, contact points), and its short forms written out: patterns of joint names as keys, and joints that share an entry."""
+"""The sections of a robot's declaration (simulator, ranges, controller, contact, grounds, contact points).
+
+And its short forms written out: patterns of joint names as keys, and joints that share an entry.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of generated data by their number, the same whichever process makes them: random grounds, states and controls, simulated and written down."""
+"""Batches of generated data by their number, the same whichever process makes them.
+
+Random grounds, states and controls, simulated and written down.
+"""
 
 import time
 from dataclasses import dataclass

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of an asset: those that fixed joints hold together, taken as one, and whether an inertia is one that a body can have."""
+"""Bodies of an asset: those that fixed joints hold together, taken as one.
+
+And whether an inertia is one that a body can have.
+"""
 
 from collections.abc import Sequence
 

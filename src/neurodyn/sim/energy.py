@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanical energy of states, and the bounds of plausible states: declared ranges, and velocities within an energy budget."""
+"""Mechanical energy of states, and the bounds of plausible states.
+
+Declared ranges, and velocities within an energy budget.
+"""
 
 import math
 from typing import Any

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data from a reference simulator: many short trajectories from random states, on random grounds, under random torques."""
+"""Data from a reference simulator.
+
+Many short trajectories from random states, on random grounds, under random torques.
+"""
 
 import math
 import shutil

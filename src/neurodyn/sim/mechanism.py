@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mechanism of a robot as plain data, read from its Newton model, with MuJoCo's soft constraints and joint limits."""
+"""The mechanism of a robot as plain data, read from its Newton model.
+
+With MuJoCo's soft constraints and joint limits.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

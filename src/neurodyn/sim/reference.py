@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference simulator: a solver of Newton as a function of states, torch tensors in and out, replayed as a graph; with drives, these turn commands into torques before every solver step."""
+"""The reference simulator.
+
+A solver of Newton as a function of states, torch tensors in and out, replayed as a graph; with drives, these turn
+commands into torques before every solver step.
+"""
 
 import warnings
 from dataclasses import dataclass

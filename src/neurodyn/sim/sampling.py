@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random states, torques and grounds of a declared robot, with the clearance between robot and ground; float32 torch tensors."""
+"""Random states, torques and grounds of a declared robot, with the clearance between robot and ground.
+
+Float32 torch tensors.
+"""
 
 import math
 from collections.abc import Callable, Sequence

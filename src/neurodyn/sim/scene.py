@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes as shapes of a Newton model, which every world sees at a pose of its own; and the static shapes of any Newton model as a ground."""
+"""Scenes as shapes of a Newton model, which every world sees at a pose of its own.
+
+And the static shapes of any Newton model as a ground.
+"""
 
 from typing import TYPE_CHECKING, Any
 

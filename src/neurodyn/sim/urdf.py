@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A URDF as the importer gets it: checked for what importers misread in silence, locked joints fixed, meshes found or left out."""
+"""A URDF as the importer gets it.
+
+Checked for what importers misread in silence, locked joints fixed, meshes found or left out.
+"""
 
 import math
 from collections import Counter

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a Newton control to the torques of one frame, with the kernels between the arrays of a Newton model and those of a frame."""
+"""From a Newton control to the torques of one frame.
+
+With the kernels between the arrays of a Newton model and those of a frame.
+"""
 
 from typing import TYPE_CHECKING, Any
 

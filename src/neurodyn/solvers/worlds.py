@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a solver asks of a Newton model: the same robot in every world, nothing else that moves, and the robot that the model was trained on."""
+"""What a solver asks of a Newton model.
+
+The same robot in every world, nothing else that moves, and the robot that the model was trained on.
+"""
 
 from typing import TYPE_CHECKING, Any
 

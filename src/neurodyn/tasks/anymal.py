@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ANYmal walking forward or sideways at 1 m/s (NeRD, arXiv 2508.15755), and following commanded velocities (Robotic World Model, arXiv 2501.10100)."""
+"""ANYmal walking forward or sideways at 1 m/s (NeRD, arXiv 2508.15755).
+
+And following commanded velocities (Robotic World Model, arXiv 2501.10100).
+"""
 
 from dataclasses import replace
 

@@ -1,2 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quadrupeds that walk: convex model-predictive control, gaits, and its imitation by a network."""
+"""Legged robots that walk: convex model-predictive control, gaits, and its imitation by a network."""
+
+from neurodyn.core.lazy import lazy
+
+with lazy(__name__):
+    from neurodyn.walking.controller import QuadrupedController, walker
+    from neurodyn.walking.convex_mpc import MpcSettings
+    from neurodyn.walking.force_network import save_imitation
+    from neurodyn.walking.gait import GAITS, Commands, Gait
+    from neurodyn.walking.imitation import ImitationSettings, imitate
+    from neurodyn.walking.plant import WalkingPlant, walking_plant
+    from neurodyn.walking.report import walk_film
+    from neurodyn.walking.walk import WalkResult, walk
+
+__all__ = [
+    "GAITS", "Commands", "Gait", "ImitationSettings", "MpcSettings", "QuadrupedController", "WalkResult",
+    "WalkingPlant", "imitate", "save_imitation", "walk", "walk_film", "walker", "walking_plant",
+]  # fmt: skip

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller of a quadruped: forces of the feet that stand, PD control of those that swing, torques of both; `walker` makes one."""
+"""The controller of a quadruped.
+
+Forces of the feet that stand, PD control of those that swing, torques of both; `walker` makes one.
+"""
 
 import time
 from dataclasses import dataclass

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convex model-predictive control of contact forces: settings, one rigid body over a horizon, and solvers of its quadratic program."""
+"""Convex model-predictive control of contact forces.
+
+Settings, one rigid body over a horizon, and solvers of its quadratic program.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

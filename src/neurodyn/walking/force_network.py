@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in place of the quadratic program: from a quadruped's state to the forces of its feet, in numpy or ONNX Runtime."""
+"""A network in place of the quadratic program.
+
+From a quadruped's state to the forces of its feet, in numpy or ONNX Runtime.
+"""
 
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a quadruped's controller reads of a state (body, feet, leg Jacobians), and what forces are decided from, in the heading frame."""
+"""What a quadruped's controller reads of a state (body, feet, leg Jacobians), and what forces are decided from.
+
+In the heading frame.
+"""
 
 from dataclasses import dataclass
 

@@ -12,9 +12,10 @@ from neurodyn.core.artifacts import read_json
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.dynamics import SIMULATORS, HybridDynamics, export_identified
+from neurodyn.dynamics import HybridDynamics
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.interop import SIMULATORS, export_identified
 from neurodyn.interop.identified import IdentifiedRobot, number
 from neurodyn.multibody.engine import EngineConfig
 from tests.dynamics.simulators.runs import identified_run, network_run, write_arm

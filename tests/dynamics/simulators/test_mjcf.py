@@ -10,8 +10,9 @@ import torch
 
 from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
-from neurodyn.dynamics import State, export_identified
+from neurodyn.dynamics import State
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import write_mjcf
 from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm

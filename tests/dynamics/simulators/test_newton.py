@@ -15,12 +15,12 @@ from safetensors.torch import load_file
 from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.artifact import save
 from neurodyn.identify.drives import driven_by
-from neurodyn.interop import newton_settings
+from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.newton import write_newton
+from neurodyn.sim import newton_settings
 from neurodyn.sim.build import build, build_world
 from neurodyn.sim.mechanism import mechanism
 from tests.dynamics.simulators.runs import identified_run, network_run, network_torques, random_start, write_arm

@@ -11,8 +11,8 @@ import torch
 
 from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
-from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.isaaclab import write_isaaclab
 from neurodyn.interop.mjlab import write_mjlab

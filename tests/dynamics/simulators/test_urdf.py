@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from neurodyn import InputError, robots
-from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.urdf import write_urdf
 from neurodyn.sim.build import read_asset

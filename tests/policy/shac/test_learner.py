@@ -11,7 +11,8 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
-from neurodyn.learn.loop import TrainingLoop, TrainState
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.artifact import load_critic, load_policy, policy_config

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that fit the terminal: numbers are never cut, words wrap, and what is too wide goes on below; those of datasets and declarations."""
+"""Tables that fit the terminal.
+
+Numbers are never cut, words wrap, and what is too wide goes on below; those of datasets and declarations.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

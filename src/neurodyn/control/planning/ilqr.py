@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterative linear-quadratic regulation: linear motion and quadratic rewards near a plan, and the feedback that improves it."""
+"""Iterative linear-quadratic regulation.
+
+Linear motion and quadratic rewards near a plan, and the feedback that improves it.
+"""
 
 import math
 from collections.abc import Callable

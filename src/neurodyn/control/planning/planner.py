@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A planner as an object: from states to what the robot is to do now, frame by frame, with the frames that the model remembers."""
+"""A planner as an object.
+
+From states to what the robot is to do now, frame by frame, with the frames that the model remembers.
+"""
 
 from collections import deque
 from collections.abc import Iterator

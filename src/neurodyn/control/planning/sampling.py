@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planners that draw samples: MPPI (Williams et al. 2017), the cross-entropy method, and annealed noise as in DIAL-MPC (arXiv 2409.15610)."""
+"""Planners that draw samples.
+
+MPPI (Williams et al. 2017), the cross-entropy method, and annealed noise as in DIAL-MPC (arXiv 2409.15610).
+"""
 
 import torch
 from torch import Tensor

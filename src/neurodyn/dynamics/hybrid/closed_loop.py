@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hybrid model under its controller, as a log of targets is compared with it; and the laws of controllers, from targets and states to torques."""
+"""A hybrid model under its controller, as a log of targets is compared with it.
+
+And the laws of controllers, from targets and states to torques.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

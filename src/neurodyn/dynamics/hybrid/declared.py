@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid dynamics of a declared robot before any data: its mechanism, the contacts of its simulator, and the names of all that can be identified, acted on or seen."""
+"""Hybrid dynamics of a declared robot before any data.
+
+Its mechanism, the contacts of its simulator, and the names of all that can be identified, acted on or seen.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of neural dynamics in compiled kernels, without gradients: the same numbers as torch in a few launches between fixed buffers, which a graph can capture."""
+"""A frame of neural dynamics in compiled kernels, without gradients.
+
+The same numbers as torch in a few launches between fixed buffers, which a graph can capture.
+"""
 
 from typing import Any
 

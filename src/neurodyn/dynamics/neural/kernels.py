@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled kernels of a frame of neural dynamics: the encoding both ways, and the network with its members and their mean."""
+"""Compiled kernels of a frame of neural dynamics.
+
+The encoding both ways, and the network with its members and their mean.
+"""
 
 from functools import cache
 from typing import Any

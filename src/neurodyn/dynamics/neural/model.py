@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755), and their files."""
+"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755).
+
+And their files.
+"""
 
 import copy
 from collections.abc import Callable

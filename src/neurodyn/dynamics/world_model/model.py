@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models: an ensemble that learns what a robot measures from its logs alone, and says how sure it is; with their files."""
+"""World models: an ensemble that learns what a robot measures from its logs alone, and says how sure it is.
+
+With their files.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network of NeRD as dynamics of robots whose base is fixed, without ground: its transformer, its model, its files."""
+"""A network of NeRD as dynamics of robots whose base is fixed, without ground.
+
+Its transformer, its model, its files.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal

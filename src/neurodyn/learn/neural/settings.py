@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the training of neural dynamics, as files so that anyone can repeat it; and how wide the network's input becomes."""
+"""Settings of the training of neural dynamics, as files so that anyone can repeat it.
+
+And how wide the network's input becomes.
+"""
 
 import math
 from pathlib import Path

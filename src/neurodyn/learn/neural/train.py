@@ -32,7 +32,8 @@ from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_bas
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.learn.loop import Callback, TrainState
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
 from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan

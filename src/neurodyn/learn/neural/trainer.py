@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics in training: their windows, their losses (teacher forcing, and forecasts from the model's own states), and validation by roll-out."""
+"""Neural dynamics in training.
+
+Their windows, their losses (teacher forcing, and forecasts from the model's own states), and validation by roll-out.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +27,7 @@ from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, re
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.devices import current_ranks, require_device
-from neurodyn.learn.learner import Validation, WindowLearner
-from neurodyn.learn.loop import TrainState
+from neurodyn.learn.learner import TrainState, Validation, WindowLearner
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable

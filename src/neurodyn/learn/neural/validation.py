@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-out error on held-out episodes, by which a training is steered instead of its loss; and the calibration of predicted standard deviations."""
+"""The roll-out error on held-out episodes, by which a training is steered instead of its loss.
+
+And the calibration of predicted standard deviations.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

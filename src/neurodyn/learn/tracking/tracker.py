@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tracker is, which there are, writers of rsl_rl (its `LogWriter` protocol, rsl-rl-lib 5.5) as trackers, and from what users call a tracker to the tracker."""
+"""What a tracker is, which there are, writers of rsl_rl (its `LogWriter` protocol, rsl-rl-lib 5.5) as trackers.
+
+And from what users call a tracker to the tracker.
+"""
 
 import inspect
 from collections.abc import Mapping, Sequence

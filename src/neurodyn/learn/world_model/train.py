@@ -19,7 +19,8 @@ from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
-from neurodyn.learn.loop import Callback, TrainState
+from neurodyn.learn.learner import TrainState
+from neurodyn.learn.loop import Callback
 from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.world_model.settings import WorldSettings

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models in training: windows of each member, the loss of forecasts from the members' own predictions, validation by roll-out, calibration at the end."""
+"""World models in training.
+
+Windows of each member, the loss of forecasts from the members' own predictions, validation by roll-out, calibration at
+the end.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +21,7 @@ from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.guard import Before, Fault, report
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.learn.devices import current_ranks, require_device
-from neurodyn.learn.learner import Validation, WindowLearner
-from neurodyn.learn.loop import TrainState
+from neurodyn.learn.learner import TrainState, Validation, WindowLearner
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
 from neurodyn.learn.samplers import EndingWindows, EpisodeSampler
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings

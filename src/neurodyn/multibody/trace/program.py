@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled programs of traced functions: the loop over time inside, worlds side by side, and the adjoint beside.
 
-A `TracedProgram` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h (what is
-held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text for
-every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. On a processor several
+A `TracedProgram` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h
+(what is held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text
+for every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. On a processor several
 worlds run in the lanes of its vectors, and large batches on several threads; see `target`.
 """
 

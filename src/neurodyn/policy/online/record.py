@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the online loop finds, round by round: returns, the model's error on what a policy did, and what follows from them."""
+"""What the online loop finds, round by round.
+
+Returns, the model's error on what a policy did, and what follows from them.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nominal pose of a robot (knees bent, feet below the hips, the height at which it stands), and contact points within a budget."""
+"""The nominal pose of a robot (knees bent, feet below the hips, the height at which it stands).
+
+And contact points within a budget.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a declaration: short, with patterns in place of names that share a value, and a comment where a choice was made."""
+"""The text of a declaration.
+
+Short, with patterns in place of names that share a value, and a comment where a choice was made.
+"""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
