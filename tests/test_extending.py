@@ -22,7 +22,7 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.logs import read_logs
-from neurodyn.dynamics import HybridDynamics, Mounted, Observation, State
+from neurodyn.dynamics import HybridDynamics, MountedSensor, SensorModel, State
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.hybrid.closed_loop import DrivenJoints
 from neurodyn.interop.onnx import export_model
@@ -72,7 +72,7 @@ def test_a_sensor(plugin):
     stream = neurodyn.core.Stream(name="height", kind="altimeter")
     sensor = neurodyn.core.Sensor(kind="altimeter", position=(0.0, 0.0, 0.2))
     model = falling(EngineConfig(contact="spring", substeps=1))
-    observation = Observation(model, [Mounted("height", sensor, stream)])
+    observation = SensorModel(model, [MountedSensor("height", sensor, stream)])
     q = torch.tensor([[0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)  # upside down
     none = q[:, :0]
     seen = observation(State(q, torch.zeros_like(q[:, :6])), none, none, none, model.weights.detach())

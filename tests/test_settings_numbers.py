@@ -39,9 +39,15 @@ def settings() -> list[type[Config]]:
     for module in pkgutil.walk_packages(neurodyn.__path__, "neurodyn."):
         if "settings" in module.name or any(name.startswith(module.name) for name in (*BASES, *PARTS)):
             importlib.import_module(module.name)
-    for module in ("annealed", "cem", "gradient", "ilqr", "mppi"):
+    for module in ("gradient", "ilqr", "sampling"):
         importlib.import_module(f"neurodyn.control.planning.{module}")
-    for module in ("control.mpc.imitate", "identify.discovery.discover", "identify.drives.drive_network"):
+    for module in (
+        "walking.imitation",
+        "walking.convex_mpc",
+        "identify.discovery",
+        "identify.drives",
+        "policy.settings",
+    ):
         importlib.import_module(f"neurodyn.{module}")
 
     def below(kind: type[Config]) -> Iterator[type[Config]]:
