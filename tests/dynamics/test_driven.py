@@ -63,6 +63,15 @@ def test_steps_windows_and_resets_carry_the_drives():
     assert torch.equal(again.memory[1], carry.memory[1])
 
 
+def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves():
+    inside = msgspec.structs.replace(machines.pendulum(), drives=DRIVES)
+    for made in (driven(plain(), DRIVES), HybridDynamics(driven(plain(), DRIVES).spec, inside, EngineConfig())):
+        window = Window(drawn(2, 5, 2), drawn(2, 5, 2, seed=1), drawn(2, 4, 2, seed=2))
+        carry = made.reset(made.begin(window.present), window, torch.tensor([True, False]))
+        assert torch.equal(carry.memory[0], made.begin(window).memory[0])
+        assert not carry.memory[1].any()
+
+
 def test_gradients_reach_commands_and_states():
     made = driven(plain(), DRIVES)
 

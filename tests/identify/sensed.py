@@ -79,7 +79,7 @@ def log(mechanism, truth, sensors, state, control, *, controls=(), contact=None,
     late = round(delay / FINE)
     at = torch.arange(0, frames, PER_FRAME)
     measured = torch.full((worlds, control.shape[1] + 1, logged.shape[-1]), torch.nan, dtype=F64)
-    measured[:, :-1] = logged[:, (at - late).clamp_min(0)]
+    measured[:, :-1] = logged[:, (at - late).clamp(0, frames - 1)]
     generator = torch.Generator().manual_seed(5)
     measured += noise * torch.randn(measured.shape, generator=generator, dtype=F64)
     return FitWindows(

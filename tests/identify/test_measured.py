@@ -137,6 +137,18 @@ def test_gradients_of_residuals_against_differences():
     torch.testing.assert_close(normal.gradient[0, :, : x.shape[1]].sum(0), gradient.x[0], rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize(("delay", "compared"), [(-0.023, range(7)), (0.0, range(10)), (0.013, range(2, 10))])
+def test_shorter_roll_outs_leave_out_readings_that_they_do_not_predict(delay: float, compared: range):
+    """Of clocks that are off either way; the machine is known, so that errors are those of what is compared."""
+    machine, (state, control) = machines.hopper(), flights(worlds=2, frames=20)
+    sensors = {"odom": Sensor(kind="odometry", link="base", delay=delay)}
+    windows = sensed.log(machine, {}, sensors, state, control, controls=("knee",), delay=delay)
+    short = sensed.residuals(machine, (), sensors, windows, controls=("knee",)).within(10)
+    assert torch.nonzero(short.measured.compared[0, :, 0])[:, 0].tolist() == list(compared)
+    errors = short.errors(short.start(short.space.nominal[None]))[0, :, :, 2 * 7 :]
+    assert errors.abs().max() < 0.01
+
+
 def test_interpolation_is_exact_for_parabolas_and_smooth_in_the_delay():
     time = torch.arange(12, dtype=F64)
     values = torch.stack([0.3 * time**2 - time, 2.0 * time + 1.0], -1)[None]

@@ -67,6 +67,14 @@ def test_steps_and_windows_go_on_where_drives_were(analytic: AnalyticDynamics, m
     assert carry.memory[1].any()
 
 
+def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves(analytic: AnalyticDynamics, motion):
+    _, targets, path = motion
+    window = Window(path.q[:, :5], path.qd[:, :5], targets[:, :4])
+    carry = analytic.reset(analytic.begin(window.present), window, torch.tensor([True, False]))
+    assert torch.equal(carry.memory[0], analytic.begin(window).memory[0])
+    assert not carry.memory[1].any()
+
+
 def test_data_hold_targets(tmp_path):
     from neurodyn.data.store import Store
     from neurodyn.sim.generate import generate

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.scene import Scene
-from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.kinds import Kind
@@ -107,12 +107,7 @@ class AnalyticDynamics(BaseDynamics):
 
     def reset(self, carry: SimulatedWorlds, context: State | Window, mask: WorldMask) -> SimulatedWorlds:
         """Begin anew in some worlds; without drives nothing is remembered."""
-        fresh = self._memory_after(carry, context)
-        known = carry.memory
-        if known is None:
-            return carry
-        fresh = torch.zeros_like(known) if fresh is None else fresh
-        return replace(carry, memory=torch.where(mask[:, None].to(known.device), fresh, known))
+        return replace(carry, memory=renewed_memory(carry.memory, self._memory_after(carry, context), mask))
 
     def _memory_after(self, worlds: SimulatedWorlds, context: State | Window) -> Tensor | None:
         """Return what drives keep of a window, whose states are taken as measured in every frame."""

@@ -357,6 +357,21 @@ class BaseDynamics(ABC):
         return [*tensors, context.torque] if isinstance(context, Window) else tensors
 
 
+def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) -> Tensor | None:
+    """Return what drives and networks keep (`multibody.memory`) where some worlds begin anew.
+
+    Args:
+        known: What they keep now, shape [worlds, memory]; None where nothing has happened yet, as zeros are.
+        fresh: What they keep at a start, likewise.
+        mask: Worlds that begin anew, shape [worlds].
+    """
+    like = fresh if known is None else known
+    if like is None:
+        return None
+    fresh, known = (torch.zeros_like(like) if memory is None else memory for memory in (fresh, known))
+    return torch.where(mask[:, None].to(like.device), fresh, known)
+
+
 class LearnedDynamics(nn.Module, BaseDynamics):
     """Dynamics with weights, on the device of these.
 

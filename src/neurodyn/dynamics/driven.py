@@ -18,7 +18,7 @@ from torch import Tensor
 from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.interface import Dynamics
@@ -125,11 +125,7 @@ class DrivenDynamics(BaseDynamics):
     def reset(self, carry: DrivenCarry, context: State | Window, mask: WorldMask) -> DrivenCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]."""
         known, fresh = self._known(context)
-        memory = carry.memory
-        if memory is not None:
-            fresh = torch.zeros_like(memory) if fresh is None else fresh
-            memory = torch.where(mask[:, None].to(memory.device), fresh, memory)
-        return DrivenCarry(self.dynamics.reset(carry.inner, known, mask), memory)
+        return DrivenCarry(self.dynamics.reset(carry.inner, known, mask), renewed_memory(carry.memory, fresh, mask))
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under commands `controls`, shape [worlds, T, nu]."""

@@ -65,6 +65,7 @@ class ComparedReadings:
         compared: Which errors count, shape [W, T, channels].
         noise: Standard deviation of each channel, given or estimated, shape [channels].
         given: Which of those are given, shape [channels].
+        ahead: Frames by which readings may be early, whose predictions need a longer roll-out, shape [channels].
     """
 
     observation: SensorModel
@@ -74,6 +75,7 @@ class ComparedReadings:
     compared: Tensor
     noise: Tensor
     given: Tensor
+    ahead: Tensor
 
     @classmethod
     def of(
@@ -102,7 +104,7 @@ class ComparedReadings:
         columns = _columns(sensors, streams)
         assert windows.measured is not None
         readings = windows.measured[:, :-1][..., columns]
-        compared = _compared(mounted, free, readings, dynamics.spec.dt)
+        compared, ahead = _compared(mounted, free, readings, dynamics.spec.dt)
         noises = [channel_noise(one.name, one.sensor, one.stream) for one in mounted]
         estimated = _estimated(mounted, readings)
         given = [noise is not None for noise, one in zip(noises, mounted, strict=True) for _ in one.stream.channels]
@@ -113,7 +115,7 @@ class ComparedReadings:
         ]
         return cls(
             observation, tuple(free), tuple(c for one in mounted for c in one.stream.channels), readings, compared,
-            torch.tensor(listed, dtype=torch.float64), torch.tensor(given),
+            torch.tensor(listed, dtype=torch.float64), torch.tensor(given), ahead,
         )  # fmt: skip
 
     @property
@@ -126,8 +128,9 @@ class ComparedReadings:
         return replace(self, readings=self.readings[rows], compared=self.compared[rows])
 
     def within(self, frames: int) -> "ComparedReadings":
-        """Return the readings of the first frames of all windows; delays leave out what they did."""
-        return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames])
+        """Return the readings of the first frames of all windows, of which shorter roll-outs predict the readings."""
+        predicted = torch.arange(frames)[:, None] < frames - self.ahead
+        return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames] & predicted)
 
     def errors(
         self,
@@ -262,8 +265,12 @@ def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
     return found
 
 
-def _compared(mounted: Sequence[MountedSensor], free: Sequence[Parameter], readings: Tensor, dt: float) -> Tensor:
+def _compared(
+    mounted: Sequence[MountedSensor], free: Sequence[Parameter], readings: Tensor, dt: float
+) -> tuple[Tensor, Tensor]:
+    """Return which errors count, shape [W, T, channels], and frames by which readings may be early, [channels]."""
     frames, masks, column = readings.shape[1], [], 0
+    ahead: list[int] = []
     bounds = {spec.name: (spec.lower, spec.upper) for spec in free}
     for one in mounted:
         own = readings[..., column : column + one.stream.width]
@@ -276,7 +283,8 @@ def _compared(mounted: Sequence[MountedSensor], free: Sequence[Parameter], readi
         delay = one.sensor.delay
         lower, upper = bounds.get(f"{one.name}.delay", (delay, delay))
         late, early = max(upper or 0.0, 0.0), max(-(lower or 0.0), 0.0)
-        first, last = math.ceil(late / dt - 1e-9), frames - 1 - math.ceil(early / dt - 1e-9)
+        first, beyond = math.ceil(late / dt - 1e-9), math.ceil(early / dt - 1e-9)
+        last = frames - 1 - beyond
         if first > last:
             raise InputError(
                 f"sensor {one.name!r}: a delay of {late or -early:g} s is longer than windows of {frames * dt:g} s; "
@@ -290,7 +298,8 @@ def _compared(mounted: Sequence[MountedSensor], free: Sequence[Parameter], readi
                 "delays, or a longer horizon"
             )
         masks.append(there[..., None].expand(*there.shape, len(one.stream.channels)))
-    return torch.cat(masks, -1)
+        ahead += [beyond] * len(one.stream.channels)
+    return torch.cat(masks, -1), torch.tensor(ahead)
 
 
 def _estimated(mounted: Sequence[MountedSensor], readings: Tensor) -> list[list[float]]:

@@ -185,7 +185,8 @@ class QuadrupedController:
     def reset(self, mask: np.ndarray | None = None) -> None:
         """Begin anew: in all worlds, or where `mask` is true, shape [worlds]."""
         if mask is None or self._frame is None:
-            self._frame = None
+            self._frame = self.decided = self.reading = None
+            self.just_decided = False
             return
         self._fresh = self._fresh | mask
 

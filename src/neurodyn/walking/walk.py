@@ -162,6 +162,7 @@ def walk(
         if down.any():  # nobody looks any more, but nothing breaks
             state = start.where(torch.as_tensor(down), state)
             carry = plant.dynamics.reset(carry, start, torch.as_tensor(down))
+            command = np.where(down[:, None], 0.0, command)
             controller.reset(down)
         if not standing.any():
             break

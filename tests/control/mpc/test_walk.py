@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Walking for a second: tracking, falls, forces that are not found, the same in both engines, and a network."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -76,6 +78,36 @@ def test_a_robot_without_forces_falls_and_rests(a1):
     last = int(path.standing[0].sum())
     assert last < path.standing.shape[1]
     assert bool(torch.isfinite(path.trajectory.q).all())
+
+
+def test_a_robot_that_fell_begins_with_no_command_and_the_others_go_on(a1):
+    controller, _, _ = walker(a1)
+
+    def tipped(state, frame):
+        if frame != 20:
+            return state
+        q = state.q.clone()
+        q[0, 3:7] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+        return replace(state, q=q)
+
+    _, path = walk(a1, controller, FORWARD, seconds=0.15, seed=0, disturb=tipped)
+    assert path.standing[:, -1].tolist() == [False, True]
+    ramp = np.array([min(0.4, RAMP[0] * a1.dt), 0.0, min(0.3, RAMP[2] * a1.dt)])
+    assert path.command[0, 20] == pytest.approx(21 * ramp)
+    assert path.command[0, 21] == pytest.approx(ramp)
+    assert path.command[1, 21] == pytest.approx(22 * ramp)
+
+
+def test_a_controller_that_begins_anew_has_read_and_decided_nothing(a1):
+    controller, _, _ = walker(a1)
+    walk(a1, controller, FORWARD, seconds=0.01, seed=0)
+    assert controller.decided is not None
+    decisions = controller.decisions
+    controller.reset()
+    assert controller.decided is None
+    assert controller.reading is None
+    assert not controller.just_decided
+    assert controller.decisions == decisions
 
 
 def test_commands_follow_ramps():

@@ -19,7 +19,7 @@ from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.workers import available_cores
-from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.base import LearnedDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
@@ -232,14 +232,8 @@ class HybridDynamics(LearnedDynamics):
         """Begin anew in some worlds."""
         if not self.memory:
             return carry
-        fresh, known = self._memory_after(carry.environment, context), carry.memory
-        if fresh is None and known is None:
-            return carry
-        size = (len(mask), self.memory)
-        like = known if known is not None else fresh
-        assert like is not None
-        fresh, known = (like.new_zeros(size) if one is None else one for one in (fresh, known))
-        return HybridCarry(carry.environment, torch.where(mask[:, None].to(like.device), fresh, known))
+        fresh = self._memory_after(carry.environment, context)
+        return HybridCarry(carry.environment, renewed_memory(carry.memory, fresh, mask))
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
