@@ -2,15 +2,12 @@
 """`neurodyn check`: whether a robot's reference simulator can be learned from."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from neurodyn.cli.terminal.flags import Device, Threads
 
 
 def check(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
     /,
     *,
     ground: str | None = None,

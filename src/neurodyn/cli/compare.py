@@ -2,7 +2,7 @@
 """`neurodyn compare`: runs and policies beside each other, seeds together."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
@@ -10,7 +10,7 @@ from neurodyn.cli.terminal.flags import Device, Threads
 
 
 def compare(
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    runs: tuple[str, ...],
     /,
     *,
     horizon: int | None = None,

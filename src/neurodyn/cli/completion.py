@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn completion`: what shells offer at TAB: verbs, flags, robots, tasks, runs and other names."""
 
+import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args, get_origin
 
-from neurodyn.cli.terminal.signature import Signature, VerbParameter, signature_of, split
 from neurodyn.core.registry import Registry
 
 _DEPTH = 3
@@ -66,47 +69,58 @@ def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
     """
     *before, last = words or [""]
     if not before:
-        return _beginning([*verbs, "--help", "--version"], last)
-    if before[0] not in verbs:
-        return []
-    called = verbs[before[0]].load()
-    if isinstance(called, Registry):
+        offered: Iterable[str] = [*verbs, "--help", "--version"]
+    elif before[0] not in verbs:
+        offered = ()
+    elif isinstance(called := verbs[before[0]].load(), Registry):
         return candidates(called, words[1:])
-    signature = signature_of(called)
-    return _beginning(_offered(signature, before[1:], last), last)
+    else:
+        offered = _offered(called, before[1:], last)
+    return sorted({name for name in offered if name.startswith(last)})
 
 
-def _offered(signature: Signature, before: Sequence[str], last: str) -> Iterable[str]:
-    given = split(signature, before)
+def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
+    """Return the flags of a verb that are left, or the values of the flag or argument that comes next."""
+    parameters = [_Parameter(one) for one in inspect.signature(verb).parameters.values()]
+    flags = {flag: one for one in parameters for flag in one.flags}
     if last.startswith("-"):
-        repeated = [name for name, one in signature.flags.items() if one.count is None]
-        return [name for name in (*signature.flags, "--help") if name not in given.flags or name in repeated]
-    if given.open is not None:
-        return _values(given.open)
-    arguments = [one for one in signature.parameters if one.positional]
-    return _values(arguments[0]) if arguments and (arguments[0].count is None or not given.words) else ()
+        return ["--help", *(flag for flag, one in flags.items() if one.several or flag not in before)]
+    flag, given = None, False
+    for word in before:
+        if word.startswith("--"):
+            flag = flags.get(word)
+        elif flag is None or flag.switch:
+            given = True
+        elif not flag.several:
+            flag = None
+    if flag is None or flag.switch:
+        flag = next((one for one in parameters if not one.flags and (one.several or not given)), None)
+    return () if flag is None else flag.values()
 
 
-def _beginning(names: Iterable[str], start: str) -> list[str]:
-    return sorted({name for name in names if name.startswith(start)})
+class _Parameter:
+    """A flag of a verb, or an argument, which has no `flags`, as the signature has it."""
+
+    def __init__(self, given: inspect.Parameter) -> None:
+        parts, name = list(_parts(given.annotation)), given.name.strip("_")
+        self.switch, self.several = bool in parts, any(get_origin(one) is tuple for one in parts)
+        flag, paired = f"--{name.replace('_', '-')}", f"--no-{name.replace('_', '-')}"
+        self.flags = [] if given.kind is given.POSITIONAL_ONLY else [flag, paired] if self.switch else [flag]
+        shown = next((text for one in parts if isinstance(text := getattr(one, "metavar", None), str)), "")
+        self._known = _NAMES.get(shown or name)
+        self._choices = [one for one in parts if isinstance(one, str)]
+        self._choices += [word for word in re.split(r"[{,|}]", shown) if word.islower()]  # of tensorboard|MODULE:CLASS
+
+    def values(self) -> Iterable[str]:
+        """Return those of its values that are known."""
+        return self._choices if self._known is None else self._known()
 
 
-def _values(one: VerbParameter) -> Iterable[str]:
-    if one.choices:
-        return one.choices
-    return _COMPLETERS[one.value]() if one.value in _COMPLETERS else ()
-
-
-def _robots() -> list[str]:
-    from neurodyn.robots import names
-
-    return names()
-
-
-def _tasks() -> Iterable[str]:
-    from neurodyn.tasks import names
-
-    return names()
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation, the types and values in it, and what it is annotated with."""
+    yield annotation
+    for one in get_args(annotation):
+        yield from _parts(one)
 
 
 def _runs() -> list[str]:
@@ -134,27 +148,28 @@ def _folders(holding: str) -> list[str]:
     return found
 
 
-_COMPLETERS: dict[str, Callable[[], Iterable[str]]] = {
-    "ROBOT": _robots,
-    "TASK": _tasks,
+def _listed(place: str) -> list[str]:
+    """Return the names in a registry, or those that a function returns, at "module:attribute"."""
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(module), attribute)
+    return list(found if isinstance(found, Registry) else found())
+
+
+_robots = partial(_listed, "neurodyn.robots:names")
+_tasks = partial(_listed, "neurodyn.tasks:names")
+_NAMES: dict[str, Callable[[], Iterable[str]]] = {
+    "robot": _robots,
+    "task": _tasks,
     "TASK|ROBOT": lambda: [*_tasks(), *_robots()],
-    "RUN": _runs,
-    "RUN|POLICY": lambda: [*_runs(), *_policies()],
-    "POLICY": _policies,
-    "POLICIES": _policies,
-    "DYNAMICS": lambda: ["analytic", "hybrid", *_runs()],
-    "KIND": lambda: _registry("neurodyn.dynamics.kinds:KINDS"),
-    "ALGORITHM": lambda: _registry("neurodyn.policy.algorithms:ALGORITHMS"),
-    "PLANNER": lambda: [*_registry("neurodyn.control.planning.optimiser:PLANNERS"), "mpc", "imitation"],
-    "GAIT": lambda: _registry("neurodyn.walking.gait:GAITS"),
-    "tensorboard|wandb|none|MODULE:CLASS": lambda: ["tensorboard", "wandb", "none"],
-    "cpu|cuda|cuda:N": lambda: ["cpu", "cuda", "cuda:0"],
+    "run": _runs,
+    "base": _runs,
+    "runs": lambda: [*_runs(), *_policies()],
+    "policy": _policies,
+    "policies": _policies,
+    **dict.fromkeys(("dynamics", "model", "plant"), lambda: ["analytic", "hybrid", *_runs()]),
+    "kind": partial(_listed, "neurodyn.dynamics.kinds:KINDS"),
+    "algorithm": partial(_listed, "neurodyn.policy.algorithms:ALGORITHMS"),
+    "planner": lambda: [*_listed("neurodyn.control.planning.optimiser:PLANNERS"), "mpc", "imitation"],
+    "gait": partial(_listed, "neurodyn.walking.gait:GAITS"),
 }
-"""Values that are known, by how they are written in the help."""
-
-
-def _registry(place: str) -> list[str]:
-    from importlib import import_module
-
-    module, _, name = place.partition(":")
-    return list(getattr(import_module(module), name))
+"""Names that a value may be, by the name of its parameter, or by how the help writes it."""

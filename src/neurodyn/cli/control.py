@@ -14,7 +14,7 @@ WALKERS = ("mpc", "imitation")
 
 
 def control(
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|ROBOT")],
+    task: Annotated[str, tyro.conf.arg(metavar="TASK|ROBOT")],
     /,
     *,
     model: str | None = None,

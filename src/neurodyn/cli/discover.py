@@ -2,15 +2,12 @@
 """`neurodyn discover`: which augmentations the data ask for."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from neurodyn.cli.terminal.flags import Device, LoggerFlag, Threads
 
 
 def discover(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
     /,
     *,
     data: str,

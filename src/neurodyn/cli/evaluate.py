@@ -2,15 +2,13 @@
 """`neurodyn evaluate`: errors by horizon, beside the simulator or beside a log."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from neurodyn.cli.terminal.flags import Device, LoggerFlag, Threads
 
 
 def evaluate(
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    run: str,
     /,
     *,
     horizon: int | None = None,

@@ -4,14 +4,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from neurodyn.cli.terminal.flags import one_of
 from neurodyn.interop.formats import POLICY_FORMATS, SIMULATORS, WRITERS
 
 
 def export(
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    run: str,
     /,
     *,
     out: Path | None = None,

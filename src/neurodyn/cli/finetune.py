@@ -2,15 +2,12 @@
 """`neurodyn finetune`: the same model, adapted to other data."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from neurodyn.cli.terminal.flags import Device, GpuIds, LoggerFlag, Threads, own_device
 
 
 def finetune(
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    run: str,
     /,
     *,
     data: tuple[str, ...],

@@ -2,9 +2,7 @@
 """`neurodyn generate`: a dataset from a simulator."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from neurodyn.cli.terminal.flags import Device, Threads, cluster_of
 
@@ -16,7 +14,8 @@ _SHOWN = 3
 
 
 def generate(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
+    /,
     transitions: int,
     out: Path,
     worlds: int | None = None,
@@ -30,8 +29,8 @@ def generate(
     cluster: str | None = None,
     workers: int | None = None,
     worker_memory: float | None = None,
-    resume: tyro.conf.FlagCreatePairsOff[bool] = False,
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
+    resume: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Write a dataset from a robot's analytic solver: random states, random grounds, random torques or controllers.
 

@@ -2,13 +2,10 @@
 """`neurodyn hybrid`: a declared robot as a hybrid model."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def hybrid(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
     /,
     *,
     out: Path,

@@ -2,15 +2,13 @@
 """`neurodyn identify`: parameters and networks of a hybrid model, from logs."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from neurodyn.cli.terminal.flags import Device, LoggerFlag, Threads, cluster_of
 
 
 def identify(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
     /,
     *,
     data: tuple[str, ...],

@@ -2,13 +2,10 @@
 """`neurodyn imitate`: a network that walks as convex MPC does."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def imitate(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
     /,
     *,
     out: Path,

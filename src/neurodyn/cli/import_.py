@@ -4,15 +4,14 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from neurodyn.cli.terminal.flags import one_of
 from neurodyn.core.errors import InputError
 from neurodyn.interop.formats import MODEL_LAYOUTS
 
 
 def import_(
-    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")],
+    files: tuple[Path, ...],
+    /,
     out: Path,
     reader: str | None = None,
     robot: str | None = None,

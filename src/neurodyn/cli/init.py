@@ -2,13 +2,10 @@
 """`neurodyn init`: a declaration from an asset."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def init(
-    asset: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="ASSET")],
+    asset: Path,
     /,
     *,
     out: Path | None = None,

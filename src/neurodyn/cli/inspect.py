@@ -2,13 +2,11 @@
 """`neurodyn inspect`: what a dataset or a raw log holds."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def inspect(
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    file: Path,
+    /,
     plot: Path | None = None,
     json: Path | None = None,
     robot: str | None = None,

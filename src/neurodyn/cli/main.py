@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
@@ -180,21 +180,17 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         return 0
     if name.startswith("-"):
         raise InputError(f"unknown flag {name}{suggestion(name, ('--help', '--version'))} (see {command} --help)")
+    if os.environ.get("NO_COLOR"):
+        os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "False")  # read by tyro as it is imported
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
-    from neurodyn.cli.terminal.help import help_text
-    from neurodyn.cli.terminal.signature import signature_of
-
-    signature = signature_of(called)
-    if {"-h", "--help"} & set(arguments[1:]):
-        print(help_text(signature, command))
-        return 0
     _require_plain(arguments[1:])
+    bound = _parse(called, command, arguments[1:])
+    if bound is None:
+        return 0
     if _several() and not verbs[name].parallel:
         raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
-    signature.require(command, arguments[1:])
-    bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
     if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
         from neurodyn.learn.devices import launch
@@ -205,7 +201,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         try:
             bound()
         except KeyboardInterrupt as stop:
-            raise _interrupted(stop, resumable="--resume" in signature.flags) from None
+            raise _interrupted(stop, resumable="resume" in inspect.signature(called).parameters) from None
     return 0
 
 
@@ -279,36 +275,51 @@ def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
         yield
 
 
-def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> "functools.partial[Any]":
-    """Parse the arguments of a verb without running it.
+def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> "functools.partial[Any] | None":
+    """Parse the arguments of a verb without running it; None where they ask for its help, which is printed.
+
+    Args:
+        function: The verb.
+        command: What it is called, as "neurodyn train".
+        arguments: What was typed behind that.
 
     Raises:
         InputError: The arguments are wrong; the parser's page of explanation is folded into one line.
     """
     import tyro
 
-    @functools.wraps(function)
     def bind(*args: Any, **kwargs: Any) -> "functools.partial[Any]":
         return functools.partial(function, *args, **kwargs)
 
-    # The parser reads the signature; what it calls only binds, so that errors of the verb itself stay apart.
-    bind.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-    complaint = io.StringIO()
+    # The parser reads signature and docstring; what it calls only binds, so that errors of the verb stay apart.
+    signature = inspect.signature(function)
+    bind.__doc__ = re.sub(r"\n {8,}", " ", inspect.getdoc(function) or "")  # an argument, a line
+    summary = re.sub(r"\n\nArgs:\n.*?(?=\n\nExample:|$)", "", bind.__doc__, flags=re.DOTALL)
+    unset = tyro.conf.arg(help_behavior_hint="")  # in place of "(default: None)"
+    bind.__signature__ = signature  # type: ignore[attr-defined]
+    bind.__annotations__ = {
+        name: Annotated[one.annotation, unset] if one.default in (None, ()) else one.annotation
+        for name, one in signature.parameters.items()
+    }
+    markers, complaint = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone), io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(bind, args=arguments, prog=command, config=(tyro.conf.OmitArgPrefixes,))
+            bound = tyro.cli(bind, args=arguments, prog=command, description=summary, config=markers)
     except SystemExit as stop:
         if not stop.code:
-            raise
+            return None
         raise InputError(_one_line(complaint.getvalue(), command)) from None
+    for name, value in signature.bind(*bound.args, **bound.keywords).arguments.items():
+        if value == () and signature.parameters[name].default is inspect.Parameter.empty:
+            raise InputError(f"{command.partition(' ')[2]}: missing {name.upper()} (see {command} --help)")
+    return bound
 
 
 def _one_line(page: str, command: str) -> str:
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", page)
-    plain = re.sub(r"[─-╿]+", " ", plain)
-    words = re.sub(r"\s+", " ", plain).strip()
-    words = re.sub(r"^Parsing error\s*|^Required options?\s*|^Unrecognized options?\s*", "", words)
-    return f"{command.partition(' ')[2]}: {words.split(' For full helptext')[0]} (see {command} --help)"
+    """Return what a page of the parser says, without its title, frame and colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m|[─-╿]+|\(required\)", " ", page.partition("\n")[2])
+    words = re.sub(r"\s+", " ", plain).partition(" For full helptext")[0].strip()
+    return f"{command.partition(' ')[2]}: {words} (see {command} --help)"
 
 
 if __name__ == "__main__":

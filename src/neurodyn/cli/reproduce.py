@@ -2,15 +2,12 @@
 """`neurodyn reproduce`: the training of a run once more, and whether its result is the same."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from neurodyn.cli.terminal.flags import Device
 
 
 def reproduce(
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    run: str,
     /,
     *,
     out: Path,

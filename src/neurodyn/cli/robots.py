@@ -2,13 +2,10 @@
 """`neurodyn robots`: the robots that ship with the package, and what is pretrained for each; or one robot in full."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def robots(
-    robot: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")] = None,
+    robot: str | None = None,
     /,
     *,
     json: Path | None = None,

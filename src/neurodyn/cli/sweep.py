@@ -2,16 +2,14 @@
 """`neurodyn sweep`: one training with many settings and seeds, on many cores or machines."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from neurodyn.cluster.sweep.trials import TrialOutcome
 
 
 def sweep(
-    spec: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC.yaml")],
+    spec: Path,
     /,
     *,
     out: Path,

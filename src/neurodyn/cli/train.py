@@ -4,8 +4,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from neurodyn.cli.terminal.flags import Device, GpuIds, LoggerFlag, Threads, one_of, own_device, read_by
 from neurodyn.nets.networks import NETWORKS
 
@@ -18,7 +16,7 @@ def _base(given: str) -> str:
 
 
 def train(
-    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    robot: str,
     /,
     *,
     data: tuple[str, ...],

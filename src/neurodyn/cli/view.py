@@ -2,15 +2,12 @@
 """`neurodyn view`: a recording of what a model does, beside its simulator or beside a log."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag
 
 
 def view(
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    run: str,
     /,
     *,
     out: Path | None = None,

@@ -2,17 +2,14 @@
 """`neurodyn policy evaluate`: returns of policies, in dynamics beside each other."""
 
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
 from neurodyn.cli.terminal.flags import Device, LoggerFlag
 
-_Policies = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
-
 
 def evaluate(
-    policies: _Policies,
+    policies: tuple[str, ...],
     /,
     *,
     dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),

@@ -2,13 +2,10 @@
 """`neurodyn policy import`: a policy that somebody else trained, as one of ours."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def import_(
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    file: Path,
     /,
     *,
     task: str,

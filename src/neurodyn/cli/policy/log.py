@@ -2,13 +2,10 @@
 """`neurodyn policy log`: logs of policies at work, to learn models from."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 
 def log(
-    policies: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICIES")],
+    policies: tuple[str, ...],
     /,
     *,
     out: Path,

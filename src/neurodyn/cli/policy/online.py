@@ -3,9 +3,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from neurodyn.cli.terminal.flags import Device, LoggerFlag
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def online(
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")],
+    task: str,
     /,
     *,
     out: Path,

@@ -2,17 +2,12 @@
 """`neurodyn policy play`: a recording of what a policy does."""
 
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag
 
-_Policy = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
-
 
 def play(
-    policy: _Policy,
+    policy: str,
     /,
     *,
     dynamics: str = "analytic",

@@ -2,17 +2,13 @@
 """`neurodyn policy train`: a policy, in any dynamics."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from neurodyn.cli.terminal.flags import Device, GpuIds, LoggerFlag, own_device
 
-_Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-
 
 def train(
-    task: _Task,
+    task: str,
     /,
     *,
     dynamics: str,

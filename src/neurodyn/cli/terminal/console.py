@@ -169,7 +169,7 @@ class ProgressBar:
             bar.update(task, completed=self._last[0], total=1.0, text=self._last[1])
 
     def _begun(self) -> "tuple[Progress, TaskID]":
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
         from rich.table import Column
         from rich.text import Text
 
@@ -177,10 +177,6 @@ class ProgressBar:
         title, bar_width, percentage, left = min(len(self._title), width * 2 // 5), min(24, width // 7), 4, 11
 
         outer = self
-
-        class Percentage(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                return Text("" if task.total is None else f"{task.percentage:3.0f}%", no_wrap=True)
 
         class Times(ProgressColumn):
             def render(self, task: Task) -> Text:
@@ -192,7 +188,7 @@ class ProgressBar:
         bar = Progress(
             TextColumn("{task.description}", markup=False, table_column=wide(title)),
             BarColumn(bar_width, table_column=wide(bar_width)),
-            Percentage(wide(percentage)),
+            TaskProgressColumn(table_column=wide(percentage)),
             Times(wide(left)),
             TextColumn(
                 "{task.fields[text]}",

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every verb's help, errors and examples follow from its signature and docstring."""
+
+import inspect
+import shlex
+
+import pytest
+
+from neurodyn.cli.main import VERBS, Verb, _parse, run
+from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
+
+
+def every(verbs: Registry[Verb], before: str = "") -> dict[str, Verb]:
+    found = {}
+    for name, verb in verbs.items():
+        called = verb.load()
+        found |= every(called, f"{name} ") if isinstance(called, Registry) else {before + name: verb}
+    return found
+
+
+ALL = every(VERBS)
+
+
+def examples(name: str) -> list[str]:
+    text = inspect.getdoc(ALL[name].load()) or ""
+    return [line.strip() for line in text.partition("Example:\n")[2].splitlines()]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_argument_has_help_that_fits_80_columns(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*name.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: neurodyn {name} ")
+    assert all(line in text for line in examples(name))
+    described = text[text.find("╭") :].splitlines()  # terminals break what stands above
+    assert max(map(len, described)) <= 80
+    assert "None" not in text.replace("None of", "")
+    explained = (inspect.getdoc(ALL[name].load()) or "").partition("Args:\n")[2]
+    for parameter in inspect.signature(ALL[name].load()).parameters:
+        assert f"    {parameter}: " in explained, parameter
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "completion"])
+def test_examples_can_be_parsed(name: str):
+    assert examples(name), f"neurodyn {name} --help shows no example"
+    for line in examples(name):
+        words = shlex.split(line, comments=True)
+        assert words[: 1 + len(name.split())] == ["neurodyn", *name.split()]
+        assert _parse(ALL[name].load(), f"neurodyn {name}", words[1 + len(name.split()) :]) is not None
+
+
+def test_the_lists_of_verbs_fit_80_columns(capsys: pytest.CaptureFixture[str]):
+    assert run(["--help"]) == run(["policy", "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("cartpole --data a.h5 --out run --mintues 3", ["--mintues", "Perhaps you meant: --minutes FLOAT Time budget"]),
+        ("cartpole --data a.h5", ["Missing", "--out PATH Run directory to write"]),
+        ("--data a.h5 b.h5 --out run", ["Missing", "ROBOT Name of a robot"]),
+        ("cartpole --data --out run", ["missing DATA"]),
+        ("cartpole --data a.h5 --out run --minutes soon", ["--minutes", "'soon'"]),
+    ],
+)
+def test_wrong_arguments_are_named_in_one_line(arguments: str, words: list[str]):
+    with pytest.raises(InputError) as refused:
+        _parse(VERBS["train"].load(), "neurodyn train", shlex.split(arguments))
+    message = str(refused.value)
+    assert message.startswith("train: ")
+    assert message.endswith("(see neurodyn train --help)")
+    assert "\n" not in message
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "cartpole --data a.h5 b.h5 --out run",
+        "--data a.h5 --out run cartpole --resume --no-resume",
+        "cartpole --data=a.h5 --out=run --shares .5 .5",
+    ],
+)
+def test_right_arguments_are_bound(arguments: str):
+    bound = _parse(VERBS["train"].load(), "neurodyn train", shlex.split(arguments))
+    assert bound is not None
+    assert bound.args == ("cartpole",)
+    assert bound.keywords["data"][0] == "a.h5"
+    assert bound.keywords["minutes"] is None
+
+
+def test_numbers_below_zero_and_a_dash_are_values():
+    control = "a1 --planner mpc --command -0.3 -.1 0 --json -"
+    bound = _parse(VERBS["control"].load(), "neurodyn control", shlex.split(control))
+    assert bound is not None
+    assert bound.keywords["command"] == (-0.3, -0.1, 0.0)
+    assert str(bound.keywords["json"]) == "-"  # standard output
