@@ -30,7 +30,7 @@ PARTS = {
     "neurodyn.robots.sections.SimulatorConfig", "neurodyn.robots.sections.ContactPointSelection",
 }  # fmt: skip
 """What is said in settings and declarations, and not called settings."""
-SIGNED = {"ShacSettings.failure", "AhacSettings.failure"}
+SIGNED = {"ShacSettings.failure"}
 """Numbers that may be negative."""
 
 
@@ -129,7 +129,7 @@ ZERO = {
     "IdentificationSettings.profile", "ImitationSettings.rounds", "NetConfig.depth", "NetConfig.head",
     "NetConfig.warmup", "OnlineSettings.frames", "Phase.context", "Phase.forecast",
     "WorldPhase.context", "WorldSettings.context",
-    *(f"{name}Settings.evaluations" for name in ("Training", "Policy", "Shac", "Ahac")),
+    *(f"{name}Settings.evaluations" for name in ("Training", "Policy", "Shac")),
 }  # fmt: skip
 """Counts of which 0 means none, or what the docstring says."""
 

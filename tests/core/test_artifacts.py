@@ -225,7 +225,7 @@ def test_nothing_is_read_with_pickle():
     source = Path(artifacts.__file__).resolve().parents[1]
     for path in source.rglob("*.py"):
         text = path.read_text()
-        # What processes of one run say to each other is no file, and comes from nobody else. `interop.checkpoints` reads
+        # What processes of one run say to each other is no file, and nobody else sends it. `interop.checkpoints` reads
         # what others pickled with a reader that imports and calls nothing (tests/nets/test_inert.py).
         assert "import pickle" not in text or path.name in ("workers.py", "checkpoints.py"), path
         assert "pickle.load" not in text or path.name == "workers.py", path

@@ -75,6 +75,18 @@ VERBS: Registry[Verb] = Registry(
 """All verbs."""
 
 
+POLICY_ACTIONS: Registry[Verb] = Registry(
+    "policy action",
+    train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy.train:train", parallel=True),
+    play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy.play:play"),
+    evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy.evaluate:evaluate"),
+    **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy.import_:import_")},
+    log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy.log:log"),
+    online=Verb("train policy and model in turns", "neurodyn.cli.policy.online:online"),
+)
+"""What can be done with policies, by the word behind `neurodyn policy`."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; ends the process with 0 (done), 2 (bad input) or 1 (a fault of ours)."""
     code = run(sys.argv[1:] if arguments is None else arguments)
@@ -324,15 +336,3 @@ def _one_line(page: str, command: str) -> str:
 
 if __name__ == "__main__":
     main()
-
-
-POLICY_ACTIONS: Registry[Verb] = Registry(
-    "policy action",
-    train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy.train:train", parallel=True),
-    play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy.play:play"),
-    evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy.evaluate:evaluate"),
-    **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy.import_:import_")},
-    log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy.log:log"),
-    online=Verb("train policy and model in turns", "neurodyn.cli.policy.online:online"),
-)
-"""What can be done with policies, by the word behind `neurodyn policy`."""

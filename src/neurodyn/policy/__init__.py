@@ -12,12 +12,12 @@ with lazy(__name__):
     from neurodyn.policy.online.loop import online
     from neurodyn.policy.online.settings import OnlineSettings
     from neurodyn.policy.play import record_policy
-    from neurodyn.policy.settings import AhacSettings, NetworkSettings, PolicySettings, ShacSettings, load_settings
+    from neurodyn.policy.settings import NetworkSettings, PolicySettings, ShacSettings, load_settings
     from neurodyn.policy.tracker_writer import TrackerWriter
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [
-    "ALGORITHMS", "AhacSettings", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment",
-    "PolicySettings", "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "load_policy", "load_settings",
-    "online", "record_policy", "train",
+    "ALGORITHMS", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment", "PolicySettings",
+    "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "load_policy", "load_settings", "online",
+    "record_policy", "train",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.settings import AhacSettings, PolicySettings, ShacSettings, TrainingSettings
+from neurodyn.policy.settings import PolicySettings, ShacSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from neurodyn.policy.learner import PolicyLearner
@@ -52,7 +52,6 @@ ALGORITHMS: Registry[Algorithm] = Registry(
     "algorithm",
     ppo=Algorithm(PolicySettings, "neurodyn.policy.ppo:PpoLearner"),
     shac=Algorithm(ShacSettings, "neurodyn.policy.shac:ShacLearner", needs_gradients=True),
-    ahac=Algorithm(AhacSettings, "neurodyn.policy.shac:AhacLearner", needs_gradients=True),
 )
 """All algorithms."""
 

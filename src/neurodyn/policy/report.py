@@ -186,7 +186,7 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return how gradients through the dynamics grow with the horizon, and the horizon, where there are gradients."""
+    """Return how gradients through the dynamics grow with the horizon, where there are gradients."""
     seen = [line for line in lines if "gradients" in line]
     if not seen:
         return []
@@ -196,14 +196,8 @@ def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     for index, (label, colour) in enumerate((("median of the worlds", PREDICTED), ("95 % quantile", SECOND))):
         found = [[line["gradients"][str(n)][index] for line in late if str(n) in line["gradients"]] for n in ahead]
         curves.append(PlotCurve(label, ahead, [sum(part) / len(part) for part in found], colour, "-", 1.6))
-    last = seen[-1]
     text = "Gradient of a return by an action, by the frames that it is followed (last quarter of the updates)"
-    shown = [figure(plot("gradients", curves, x_label="frames", unit="", log=True, bars=True, description=text), text)]
-    if any(line["horizon"] != last["horizon"] for line in seen):
-        text = "Frames of a window"
-        curve = PlotCurve(None, [line["frames"] for line in seen], [line["horizon"] for line in seen], THIRD, "-", 1.3)
-        shown.append(figure(plot("horizon", [curve], x_label="frames", unit="", description=text), text))
-    return shown
+    return [figure(plot("gradients", curves, x_label="frames", unit="", log=True, bars=True, description=text), text)]
 
 
 def _config(folder: Path) -> str:

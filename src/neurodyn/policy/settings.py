@@ -323,30 +323,3 @@ class ShacSettings(TrainingSettings, frozen=True):
         require(self.clone is None, "clone", "given", "none (imitation is for ppo; begin with its policy: --policy)")
         if self.worlds * self.horizon < self.critic_minibatches:
             raise ValueError(f"critic_minibatches is {self.critic_minibatches}; valid: at most worlds x horizon")
-
-
-class AhacSettings(ShacSettings, frozen=True):
-    """Training of one policy by SHAC with a horizon that adapts (`policy.shac.horizon`).
-
-    Attributes:
-        least: Least frames of a window; `horizon` is the first number.
-        most: Greatest frames of a window.
-        explosion: By how much the mean gradient of a window's first frame shall exceed its median.
-        adaptation: Greatest relative change of the horizon in an update.
-    """
-
-    algorithm: ClassVar[str] = "ahac"
-    presets: ClassVar[Path | None] = PRESETS / "ahac"
-    counts: ClassVar[tuple[str, ...]] = (*ShacSettings.counts, "least", "most")
-
-    least: int = 8
-    most: int = 64
-    explosion: float = 3.0
-    adaptation: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.least <= self.horizon <= self.most:
-            raise ValueError(f"horizon is {self.horizon}; valid: from least ({self.least}) to most ({self.most})")
-        require(self.explosion > 1, "explosion", self.explosion, "above 1")
-        require(0 < self.adaptation < 1, "adaptation", self.adaptation, "above 0, below 1")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHAC and AHAC: policies trained by gradients through the dynamics, over windows of frames.
+"""SHAC: policies trained by gradients through the dynamics, over windows of frames.
 
 With a critic on TD(lambda) targets.
 """
 
-import math
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass
-from neurodyn.policy.settings import AhacSettings, ShacSettings
+from neurodyn.policy.settings import ShacSettings
 from neurodyn.tasks import Task
 
 
@@ -106,31 +105,6 @@ class CriticRegression:
         return total
 
 
-class AdaptiveHorizon:
-    """Frames of a window, updated after each.
-
-    Attributes:
-        value: The frames, before rounding.
-    """
-
-    def __init__(self, settings: AhacSettings) -> None:
-        """Begin with the settings' horizon."""
-        self._settings = settings
-        self.value = float(settings.horizon)
-
-    @property
-    def frames(self) -> int:
-        """Frames of the next window."""
-        return round(self.value)
-
-    def update(self, explosion: float) -> None:
-        """Follow the explosion of a window's gradients; one that is not finite counts as far beyond the bound."""
-        settings = self._settings
-        excess = math.log(explosion / settings.explosion) if 0 < explosion < math.inf else 1.0
-        value = self.value * math.exp(-settings.adaptation * min(max(excess, -1.0), 1.0))
-        self.value = min(max(value, float(settings.least)), float(settings.most))
-
-
 _GROUPS = {"actor": ["policy"], "critic": ["policy"]}
 
 
@@ -191,11 +165,6 @@ class ShacLearner(PolicyLearner):
         network.layers.load_state_dict(self._mean.state_dict())
         return network
 
-    @property
-    def horizon(self) -> int:
-        """Frames of the next window."""
-        return self._settings.horizon
-
     def begin(self, at: TrainState) -> None:
         """Start from an earlier policy, where one is given, and spread the episodes."""
         if at.step:
@@ -210,7 +179,7 @@ class ShacLearner(PolicyLearner):
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
         """Roll out a window, step the policy, and fit the critic; a policy that was given waits for its critic."""
-        settings, frames = self._settings, self.horizon
+        settings, frames = self._settings, self._settings.horizon
         share = settings.final + (1.0 - settings.final) * (1.0 - done)
         for optimiser, rate in ((self._optimiser, settings.rate), (self._critic_optimiser, settings.critic_rate)):
             optimiser.param_groups[0]["lr"] = share * rate
@@ -334,34 +303,3 @@ def follow(slow: nn.Module, fast: nn.Module, old: float) -> None:
     """Let the weights of one network follow those of another; `old` is the weight of what they were."""
     for ours, theirs in zip(slow.parameters(), fast.parameters(), strict=True):
         ours.lerp_(theirs, 1.0 - old)
-
-
-class AhacLearner(ShacLearner):
-    """The same, with a window as long as its gradients can be used."""
-
-    def __init__(
-        self, out: Path, task: Task, where: ResolvedDynamics, settings: AhacSettings, *more: Any, **named: Any
-    ) -> None:
-        """Build; arguments and errors are those of `train_policy`."""
-        super().__init__(out, task, where, settings, *more, **named)
-        self._horizon = AdaptiveHorizon(settings)
-
-    @property
-    def horizon(self) -> int:
-        """Frames of the next window."""
-        return self._horizon.frames
-
-    def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Make a step of SHAC, and adapt the horizon."""
-        step = super().step(done, at)
-        self._horizon.update(current_ranks().mean(self._watch.explosion()))
-        return step
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of SHAC, and the horizon."""
-        return {**super().state(), "horizon": self._horizon.value}
-
-    def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`, bitwise."""
-        super().load(saved)
-        self._horizon.value = saved["horizon"]

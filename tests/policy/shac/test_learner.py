@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHAC and AHAC learn, go on bitwise where they were stopped, and share their policies with PPO."""
+"""SHAC learns, goes on bitwise where it was stopped, and shares its policies with PPO."""
 
 import json
 
@@ -18,8 +18,8 @@ from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.artifact import load_critic, load_policy, policy_config
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.ppo import LEAST_RATE, PpoLearner
-from neurodyn.policy.settings import AhacSettings, NetworkSettings, ShacSettings, load_settings
-from neurodyn.policy.shac import AdaptiveHorizon, ShacLearner
+from neurodyn.policy.settings import NetworkSettings, ShacSettings, load_settings
+from neurodyn.policy.shac import ShacLearner
 from neurodyn.policy.train import train_policy
 from tests.learn.callbacks import StopAt, Stopped
 from tests.policy.test_train import TINY as PPO
@@ -29,7 +29,6 @@ TINY = ShacSettings(
     worlds=8, horizon=6, iterations=8, evaluations=2, evaluation_worlds=8, critic_minibatches=2, critic_epochs=2,
     network=NetworkSettings(hidden=(8,), initial_std=0.3),
 )  # fmt: skip
-ADAPTIVE = AhacSettings(**{**msgspec.structs.asdict(TINY), "least": 4, "most": 16, "explosion": 1.01})
 LASTING = msgspec.structs.replace(TINY, correlation=0.7)
 
 
@@ -66,7 +65,7 @@ def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
     assert after > 20.0  # PPO needs 41,000 frames for that (test_train), here there were 15,360
 
 
-@pytest.mark.parametrize("settings", [TINY, ADAPTIVE, LASTING], ids=["shac", "ahac", "lasting noise"])
+@pytest.mark.parametrize("settings", [TINY, LASTING], ids=["white noise", "lasting noise"])
 def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train_policy(Hold(), here(), whole, settings)
@@ -84,13 +83,13 @@ def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
 
 def test_what_is_written(tmp_path):
     out = tmp_path / "policy"
-    end = train_policy(Hold(), here(), out, ADAPTIVE, reference=here())
+    end = train_policy(Hold(), here(), out, TINY, reference=here())
     found = lines(out)
     assert end.step == 8
     assert found[-1]["frames"] == sum(8 * line["horizon"] for line in found[:-1])
     assert {"1", "2", "4"} <= found[0]["gradients"].keys()
     assert all(len(pair) == 2 and 0 <= pair[0] <= pair[1] for pair in found[0]["gradients"].values())
-    assert "algorithm: ahac" in (out / "config.yaml").read_text()
+    assert "algorithm: shac" in (out / "config.yaml").read_text()
     assert found[1]["cpu_seconds"] > 0
 
 
@@ -173,18 +172,6 @@ def test_its_critic_is_one_that_planners_take(tmp_path, monkeypatch):
     torch.testing.assert_close(load_critic(str(tmp_path), Hold())(seen), 2.0 * learner.critic({"policy": seen})[:, 0])
 
 
-def test_the_horizon_follows_the_explosion():
-    horizon = AdaptiveHorizon(AhacSettings(horizon=32, least=8, most=64, explosion=3.0, adaptation=0.1))
-    horizon.update(3.0)
-    assert horizon.frames == 32
-    for _ in range(100):
-        horizon.update(float("inf"))
-    assert horizon.frames == 8
-    for _ in range(100):
-        horizon.update(1.0)
-    assert horizon.frames == 64
-
-
 def test_the_mean_of_the_policies_is_played(tmp_path):
     learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, average=0.75))
     learner.begin(TrainState())
@@ -219,9 +206,8 @@ def test_noise_lasts_as_long_as_asked_and_is_as_strong(tmp_path):
         assert (noise[1:] * noise[:-1]).mean().item() == pytest.approx(correlation, abs=0.03)
 
 
-@pytest.mark.parametrize("name", ["shac", "ahac"])
-def test_presets_are_those_of_the_algorithm(name):
-    kind = ALGORITHMS[name].settings
+def test_presets_are_those_of_the_algorithm():
+    kind = ALGORITHMS["shac"].settings
     for task in ("cartpole-swingup", "ant-run", "planar-run"):
         settings = load_settings(task, kind=kind)
         assert type(settings) is kind
@@ -240,8 +226,3 @@ def test_presets_are_those_of_the_algorithm(name):
 def test_bad_settings(changes, message):
     with pytest.raises(ValueError, match=message):
         msgspec.structs.replace(TINY, **changes).__post_init__()
-
-
-def test_a_horizon_beyond_its_bounds():
-    with pytest.raises(ValueError, match="horizon is 100; valid: from least"):
-        AhacSettings(horizon=100)

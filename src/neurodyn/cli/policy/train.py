@@ -36,7 +36,7 @@ def train(
         dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
             run directory, or pretrained:NAME.
         out: Folder to write.
-        algorithm: ppo; shac (gradients through the dynamics); or ahac (shac with a horizon that adapts).
+        algorithm: ppo, or shac (gradients through the dynamics).
         settings: File with settings (YAML, TOML or JSON); by default those of the task and the algorithm.
         policy: Policy to begin with, by whatever algorithm: a folder, or pretrained-policy:NAME.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
