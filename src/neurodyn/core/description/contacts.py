@@ -50,6 +50,11 @@ class ContactPoint(Config, frozen=True):
     radius: float
     axis: Vector3 | None = None
 
+    @property
+    def shape(self) -> str:
+        """Label of the shape that the point is on."""
+        return self.name.rpartition("/")[0] or self.name
+
 
 class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"}):
     """All contact points of a robot.
@@ -356,6 +361,7 @@ class SoftConstraints(Config, frozen=True):
         cone: Friction cone of the contacts.
         impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
         friction: Coefficient of friction between robot and ground.
+        frictions: That of shapes that have another one, by the name of the shape.
         contact: How contacts yield.
         limits: How the limits of a joint yield, by its name; MuJoCo's defaults for others.
         joint_friction: How the friction of a joint yields, by its name; MuJoCo's defaults for others.
@@ -364,6 +370,7 @@ class SoftConstraints(Config, frozen=True):
     cone: Cone = "pyramidal"
     impratio: float = 1.0
     friction: float = 1.0
+    frictions: dict[str, float] = msgspec.field(default_factory=dict)
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
@@ -371,3 +378,9 @@ class SoftConstraints(Config, frozen=True):
     def __post_init__(self) -> None:
         require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")
         require(0 <= self.friction < math.inf, "friction", self.friction, "a finite number of at least 0")
+        for shape, own in self.frictions.items():
+            require(0 <= own < math.inf, f"friction of {shape!r}", own, "a finite number of at least 0")
+
+    def friction_of(self, shape: str) -> str:
+        """Return the name of the quantity that is the friction of a shape, by the shape's name."""
+        return f"contact.{shape}.friction" if shape in self.frictions else "contact.friction"
