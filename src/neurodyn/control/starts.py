@@ -48,7 +48,7 @@ class SampledStarts(Starts):
             task: The task.
             seed: Seed of the draws.
             device: Device of the states.
-            bounds: States outside of which are drawn again (`control.frame_end.episode_bounds`); None for the bounds of
+            bounds: States outside of which are drawn again (`control.task_frames.episode_bounds`); None for the bounds of
                 the task's robot.
         """
         self._task, self._device = task, torch.device(device)

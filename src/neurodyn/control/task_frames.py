@@ -157,7 +157,7 @@ class TaskFrames:
 
         Args:
             task: What is to be done.
-            dynamics: What happens; they fit the task (`control.compatibility`).
+            dynamics: What happens; they fit the task (`control.task_frames`).
             environment: What the worlds are in, with heights of the base above the ground (`control.grounds`); None for
                 the robot's default ground.
         """
@@ -250,7 +250,7 @@ class TaskFrames:
 class FaultWatch:
     """Keeps the last frames of all worlds, and reports the ones that end in implausible states.
 
-    Episodes that end so are failures already (`control.frame_end`) and start anew; here they get a name. A policy that
+    Episodes that end so are failures already (`control.task_frames`) and start anew; here they get a name. A policy that
     explores has many of them, so that the first few are reported and the others only counted.
     """
 

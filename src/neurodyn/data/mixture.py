@@ -73,7 +73,7 @@ class Mixture:
         return self.stores[0].header
 
     def sampled(self, split: int, most: int, *, following: int = 0) -> list[np.ndarray]:
-        """Return rows of each store from an even sample of all of them; arguments as of `data.sample.sample_states`.
+        """Return rows of each store from an even sample of all of them; arguments as of `data.split.sample_states`.
 
         Raises:
             InputError: A store has no such episode, or none is long enough.
@@ -190,7 +190,7 @@ class MixtureSampler:
         return parts
 
     def draw_rows(self) -> list[tuple[int, Batch, None]]:
-        """Return the next windows, as `learn.bootstrap.MemberSampler` does: they are of no member."""
+        """Return the next windows, as `learn.samplers.MemberSampler` does: they are of no member."""
         return [(number, batch, None) for number, batch in self.draw()]
 
     def draw_joined(self) -> Batch:

@@ -35,7 +35,7 @@ class Manifest(Config, frozen=True, kw_only=True):
         training: The verb: train, finetune, identify, discover, "policy train" or "policy online".
         started: When [UTC].
         command: The command line, of the script where it was started from Python.
-        commit: Commit of our source (`core.versions.source_commit`); empty for an installed package.
+        commit: Commit of our source (`core.provenance.source_commit`); empty for an installed package.
         packages: Versions of packages, and of Python.
         processor: Model of the processor.
         device: Torch device that trained; of a GPU with its model.

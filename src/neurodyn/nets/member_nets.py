@@ -40,7 +40,7 @@ class MemberNet(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Refuse: they are made of networks (`nets.build`)."""
+        """Refuse: they are made of networks (`nets.predictor`)."""
         raise NeurodynError(f"{cls.__name__} is made of networks of one member")
 
     def _shared(self, x: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class Episodes:
         penalised: The same less the penalty.
         lengths: Its frames.
         failed: Whether it ended in a failure.
-        implausible: Whether it ended because its state was implausible (`control.frame_end`), which is a failure.
+        implausible: Whether it ended because its state was implausible (`control.task_frames`), which is a failure.
         terms: Sum over these episodes of what each term of the reward brought, by name; together they are the sum of
             `returns`. "implausible" is the task's `implausible_reward`, where it has one.
     """
@@ -277,7 +277,7 @@ class PolicyEnvironment(VecEnv):
         self._share.fill_(penalty * self.task.penalty_scale)
 
     def saved(self) -> dict[str, Any] | None:
-        """Return all that the next frames depend on (`dynamics.files.saved_tree`); None where frames are recorded."""
+        """Return all that the next frames depend on (`dynamics.capture`); None where frames are recorded."""
         if self._always_renews:
             return None
         now = self._moment.now

@@ -256,7 +256,7 @@ class _Losses:
 
 
 class _Runner(OnPolicyRunner):
-    """rsl_rl's runner among the processes of `learn.ranks`; rsl_rl would look for some itself, on GPUs alone."""
+    """rsl_rl's runner among the processes of `learn.devices`; rsl_rl would look for some itself, on GPUs alone."""
 
     def _configure_multi_gpu(self) -> None:
         ranks = current_ranks()

@@ -132,7 +132,7 @@ class PlausibleBounds:
 def declared_bounds(robot: Robot) -> PlausibleBounds:
     """Return the bounds that a robot's declaration gives: its `range`, and its joint limits widened by `LIMIT_SLACK`.
 
-    Velocities without a declared range are unbounded here; `sim.bounds` derives bounds from efforts and masses.
+    Velocities without a declared range are unbounded here; `sim.energy` derives bounds from efforts and masses.
     """
     spec, joints = robot.spec, {joint.name: joint for joint in robot.joints}
     return PlausibleBounds(

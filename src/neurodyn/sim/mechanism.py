@@ -160,7 +160,7 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
     """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
 
     The stiffness and damping of joint limits are those with which the robot's simulator acts: of Featherstone those of
-    the model, of MuJoCo the springs that its constraints amount to (`sim.limits`); its constraints themselves are
+    the model, of MuJoCo the springs that its constraints amount to (`sim.mechanism`); its constraints themselves are
     there too.
 
     Args:

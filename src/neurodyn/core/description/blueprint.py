@@ -51,7 +51,7 @@ class Augmentation(Config, frozen=True):
         quantities: Names of the quantities that its outputs act on, one output each.
         inputs: Names of the quantities that it sees; "NAME@AGE" is a quantity some time ago [s].
         mode: "add" its outputs to the quantities, "scale" these by one plus the outputs, or "replace" them.
-        structure: What it keeps of physics, whatever its weights are (`core.description.structures`): "free" for
+        structure: What it keeps of physics, whatever its weights are (`core.description.blueprint`): "free" for
             nothing, "dissipative", "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to
             the mass matrix.
         hidden: Widths of its hidden layers; empty for a linear map.

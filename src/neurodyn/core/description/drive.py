@@ -298,7 +298,7 @@ GAINS: Registry[tuple[str, ...]] = Registry(
     pd=("kp", "kd"),
     velocity=("kd",),
 )
-"""Gains of each kind of controller; what they do is in `dynamics.controllers`."""
+"""Gains of each kind of controller; what they do is in `dynamics.hybrid.closed_loop`."""
 
 Gain = float | dict[str, float]
 

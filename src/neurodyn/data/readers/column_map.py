@@ -212,7 +212,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference over the
             frame around each sample.
         floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
-        measured: Columns of sensors beside those of the joints, by the sensor's name (`data.readers.measured`).
+        measured: Columns of sensors beside those of the joints, by the sensor's name (`data.readers.sensor_columns`).
         control_kind: What controls are: a "torque", the "target" of a controller, which identification simulates, or
             the "velocity" of joints on a prescribed path.
         controller: That controller and its gains, where they are known.

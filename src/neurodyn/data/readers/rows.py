@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing headerless rows of legged robots (`data.rows`), aligned and cut into episodes.
+"""Reading and writing headerless rows of legged robots (`data.row_layout`), aligned and cut into episodes.
 
 Row t of such a file holds the action that *produced* its state. A store holds the control that acts during the frame
 that begins at a row, so actions move up by one row; that of an episode's first row belongs to an unknown state and is
