@@ -250,8 +250,8 @@ class TaskFrames:
 class FaultWatch:
     """Keeps the last frames of all worlds, and reports the ones that end in implausible states.
 
-    Episodes that end so are failures already (`control.task_frames`) and start anew; here they get a name. A policy that
-    explores has many of them, so that the first few are reported and the others only counted.
+    Such episodes already count as failures and start anew; here they get a name. A policy that explores has many of
+    them, so the first few are reported and the others only counted.
     """
 
     def __init__(self, frames: TaskFrames, where: str) -> None:

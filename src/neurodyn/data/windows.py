@@ -104,7 +104,7 @@ class WindowSampler:
             device: Device of the batches.
             episodes: The episodes to draw from, in place of a split; repeated ones are drawn more often.
             stream: For many draws from rows that stay in their file: bytes of them to hold in memory. Draws are then
-                uniform over these, and the part that is held moves through the file (`data.window_sources.StreamedWindows`).
+                uniform over these, and the part that is held moves through the file (see `StreamedWindows`).
                 None to read each window by itself, with the draws of rows in memory.
             rows: Which windows of each batch are wanted, where other processes take the others.
 
