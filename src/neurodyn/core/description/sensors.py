@@ -41,11 +41,6 @@ class Part(Config, frozen=True):
         """Names of the components of a difference of two readings."""
         return ("rx", "ry", "rz") if self.name == QUATERNION else self.components
 
-    @property
-    def residual_unit(self) -> str:
-        """Unit of a difference of two readings."""
-        return "rad" if self.name == QUATERNION else self.unit
-
 
 _XYZ = ("x", "y", "z")
 _POSITION, _ROTATION = (
