@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gated recurrent network (Cho et al. 2014, in the variant of cuDNN): memory in a hidden state per layer."""
+"""Gated recurrent network (Cho et al. 2014, in cuDNN's variant) with a hidden state per layer."""
 
 from typing import TYPE_CHECKING, Self
 
@@ -22,10 +22,9 @@ class GRU(SequenceNet):
 
     Per layer, with input x and hidden state h:
 
-    $$r = \sigma(W_{ir} x + b_{ir} + W_{hr} h + b_{hr}), \quad z \text{ likewise}, \quad
-    n = \tanh(W_{in} x + b_{in} + r \odot (W_{hn} h + b_{hn}))$$
+    $$r = \sigma(W_{ir} x + b_{ir} + W_{hr} h + b_{hr}), \quad z = \sigma(W_{iz} x + b_{iz} + W_{hz} h + b_{hz}),$$
 
-    $$h' = (1 - z) \odot n + z \odot h$$
+    $$n = \tanh(W_{in} x + b_{in} + r \odot (W_{hn} h + b_{hn})), \quad h' = (1 - z) \odot n + z \odot h$$
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class GRU(SequenceNet):
         activation: Activation = "silu",
         warmup: int = 10,
     ) -> None:
-        """Build the net.
+        """Build the network.
 
         Args:
             inputs: Size of an input vector.
@@ -57,7 +56,7 @@ class GRU(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Build the network that a configuration describes."""
+        """Build the network of a configuration."""
         head = (config.head,) if config.head else ()
         return cls(
             inputs, outputs, config.width, config.depth, head=head, activation=config.activation, warmup=config.warmup
@@ -65,12 +64,12 @@ class GRU(SequenceNet):
 
     @classmethod
     def memory(cls, config: "NetConfig") -> int:
-        """Return the declared frames of warm-up."""
+        """Return the declared number of warm-up frames."""
         return config.warmup
 
     @property
     def context(self) -> int:
-        """Declared number of frames of warm-up; in principle a hidden state remembers without end."""
+        """Declared number of warm-up frames; strictly, a hidden state depends on all earlier frames."""
         return self.warmup
 
     @property
@@ -85,7 +84,7 @@ class GRU(SequenceNet):
     def begin(
         self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
     ) -> tuple[Tensor, ...]:
-        """Return zero hidden states, one a layer, shape [worlds, width] each."""
+        """Return zero hidden states, one per layer, shape [worlds, width] each."""
         like = self._like_weights(device, dtype)
         return tuple(torch.zeros(batch, self.width, **like) for _ in range(self.depth))
 
@@ -138,7 +137,7 @@ class GRU(SequenceNet):
         return tuple(torch.where(mask[:, None], b, a) for a, b in zip(carry, other, strict=True))
 
     def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
-        """Return an empty history; a hidden state knows no frame number."""
+        """Return an empty history; hidden states have no frame number."""
         return tuple(torch.zeros_like(h) for h in carry)
 
     @property

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequence networks of several members, computed in one batched pass.
 
-Follow the protocol of `nets.sequence` with the axis of the members in front: inputs [members or 1, worlds, inputs], of
-chunks [members or 1, worlds, time, inputs]; hidden states [members, worlds, width]. With length 1 there, all members
-read the same.
+They follow the protocol of `nets.sequence` with a first axis for members: inputs [members or 1, worlds, inputs], chunks
+[members or 1, worlds, time, inputs], hidden states [members, worlds, width]. With length 1, all members read the same.
 """
 
 from abc import abstractmethod
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class MemberNet(SequenceNet):
-    """What networks with members have in common."""
+    """Base of networks with members."""
 
     _members: int
 
     @abstractmethod
     def __init__(self, nets: Sequence[Any]) -> None:
-        """Take networks of the same sizes."""
+        """Combine networks of the same sizes."""
         super().__init__()
 
     @property
@@ -40,19 +39,19 @@ class MemberNet(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Refuse: they are made of networks (`nets.build`)."""
+        """Raise an error: these networks are combined from others (`nets.predictor.build_predictor`)."""
         raise NeurodynError(f"{cls.__name__} is made of networks of one member")
 
     def _shared(self, x: Tensor) -> Tensor:
-        """Return inputs with one entry for each member."""
+        """Expand inputs to one entry per member."""
         return x.expand(self._members, *x.shape[1:])
 
 
 class MemberMLP(MemberNet, Perceptron):
-    """Multi-layer perceptrons: every frame is mapped by itself."""
+    """Multi-layer perceptrons: every frame is mapped independently."""
 
     def __init__(self, nets: Sequence[MLP]) -> None:
-        """Take networks of the same sizes."""
+        """Combine networks of the same sizes."""
         super().__init__(nets)
         first = nets[0]
         self.inputs, self.outputs, self.activation = first.inputs, first.outputs, first.activation
@@ -62,18 +61,18 @@ class MemberMLP(MemberNet, Perceptron):
 
     @property
     def title(self) -> str:
-        """The kind of the members."""
+        """Kind of the members."""
         return "mlp"
 
 
 class MemberRecurrent(MemberNet):
-    """Gated recurrent networks with their heads (`nets.gru`); masks of worlds have the shape [worlds], or with members.
+    """Gated recurrent networks with their heads (`nets.gru`); masks have shape [worlds] or [members, worlds].
 
-    The streams of `stream` have the worlds first, as those of all networks.
+    The memory of `stream` has worlds first, as for all networks.
     """
 
     def __init__(self, nets: "Sequence[GRU]") -> None:
-        """Take networks of the same sizes."""
+        """Combine networks of the same sizes."""
         super().__init__(nets)
         first = nets[0]
         self.inputs, self.outputs, self.width, self.warmup = first.inputs, first.outputs, first.width, first.warmup
@@ -84,17 +83,17 @@ class MemberRecurrent(MemberNet):
 
     @property
     def title(self) -> str:
-        """The kind of the members."""
+        """Kind of the members."""
         return "gru"
 
     @property
     def context(self) -> int:
-        """Declared number of frames of warm-up."""
+        """Declared number of warm-up frames."""
         return self.warmup
 
     @property
     def output_layer(self) -> MemberLinear:
-        """The last layer of the heads."""
+        """Last layer of the heads."""
         return self.head.output_layer
 
     def forward(self, x: Tensor) -> Tensor:
@@ -108,7 +107,7 @@ class MemberRecurrent(MemberNet):
     def begin(
         self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
     ) -> tuple[Tensor, ...]:
-        """Return zero hidden states, one a layer, shape [members, worlds, width] each."""
+        """Return zero hidden states, one per layer, shape [members, worlds, width] each."""
         like = self._like_weights(device, dtype)
         return tuple(torch.zeros(self._members, batch, self.width, **like) for _ in self.cells)
 
@@ -134,7 +133,7 @@ class MemberRecurrent(MemberNet):
         return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
 
     def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
-        """Return an empty history; a hidden state knows no frame number."""
+        """Return an empty history; hidden states have no frame number."""
         return tuple(torch.zeros_like(h) for h in carry)
 
     @property
