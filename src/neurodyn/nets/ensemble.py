@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError
+from neurodyn.nets.gru import Hidden
 from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.nets.mlp import ACTIVATIONS
 from neurodyn.nets.networks import TRUNKS, require_size
-
-Hidden = tuple[Tensor, ...]
 
 
 class EnsembleConfig(Config, frozen=True):

@@ -17,7 +17,39 @@ if TYPE_CHECKING:
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class GRU(SequenceNet):
+Hidden = tuple[Tensor, ...]
+"""Hidden states, one per layer, shape [..., worlds, width] each."""
+
+
+class RecurrentNet(SequenceNet):
+    """A network whose history is a hidden state per layer."""
+
+    warmup: int
+
+    @property
+    def context(self) -> int:
+        """Declared number of warm-up frames; strictly, a hidden state depends on all earlier frames."""
+        return self.warmup
+
+    def reset(self, carry: Hidden, mask: Tensor) -> Hidden:
+        """Set the hidden states of the worlds where `mask` is true to zero."""
+        return tuple(h.masked_fill(mask[..., None], 0.0) for h in carry)
+
+    def merge(self, carry: Hidden, other: Hidden, mask: Tensor) -> Hidden:
+        """Take the worlds where `mask` is true from `other`."""
+        return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
+
+    def rewound(self, carry: Hidden, frames: int) -> Hidden:
+        """Return an empty history; hidden states have no frame number."""
+        return tuple(torch.zeros_like(h) for h in carry)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the hidden states."""
+        return tuple(f"hidden_{layer}" for layer in range(len(self.begin(1))))
+
+
+class GRU(RecurrentNet):
     r"""Layers of gated recurrent units and a small head.
 
     Per layer, with input x and hidden state h:
@@ -68,11 +100,6 @@ class GRU(SequenceNet):
         return config.warmup
 
     @property
-    def context(self) -> int:
-        """Declared number of warm-up frames; strictly, a hidden state depends on all earlier frames."""
-        return self.warmup
-
-    @property
     def output_layer(self) -> nn.Linear:
         """The last layer of the head."""
         return self.head.output_layer
@@ -81,9 +108,7 @@ class GRU(SequenceNet):
         """Map chunks from an empty history, [worlds, time, inputs] -> [worlds, time, outputs]."""
         return self.head(self.cells(x)[0])
 
-    def begin(
-        self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> tuple[Tensor, ...]:
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Hidden:
         """Return zero hidden states, one per layer, shape [worlds, width] each."""
         like = self._like_weights(device, dtype)
         return tuple(torch.zeros(batch, self.width, **like) for _ in range(self.depth))
@@ -101,7 +126,7 @@ class GRU(SequenceNet):
         head = self.head.dense()
         return Dense(tuple(cells), head.layers, head.activation, self.width)
 
-    def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame, [worlds, inputs] -> [worlds, outputs]."""
         new = []
         for layer, h in enumerate(carry):
@@ -114,7 +139,7 @@ class GRU(SequenceNet):
         return self.head(x), tuple(new)
 
     @torch.no_grad()
-    def step_(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step_(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame without gradients; the hidden states are updated in place."""
         width = self.width
         for layer, h in enumerate(carry):
@@ -128,27 +153,10 @@ class GRU(SequenceNet):
             x = h
         return self.head.step_(x)[0], carry
 
-    def reset(self, carry: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Set the hidden states of the worlds where `mask` is true to zero."""
-        return tuple(h.masked_fill(mask[:, None], 0.0) for h in carry)
-
-    def merge(self, carry: tuple[Tensor, ...], other: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Take the worlds where `mask` is true from `other`."""
-        return tuple(torch.where(mask[:, None], b, a) for a, b in zip(carry, other, strict=True))
-
-    def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
-        """Return an empty history; hidden states have no frame number."""
-        return tuple(torch.zeros_like(h) for h in carry)
-
-    @property
-    def stream_names(self) -> tuple[str, ...]:
-        """Names of the hidden states."""
-        return tuple(f"hidden_{layer}" for layer in range(self.depth))
-
-    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+    def stream_begin(self, worlds: int) -> Hidden:
         """Return zero hidden states."""
         return self.begin(worlds)
 
-    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def stream(self, x: Tensor, memory: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
         return self.step(x, memory)

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.errors import NeurodynError
+from neurodyn.nets.gru import GRU, Hidden, RecurrentNet
 from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.nets.mlp import MLP, Perceptron
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
-    from neurodyn.nets.gru import GRU
     from neurodyn.nets.networks import NetConfig
 
 
@@ -65,13 +65,13 @@ class MemberMLP(MemberNet, Perceptron):
         return "mlp"
 
 
-class MemberRecurrent(MemberNet):
+class MemberRecurrent(MemberNet, RecurrentNet):
     """Gated recurrent networks with their heads (`nets.gru`); masks have shape [worlds] or [members, worlds].
 
     The memory of `stream` has worlds first, as for all networks.
     """
 
-    def __init__(self, nets: "Sequence[GRU]") -> None:
+    def __init__(self, nets: Sequence[GRU]) -> None:
         """Combine networks of the same sizes."""
         super().__init__(nets)
         first = nets[0]
@@ -87,11 +87,6 @@ class MemberRecurrent(MemberNet):
         return "gru"
 
     @property
-    def context(self) -> int:
-        """Declared number of warm-up frames."""
-        return self.warmup
-
-    @property
     def output_layer(self) -> MemberLinear:
         """Last layer of the heads."""
         return self.head.output_layer
@@ -104,14 +99,12 @@ class MemberRecurrent(MemberNet):
             x = cell(x, h)
         return self.head(x).transpose(1, 2)
 
-    def begin(
-        self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> tuple[Tensor, ...]:
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Hidden:
         """Return zero hidden states, one per layer, shape [members, worlds, width] each."""
         like = self._like_weights(device, dtype)
         return tuple(torch.zeros(self._members, batch, self.width, **like) for _ in self.cells)
 
-    def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
         x, new = self._shared(x), []
         for cell, h in zip(self.cells, carry, strict=True):
@@ -120,32 +113,15 @@ class MemberRecurrent(MemberNet):
         return self.head(x), tuple(new)
 
     @torch.no_grad()
-    def step_(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step_(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame without gradients."""
         return self.step(x, carry)
 
-    def reset(self, carry: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Set the hidden states of the worlds where `mask` is true to zero."""
-        return tuple(h.masked_fill(mask[..., None], 0.0) for h in carry)
-
-    def merge(self, carry: tuple[Tensor, ...], other: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Take the worlds where `mask` is true from `other`."""
-        return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
-
-    def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
-        """Return an empty history; hidden states have no frame number."""
-        return tuple(torch.zeros_like(h) for h in carry)
-
-    @property
-    def stream_names(self) -> tuple[str, ...]:
-        """Names of the hidden states."""
-        return tuple(f"hidden_{layer}" for layer in range(len(self.cells)))
-
-    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+    def stream_begin(self, worlds: int) -> Hidden:
         """Return zero hidden states, shape [worlds, members, width] each."""
         return tuple(h.transpose(0, 1).contiguous() for h in self.begin(worlds))
 
-    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def stream(self, x: Tensor, memory: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
         y, after = self.step(x, tuple(h.transpose(0, 1) for h in memory))
         return y, tuple(h.transpose(0, 1) for h in after)

@@ -137,11 +137,7 @@ class NetConfig(Config, frozen=True):
 
 
 def require_members(config: NetConfig, members: int) -> None:
-    """Check the number of members for a kind of network.
-
-    Raises:
-        InputError: The kind has no form with several members, or the number is below 1.
-    """
+    """Raise an InputError if a kind of network has no form with this number of members."""
     if members < 1:
         raise InputError(f"members is {members}; valid: at least 1")
     if members > 1 and config.kind not in MEMBER_NETWORKS:

@@ -115,11 +115,7 @@ def _put_before(graph: Any, model: Any) -> None:
 
 
 def require_onnx() -> Any:
-    """Import and return the package onnx.
-
-    Raises:
-        InputError: Packages of the extra "export" are missing.
-    """
+    """Return the package onnx, or raise an InputError if packages of the extra "export" are missing."""
     try:
         import onnx
         import onnxruntime  # noqa: F401
