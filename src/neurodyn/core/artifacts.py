@@ -201,11 +201,7 @@ _KINDS = (
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents unless it exists; links are followed.
-
-    Raises:
-        InputError: It cannot be made.
-    """
+    """Make a folder and its parents unless it exists, or raise an InputError; links are followed."""
     try:
         _make(path)
     except (OSError, ValueError) as error:
@@ -377,11 +373,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def read_weights(path: Path) -> "dict[str, torch.Tensor]":
-    """Read the weights of a model.
-
-    Raises:
-        InputError: See `read_tensors`; or a weight is NaN.
-    """
+    """Read the weights of a model; see `read_tensors`. NaN raises an InputError."""
     tensors = read_tensors(path)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and tensor.isnan().any():
@@ -528,11 +520,7 @@ def pretrained_policy_names() -> list[str]:
 
 
 def resolve_run(run: str | Path) -> Path:
-    """Return the run directory of a path or "pretrained:NAME".
-
-    Raises:
-        InputError: There is no such run directory.
-    """
+    """Return the run directory of a path or "pretrained:NAME", or raise an InputError if there is none."""
     text = str(run)
     if text.startswith(PRETRAINED):
         name = text.removeprefix(PRETRAINED)
@@ -554,11 +542,7 @@ def resolve_run(run: str | Path) -> Path:
 
 
 def resolve_policy(policy: str | Path) -> Path:
-    """Return the folder of a path or "pretrained-policy:NAME".
-
-    Raises:
-        InputError: There is no such policy.
-    """
+    """Return the folder of a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
     text, known = str(policy), pretrained_policy_names()
     if text.startswith(PRETRAINED_POLICY):
         name = text.removeprefix(PRETRAINED_POLICY)

@@ -62,11 +62,7 @@ def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequen
 
 
 def replaced(config: T, **changes: Any) -> T:
-    """Return settings with some fields changed.
-
-    Raises:
-        InputError: A value is refused.
-    """
+    """Return settings with some fields changed, or raise an InputError for an invalid value."""
     try:
         return msgspec.structs.replace(config, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
     except ValueError as error:  # from the struct's validation
@@ -100,11 +96,7 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
 
 
 def renamed(data: Any, kind: Any, where: str) -> Any:
-    """Return data with older keys renamed to current ones.
-
-    Raises:
-        InputError: Both names of a key are present.
-    """
+    """Return data with older keys renamed to current ones, or raise an InputError if both are present."""
     aliases = getattr(kind, "aliases", {})
     if not isinstance(data, dict) or not aliases.keys() & data.keys():
         return data
@@ -197,11 +189,7 @@ def _merged(base: Any, own: Any) -> Any:
 
 
 def read_plain(path: Path) -> Any:
-    """Read the plain data of a YAML, TOML or JSON file.
-
-    Raises:
-        InputError: The file is missing or malformed.
-    """
+    """Read the plain data of a YAML, TOML or JSON file, or raise an InputError."""
     return parse_text(read_text(path, "a YAML, TOML or JSON file"), path.suffix.lower(), str(path))
 
 

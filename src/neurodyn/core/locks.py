@@ -78,11 +78,7 @@ def exclusive(target: str | Path) -> Iterator[None]:
 
 @contextmanager
 def _once(key: str, target: str | Path) -> Iterator[bool]:
-    """Yield whether this thread acquires the lock for the first time.
-
-    Raises:
-        InputError: Another thread of this process holds it.
-    """
+    """Yield whether this thread acquires the lock for the first time; an InputError if another thread holds it."""
     thread = threading.get_ident()
     with _guard:
         held = _held.setdefault(key, _HeldLock(thread, 0))

@@ -31,11 +31,7 @@ MOST_NUMBER = 3.4e38
 
 
 def require_regular(path: Path, what: str) -> None:
-    """Refuse to read a pipe, device or socket, which may never end; a missing file is left to its reader.
-
-    Raises:
-        InputError: It is one.
-    """
+    """Raise an InputError for a pipe, device or socket, which may never end; a missing file is left to its reader."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -38,11 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._entries: dict[str, T | str] = dict(entries)
 
     def add(self, name: str, entry: T | str, *, replace: bool = False) -> None:
-        """Add an entry, or a text "module:attribute" to import it from.
-
-        Raises:
-            InputError: The name is taken, and `replace` is not set.
-        """
+        """Add an entry, or a text "module:attribute"; an InputError if the name is taken and `replace` is not set."""
         if name in self._entries and not replace:
             raise InputError(f"{self.what} {name!r} is registered already; valid: another name, or replace=True")
         self._entries[name] = entry
@@ -89,11 +85,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def load_plugins() -> None:
-    """Import the plug-ins of installed packages, once.
-
-    Raises:
-        InputError: One cannot be imported.
-    """
+    """Import the plug-ins of installed packages, once; an InputError names one that cannot be imported."""
     if PLUGINS in _loaded:
         return
     from importlib.metadata import entry_points  # slow, and not needed at every start of the command line

@@ -293,11 +293,7 @@ def available_cores() -> int:
 
 
 def resolve_threads(threads: int | None) -> int:
-    """Return a number of threads or processes; None for all available cores.
-
-    Raises:
-        InputError: It is below 1.
-    """
+    """Return a valid number of threads or processes, or raise an InputError; None for all available cores."""
     if threads is None:
         return available_cores()
     if threads < 1:

@@ -204,11 +204,7 @@ def _text(value: Any) -> str:
 
 
 def dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset of an open file.
-
-    Raises:
-        InputError: There is none of that name, or it is stored elsewhere.
-    """
+    """Return a dataset of an open file, or raise an InputError if it is missing or stored elsewhere."""
     if isinstance(file.get(name, getlink=True), _ELSEWHERE):
         raise InputError(f"{file.filename}: {name!r} is a link to elsewhere, which is not followed; {_OWN}")
     values = file.get(name)
@@ -326,14 +322,16 @@ class Checksums:
 
     def around(self, begin: int, end: int) -> tuple[int, int]:
         """Extend a range of rows to whole pieces; return its first row and its end."""
-        first = int(np.searchsorted(self.ends, begin, side="right"))
-        last = int(np.searchsorted(self.ends, end, side="left"))
+        first, last = self._pieces(begin, end)
         return (int(self.ends[first - 1]) if first else 0), (int(self.ends[last]) if last < len(self.ends) else end)
+
+    def _pieces(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the first and the last piece of a range of rows."""
+        return int(np.searchsorted(self.ends, begin, side="right")), int(np.searchsorted(self.ends, end, side="left"))
 
     def known(self, begin: int, end: int) -> bool:
         """Return whether all rows from `begin` to `end` were verified."""
-        first = int(np.searchsorted(self.ends, begin, side="right"))
-        last = int(np.searchsorted(self.ends, end, side="left"))
+        first, last = self._pieces(begin, end)
         return bool(self.read[first : last + 1].all())
 
     def verify(self, name: str, begin: int, values: np.ndarray) -> None:
@@ -357,11 +355,7 @@ class Checksums:
             self.read[piece] = True
 
     def verify_episodes(self, name: str, values: np.ndarray) -> None:
-        """Verify all of an array with one entry per episode.
-
-        Raises:
-            InputError: It differs from what was written; names the episodes.
-        """
+        """Verify all of an array with one entry per episode; errors: see `verify`."""
         begin = 0
         for piece, end in enumerate(self.table["episodes_end"].tolist()):
             if end > begin and crc(values[begin:end]) != self.table[name][piece]:

@@ -185,11 +185,7 @@ _SAMPLES = 4
 
 
 def plot_store(store: Store, path: Path, ranges: Ranges | None = None) -> None:
-    """Plot histograms of q, qd, control and channels, and a few episodes, into a PNG file.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Plot histograms of q, qd, control and channels, and a few episodes, into a PNG file."""
     from matplotlib.figure import Figure
 
     spec = store.header.spec

@@ -73,11 +73,7 @@ class Mixture:
         return self.stores[0].header
 
     def sampled(self, split: int, most: int, *, following: int = 0) -> list[np.ndarray]:
-        """Return rows of each store from an even sample of all stores; arguments: see `data.split.sample_states`.
-
-        Raises:
-            InputError: A store has no such episode, or none is long enough.
-        """
+        """Return rows of each store from an even sample of all stores; see `data.split.sample_states`."""
         episodes = [episodes_of(store, split) for store in self.stores]
         counts = [
             int(np.maximum(0, store.lengths[chosen] + 1 - following).sum())
@@ -307,11 +303,7 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
 
 
 def beginnings(store: Store, frames: int) -> Store:
-    """Return a store of the first `frames` transitions of each episode that is long enough.
-
-    Raises:
-        InputError: No episode is.
-    """
+    """Return a store of the first `frames` transitions of each long enough episode; an InputError if none is."""
     long = np.flatnonzero(store.lengths >= frames)
     if not len(long):
         raise InputError(f"no episode of {store.header.robot!r} has {frames} frames; valid: longer episodes")

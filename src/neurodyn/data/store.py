@@ -46,11 +46,7 @@ class StoredRows:
         return 4 * self.shape[0] * self.shape[1]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Return consecutive rows, shape [n, width].
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Return consecutive rows, shape [n, width], or raise an InputError if the file is damaged."""
         begin, end, _ = rows.indices(len(self))
         try:
             return self._read(begin, max(begin, end))
@@ -154,11 +150,7 @@ def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums:
 
 
 def rows_dataset(file: h5py.File, name: str, rows: int, *width: int) -> h5py.Dataset:
-    """Return a float32 dataset of at least `rows` rows.
-
-    Raises:
-        InputError: It is missing, or of another shape or type.
-    """
+    """Return a float32 dataset of at least `rows` rows, or raise an InputError if its shape or type differs."""
     array = dataset(file, name)
     if array.shape[1:] != width or array.shape[0] < rows or array.dtype != np.float32:
         raise InputError(
@@ -232,11 +224,7 @@ class Store:
         return store
 
     def write(self, path: str | Path) -> None:
-        """Write the trajectories to a file, atomically.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
+        """Write the trajectories to a file, atomically."""
         with StoreWriter(path, self.header, rewarded=self.reward is not None) as writer:
             writer.append_rows(
                 self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact,
@@ -244,11 +232,7 @@ class Store:
             )  # fmt: skip
 
     def check(self, where: str) -> None:
-        """Check that the tables fit the rows and that all values are finite.
-
-        Raises:
-            InputError: They do not fit, or a value is not finite; begins with `where`.
-        """
+        """Raise an InputError if tables do not fit the rows or values are not finite; `where` begins the message."""
         rows, table = len(self.frames), self.table
         lengths = table["length"].astype(np.int64)
         if not len(table):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.header import Split, Status
-from neurodyn.data.split import episodes_of
+from neurodyn.data.split import episodes_in, episodes_of
 from neurodyn.data.store import Store, StoredRows, take
 from neurodyn.data.window_sources import WindowIndex, window_source
 from neurodyn.data.writer import widths
@@ -134,11 +134,7 @@ class WindowSampler:
         return self._index.length
 
     def set_length(self, length: int) -> None:
-        """Draw windows of `length` frames from now on; the random stream continues.
-
-        Raises:
-            InputError: No episode of the split is long enough.
-        """
+        """Draw windows of `length` frames from now on, with errors as in `__init__`; the random stream continues."""
         self._index = WindowIndex(self._store, self._episodes, length)
         self.count = self._index.count
         self._source = window_source(
@@ -207,7 +203,7 @@ def all_windows(
     Raises:
         InputError: No episode is long enough.
     """
-    episodes = store.episodes() if split is None else episodes_of(store, split)
+    episodes = episodes_in(store, split)
     index = WindowIndex(store, episodes, length, stride, skip)
     failed = store.status == Status.TERMINATED
     for begin in range(0, index.count, batch):

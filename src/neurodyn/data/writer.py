@@ -250,11 +250,7 @@ class StoreWriter:
             self._fail(error)
 
     def close(self) -> None:
-        """Finish the file and rename it to its final path.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
+        """Finish the file and rename it to its final path, or raise an InputError."""
         try:
             self._file.flush()
             self._file.close()
@@ -405,21 +401,13 @@ class StoreWriter:
 
 
 def require_store_name(path: Path) -> None:
-    """Refuse a path without the suffix of a store: it might be one of the logs.
-
-    Raises:
-        InputError: It does not end in .h5 or .hdf5.
-    """
+    """Raise an InputError for a path without the suffix of a store: it might be one of the logs."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
 
 
 def require_replaceable(path: Path) -> None:
-    """Refuse to overwrite by an import any file that no import wrote: simulated data, or the log that is to be read.
-
-    Raises:
-        InputError: There is such a file.
-    """
+    """Raise an InputError for a file that no import wrote: simulated data, or the log that is to be read."""
     if not path.exists():
         return
     try:
@@ -458,11 +446,7 @@ def open_store_file(path: Path) -> h5py.File:
 
 
 def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, where: str) -> None:
-    """Check that each episode has a pose of the scene if there is a scene, and none otherwise.
-
-    Raises:
-        InputError: It does not hold, a pose is not finite, or its quaternion is not unit.
-    """
+    """Raise an InputError unless each episode has a valid pose of the scene; without a scene, there must be none."""
     if (ground is None) != (header.scene is None):
         trouble = "poses of a ground, but no scene" if header.scene is None else "a scene, but no pose of it"
         raise InputError(f"{where}: has {trouble}; valid: both or neither")

@@ -271,11 +271,7 @@ class Support(Config, frozen=True):
 
 
 def require_convex(outline: tuple[Point2, ...], where: str) -> None:
-    """Check that corners form a convex polygon, counterclockwise.
-
-    Raises:
-        ValueError: They do not.
-    """
+    """Raise a ValueError unless corners form a convex polygon, counterclockwise."""
     valid = "three or more corners of a convex polygon, against the hands of a clock [m]"
     require(len(outline) >= 3, f"{where}: corners", len(outline), valid)
     require(all(math.isfinite(x) for corner in outline for x in corner), f"{where}: corners", list(outline), valid)
@@ -285,11 +281,7 @@ def require_convex(outline: tuple[Point2, ...], where: str) -> None:
 
 
 def require_bodies(pairs: Sequence[BodyContact], supports: Sequence[Support], links: Sequence[str]) -> None:
-    """Check that contacts and supports have distinct names and existing links.
-
-    Raises:
-        ValueError: They do not.
-    """
+    """Raise a ValueError unless contacts and supports have distinct names and existing links."""
     for what, named in (("body contact", pairs), ("support", supports)):
         names = [one.name for one in named]
         for name in names:

@@ -188,11 +188,7 @@ DRIVE_LAWS.add("velocity", DriveLaw("velocity", _none))
 
 
 def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
-    """Refuse drives that a simulator of forces cannot apply.
-
-    Raises:
-        InputError: A joint is on a prescribed path.
-    """
+    """Raise an InputError for a joint on a prescribed path, which a simulator of forces cannot follow."""
     leading = [name for name, drive in drives.items() if drive.leads]
     if leading:
         raise InputError(
@@ -330,17 +326,11 @@ class Controller(Config, frozen=True):
         Raises:
             InputError: A gain lacks a driven joint, or names one that is not driven.
         """
-        values: dict[str, float] = {}
-        for name in GAINS[self.kind]:
-            values |= {f"controller.{joint}.{name}": x for joint, x in self.by_joint(name, joints).items()}
-        return {f"controller.{j}.{g}": values[f"controller.{j}.{g}"] for j in joints for g in GAINS[self.kind]}
+        values = {name: self.by_joint(name, joints) for name in GAINS[self.kind]}
+        return {f"controller.{joint}.{name}": values[name][joint] for joint in joints for name in values}
 
     def by_joint(self, name: str, joints: Sequence[str]) -> dict[str, float]:
-        """Return one number of the controller by joint.
-
-        Raises:
-            InputError: It lacks a driven joint, or names one that is not driven.
-        """
+        """Return one number of the controller by joint; errors: see `gains`."""
         given = getattr(self, name)
         if not isinstance(given, dict):
             return dict.fromkeys(joints, float(given))

@@ -68,12 +68,10 @@ class Link(Config, frozen=True):
 
     def __post_init__(self) -> None:
         name = self.joint.name
-        if not (math.isfinite(self.mass) and self.mass > 0):
-            raise ValueError(f"link {name!r}: mass is {self.mass}; valid: a finite number above 0 [kg]")
+        require(0 < self.mass < math.inf, f"link {name!r}: mass", self.mass, "a finite number above 0 [kg]")
         for what in ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping"):
             value = getattr(self, what)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
+            require(0 <= value < math.inf, f"link {name!r}: {what}", value, "a finite number of at least 0")
         for what in ("com", "inertia"):
             values = getattr(self, what)
             require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
@@ -301,11 +299,9 @@ class Fingerprint(Config, frozen=True):
         differences = []
         for a, b in zip(self.joints, other.joints, strict=True):
             differences += _field_differences(f"joint {a.name!r}", a, b, tolerance)
-        if [b.name for b in self.bodies] != [b.name for b in other.bodies]:
-            return [
-                *differences,
-                f"bodies are {[b.name for b in other.bodies]} instead of {[b.name for b in self.bodies]}",
-            ]
+        mine, theirs = [b.name for b in self.bodies], [b.name for b in other.bodies]
+        if mine != theirs:
+            return [*differences, f"bodies are {theirs} instead of {mine}"]
         for a, b in zip(self.bodies, other.bodies, strict=True):
             differences += _field_differences(f"body {a.name!r}", a, b, tolerance)
         if not _close(self.gravity, other.gravity, tolerance):
@@ -324,15 +320,11 @@ def _field_differences(what: str, a: Config, b: Config, tolerance: float) -> lis
 
 
 def _close(a: float | Vector, b: float | Vector, tolerance: float) -> bool:
-    left, right = _tuple(a), _tuple(b)
+    left, right = (value if isinstance(value, tuple) else (value,) for value in (a, b))
     if len(left) != len(right):
         return False
     scale = max((abs(x) for x in (*left, *right) if math.isfinite(x)), default=0.0)
     return all(x == y or abs(x - y) <= tolerance * scale + 1e-9 for x, y in zip(left, right, strict=True))
-
-
-def _tuple(value: float | Vector) -> Vector:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _show(value: str | float | Vector) -> str:

@@ -193,11 +193,7 @@ def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...
 
 
 def stream_of(name: str, sensor: Sensor, streams: tuple[Stream, ...]) -> int:
-    """Return the index of a sensor's stream.
-
-    Raises:
-        InputError: There is none, or it is of another kind.
-    """
+    """Return the index of a sensor's stream, or raise an InputError if there is none of its kind."""
     wanted, names = sensor.stream or name, [stream.name for stream in streams]
     if wanted not in names:
         raise InputError(

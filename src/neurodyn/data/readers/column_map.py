@@ -75,21 +75,13 @@ class LogFormat:
     extra: tuple[str, ...] = ()
 
     def source(self, path: Path, columns: "ColumnMap | None" = None) -> "Source":
-        """Open a log.
-
-        Raises:
-            InputError: The file is missing or damaged, or the extra `logs` is not installed.
-        """
+        """Open a log; an InputError if it is missing or damaged, or the extra `logs` is not installed."""
         require_logs(path, self.extra)
         return self.open(path, columns)
 
 
 def require_logs(where: Path, modules: Sequence[str]) -> None:
-    """Check that the packages of the extra `logs` are installed.
-
-    Raises:
-        InputError: A module cannot be imported.
-    """
+    """Raise an InputError unless the given modules of the extra `logs` are installed."""
     from importlib import import_module
 
     for module in modules:
@@ -103,11 +95,7 @@ def require_logs(where: Path, modules: Sequence[str]) -> None:
 
 
 def recognise(path: Path) -> str | None:
-    """Return the name of the format of a file or folder, from its contents; None if unknown.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
+    """Return the name of the format of a readable file or folder, from its contents; None if unknown."""
     head = b""
     try:
         if not path.is_dir():
@@ -125,11 +113,7 @@ def recognise(path: Path) -> str | None:
 
 
 def require_format(path: Path) -> str:
-    """Return the name of the format of a file or folder.
-
-    Raises:
-        InputError: It cannot be read or has no known format; the message lists the formats.
-    """
+    """Return the name of the format of a file or folder, or raise an InputError that lists the formats."""
     name = recognise(path)
     if name is None:
         known = "; ".join(reader.what for reader in READERS.values() if isinstance(reader, LogFormat))
@@ -337,21 +321,21 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     @property
     def positions(self) -> dict[str, Column]:
         """Column of each position coordinate, including those of `floating`."""
-        return self.q | self._expanded("free", 0) | self._expanded("ball", 0)
+        return self.q | self._floating_columns(0)
 
     @property
     def velocities(self) -> dict[str, Column]:
         """Column of each velocity coordinate, including those of `floating`; empty if positions are differentiated."""
         if isinstance(self.qd, str):
             return {}
-        return self.qd | self._expanded("free", 1) | self._expanded("ball", 1)
+        return self.qd | self._floating_columns(1)
 
-    def _expanded(self, kind: Literal["free", "ball"], what: int) -> dict[str, Column]:
-        """Return the position (0) or velocity (1) columns of the floating joints of a kind, by coordinate."""
+    def _floating_columns(self, what: int) -> dict[str, Column]:
+        """Return the position (0) or velocity (1) columns of the floating joints, by coordinate."""
         columns: dict[str, Column] = {}
         for name, joint in self.floating.items():
-            if bool(joint.position) == (kind == "free") and (what == 0 or joint.angular_velocity):
-                spec = JointSpec(name=name, kind=kind)
+            if what == 0 or joint.angular_velocity:
+                spec = JointSpec(name=name, kind="free" if joint.position else "ball")
                 names, listed = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
                 pairs = zip(names, listed(), strict=True)
                 columns |= {n: Column(column=column, unit=unit) for n, (column, unit) in pairs}
@@ -440,11 +424,7 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def with_alignment(columns: ColumnMap, alignment: Literal["auto"] | float) -> ColumnMap:
-    """Return the map with another alignment [s].
-
-    Raises:
-        InputError: The alignment is not finite, or more than a second.
-    """
+    """Return the map with another alignment [s], or raise an InputError if it is longer than a second."""
     try:
         return msgspec.structs.replace(columns, alignment=alignment)
     except ValueError as error:

@@ -11,7 +11,7 @@ import numpy as np
 from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.readers.column_map import ColumnMap, LogFormat
 from neurodyn.data.readers.raw import parse_split
-from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic, factor, usual_stamp
+from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic, usual_stamp
 
 _LINES = 1 << 14
 """Lines that are held as text at once."""
@@ -26,11 +26,7 @@ class CsvSource(Source):
     """
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; without a column map the separator is guessed from the first line, and # starts a comment line.
-
-        Raises:
-            InputError: The file cannot be read, or has no header or no rows.
-        """
+        """Open a file; without a column map, the separator is guessed from the first line and # starts comments."""
         self.path, self._map = path, columns
         self._comment = "#" if columns is None else columns.comment
         self.delimiter = "," if columns is None else columns.delimiter
@@ -85,9 +81,7 @@ class CsvSource(Source):
             period = 1.0 if columns is None else float(columns.period or 0.0)
             time = (first + np.arange(rows)) * period
         else:
-            _require_times(series[stamp], stamp, first, str(self.path))
-            unit = "s" if columns is None else columns.time_unit
-            time = series[stamp] * factor(unit, "s", f"{self.path}: time_unit")
+            time = self.seconds(series[stamp], stamp, first, "s" if columns is None else columns.time_unit)
         runs, begin = [], 0
         for index, (label, same) in enumerate(groupby(blocks, key=lambda block: block.label)):
             group = list(same)
@@ -188,16 +182,6 @@ class _Rows:
             numbers = {name: values[begin:end] for name, values in self.numbers.items()}
             texts = {name: values[begin:end] for name, values in self._texts.items()}
             yield _Rows(numbers, texts, self._label)
-
-
-def _require_times(time: np.ndarray, name: str, first: int, where: str) -> None:
-    bad = ~np.isfinite(time)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{where}: column {name!r} holds {time[row]} in row {first + row} ({int(bad.sum())} such rows); expected "
-            "finite numbers: remove those rows, a gap in time begins a new episode"
-        )
 
 
 def _is_number(cell: str) -> bool:

@@ -58,11 +58,7 @@ class LerobotSource(Source):
     """A LeRobot data set."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a data set by its folder or its meta/info.json.
-
-        Raises:
-            InputError: A description is missing, malformed, or of another version.
-        """
+        """Open a data set by its folder or its meta/info.json."""
         self.path = path if path.is_dir() else path.parent.parent
         info = _read_json(self.path / "meta" / "info.json")
         self.version = str(info.get("codebase_version", ""))

@@ -89,11 +89,7 @@ def import_logs(
     split: SplitChoice = "declared",
     seed: int = 0,
 ) -> Store:
-    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory.
-
-    Raises:
-        InputError: See `read_logs`; or `out` has no suffix of a store, or cannot be written.
-    """
+    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory."""
     require_store_name(out)
     require_writable(out)
     with exclusive(out):
@@ -244,7 +240,8 @@ def _collect(
         raise InputError(
             f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
         )
-    table, labels = _table(conversion.episodes, survey, *choice)
+    labels, splits = _splits(conversion.episodes, survey, *choice)
+    table = episode_table([label.length for label in labels], status=Status.LOG, split=splits)
     header = StoreHeader(
         spec=spec,
         source="log",
@@ -340,33 +337,23 @@ class _Conversion:
         self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length))
 
 
-def _table(
-    episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
-) -> tuple[np.ndarray, list[_WrittenEpisode]]:
-    """Return the records of the episodes, and the label of each; run and group are not filled in."""
-    splits = _splits(episodes, survey, choice, without_split, seed)
-    if splits is None:
-        episodes, splits = _cut_in_time(episodes)
-    return episode_table([e.length for e in episodes], status=Status.LOG, split=splits), episodes
-
-
 def _splits(
     episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
-) -> list[Split] | None:
-    """Return the split of each episode; None if there are too few runs for a random one."""
+) -> tuple[list[_WrittenEpisode], list[Split]]:
+    """Return the episodes and the split of each; they are cut in time if there are too few runs for a random split."""
     if choice not in {"declared", "random"}:
-        return [Split[choice.upper()]] * len(episodes)
+        return episodes, [Split[choice.upper()]] * len(episodes)
     runs = survey.runs
     undecided = {name: run for name, run in runs.items() if choice == "random" or run.split is None}
     events = list(dict.fromkeys(run.together for run in undecided.values()))
     if events and (choice == "random" or without_split is None):
         if len(events) < 3 and len(undecided) == len(runs):
-            return None
+            return _cut_in_time(episodes)
         by_event = dict(zip(events, assign_splits(len(events), seed, test=_TEST_FRACTION), strict=True))
     else:
         by_event = dict.fromkeys(events, without_split)
     drawn = {name: by_event[run.together] for name, run in undecided.items()}
-    return [Split(int(drawn.get(episode.run, episode.split))) for episode in episodes]  # type: ignore[arg-type]
+    return episodes, [Split(int(drawn.get(one.run, one.split))) for one in episodes]  # type: ignore[arg-type]
 
 
 def _cut_in_time(episodes: list[_WrittenEpisode]) -> tuple[list[_WrittenEpisode], list[Split]]:

@@ -55,19 +55,11 @@ class MessageSource(Source):
 
     @abstractmethod
     def channels(self) -> dict[str, MessageChannel]:
-        """Return the channels by topic.
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Return the channels by topic."""
 
     @abstractmethod
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in file order.
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Yield the messages of some topics in file order."""
 
     def topics(self) -> list[Topic]:
         """Return the topics, with the columns of their first messages."""
@@ -122,11 +114,7 @@ class MessageSource(Source):
         return f"{self.path}: topic {topic!r}"
 
     def _origin(self, streams: "dict[str, _Stream]", places: dict[str, tuple[str, str]]) -> int:
-        """Return the first time of all streams [ns], and check that every column exists.
-
-        Raises:
-            InputError: A column is in no message, or there are no messages.
-        """
+        """Return the first time of all streams [ns], or raise an InputError if a topic or column is empty."""
         for stream in streams.values():
             stream.flush()
         for topic, stream in streams.items():

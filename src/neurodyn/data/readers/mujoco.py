@@ -31,11 +31,7 @@ class MujocoSource(Source):
     """An npz file of MuJoCo states."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It cannot be read, or the shapes of its arrays do not fit.
-        """
+        """Open a file; an InputError if it is damaged, or the shape of qpos is not valid."""
         self.path, self._map, self._arrays = path, columns, NpzArrays(path)
         shape = self._arrays.shape("qpos")
         if len(shape) not in (2, 3) or 0 in shape:

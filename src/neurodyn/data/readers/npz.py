@@ -21,7 +21,6 @@ from neurodyn.data.readers.source import (
     RunRows,
     Source,
     Topic,
-    factor,
     pieces_of,
     usual_stamp,
 )
@@ -39,11 +38,7 @@ class NpzArrays:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It cannot be read, or is no npz file.
-        """
+        """Open an npz file, or raise an InputError."""
         self.path = path
         if not path.is_file():
             raise InputError(f"{path}: no such file; expected an npz file")
@@ -74,11 +69,7 @@ class NpzArrays:
         return self.dtype(name).kind
 
     def array(self, name: str) -> np.ndarray:
-        """Return a whole array.
-
-        Raises:
-            InputError: There is none of that name, or it is damaged.
-        """
+        """Return a whole array, or raise an InputError if it is missing or damaged."""
         self._require(name)
         if name not in self._whole:
             try:
@@ -88,11 +79,7 @@ class NpzArrays:
         return self._whole[name]
 
     def rows(self, name: str, begin: int, end: int) -> np.ndarray:
-        """Return consecutive rows of an array; a large array is read sequentially.
-
-        Raises:
-            InputError: There is none of that name, or it is damaged.
-        """
+        """Return consecutive rows of an array, with errors as in `array`; a large array is read sequentially."""
         shape, by_columns, dtype = self._header(name)
         width = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         if by_columns or dtype.hasobject or shape[0] * width <= _WHOLE:
@@ -149,11 +136,7 @@ class NpzSource(Source):
     """An npz file whose arrays have one value, or one row of values, per row of the log."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It cannot be read, or an array that the column map names as a whole has the wrong width.
-        """
+        """Open a file; an InputError if an array for a floating joint has the wrong width."""
         self.path, self._map, self._arrays = path, columns, NpzArrays(path)
         for joint in columns.floating.values() if columns is not None else ():
             for name, width in joint.arrays.items():
@@ -199,7 +182,7 @@ class NpzSource(Source):
             if stamp is None:
                 time = (begin + np.arange(end - begin)) * period
             else:
-                time = self._times(values[stamp], stamp, begin)
+                time = self.seconds(values[stamp], stamp, begin, "s" if columns is None else columns.time_unit)
             moved = [replace(r, rows=slice(r.rows.start - begin, r.rows.stop - begin)) for r in group]
             yield LogPart(moved, {name: ColumnSeries(time, value) for name, value in values.items()}, begin)
 
@@ -229,17 +212,6 @@ class NpzSource(Source):
         if match is None:
             raise InputError(f"{self.path}: column {reference!r} is malformed; valid: 'array' or 'array[index]'")
         return match[1], None if match[2] is None else int(match[2])
-
-    def _times(self, values: np.ndarray, name: str, first: int) -> np.ndarray:
-        bad = ~np.isfinite(values)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise InputError(
-                f"{self.path}: column {name!r} holds {values[row]} in row {first + row} ({int(bad.sum())} such rows); "
-                "expected finite numbers: remove those rows, a gap in time begins a new episode"
-            )
-        unit = "s" if self._map is None else self._map.time_unit
-        return values * factor(unit, "s", f"{self.path}: time_unit")
 
     def _period(self) -> float:
         """Return the time between two rows [s], from the column map or from the array that it names."""

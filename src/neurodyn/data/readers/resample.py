@@ -48,11 +48,7 @@ class Frames:
 
 
 def check_rate(run: RawRun, columns: ColumnMap, dt: float, where: str) -> None:
-    """Check that a run is fast enough for frames of `dt`, and as fast as declared.
-
-    Raises:
-        InputError: It is not.
-    """
+    """Raise an InputError unless a run is fast enough for frames of `dt`, and as fast as declared."""
     step = float(np.median(np.diff(run.time)))
     if columns.rate is not None and not 0.8 <= step * columns.rate <= 1.25:
         raise InputError(

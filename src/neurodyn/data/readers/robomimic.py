@@ -38,11 +38,7 @@ class RobomimicSource(Source):
     """A file of demonstrations."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It is damaged, holds no demonstration, or an empty one.
-        """
+        """Open a file; an InputError if it is damaged, or a demonstration is missing or empty."""
         self.path, self._map = path, columns
         with _reporting_damage(self.path):
             self._file: Any = h5py.File(path, "r")

@@ -66,11 +66,7 @@ def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None =
 def import_rows(
     files: Sequence[Path], layout: RowLayout, out: Path, *, split: Split | None = None, seed: int = 0
 ) -> Store:
-    """Read files of rows, write them as a store, and return it; see `read_rows`.
-
-    Raises:
-        InputError: See `read_rows`; or `out` has no suffix of a store, or cannot be written.
-    """
+    """Read files of rows, write them as a store, and return it; see `read_rows`."""
     require_store_name(out)
     require_writable(out)
     with exclusive(out):

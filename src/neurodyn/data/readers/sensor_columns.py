@@ -62,11 +62,7 @@ class SensorColumns(Config, frozen=True):
         return Stream(name=name, kind=self.kind, joints=self.joints)
 
     def listed(self, name: str) -> list[tuple[str, ...]]:
-        """Return the columns of each quantity.
-
-        Raises:
-            InputError: Their number differs from the quantity's components.
-        """
+        """Return the columns of each quantity, or raise an InputError if they are not as many as its components."""
         found = []
         for part in self.stream(name).parts:
             given, count = self.columns[part.name], len(part.components)

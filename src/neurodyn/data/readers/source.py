@@ -116,6 +116,17 @@ class Source(ABC):
         """Return the column of time stamps; None for formats with built-in clocks, and if there is none."""
         return None
 
+    def seconds(self, stamps: np.ndarray, name: str, first: int, unit: str) -> np.ndarray:
+        """Return time stamps of the rows from `first` on in seconds, or raise an InputError if one is not finite."""
+        bad = ~np.isfinite(stamps)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"{self.path}: column {name!r} holds {stamps[row]} in row {first + row} ({int(bad.sum())} such rows); "
+                "expected finite numbers: remove those rows, a gap in time begins a new episode"
+            )
+        return stamps * factor(unit, "s", f"{self.path}: time_unit")
+
     def missing(self, names: Iterable[str], there: Iterable[str], what: str = "column") -> InputError:
         """Return an error that names missing columns, and those that exist."""
         listed = list(there)

@@ -132,11 +132,7 @@ def _value(column: Column, part: LogPart, size: float, gaps: bool, where: str) -
 def _check_motion(
     columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], part: LogPart, where: str
 ) -> None:
-    """Check quaternions, and the declared order and axes of floating joints against the motion.
-
-    Raises:
-        InputError: A quaternion is not unit, another convention fits the motion, or none does.
-    """
+    """Check quaternions, and the declared order and axes of floating joints against the motion."""
     if not columns.floating:
         return
     q, qd = signals["q"], signals["qd"]
