@@ -280,10 +280,9 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
     _add_units(draft, seen, name)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
-    if getattr(source, "delimiter", ",") != ",":
-        draft.tree = {"format": name, "delimiter": getattr(source, "delimiter", ",")} | draft.tree
-    step = getattr(source, "step", 0.0)
-    if (source.stamp() is None and name in {"csv", "npz"}) or step is None:
+    if source.delimiter != ",":
+        draft.tree = {"format": name, "delimiter": source.delimiter} | draft.tree
+    if (source.stamp() is None and name in {"csv", "npz"}) or source.step is None:
         draft.tree = {"format": name, "period": 0.01} | draft.tree
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]

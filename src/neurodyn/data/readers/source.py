@@ -96,9 +96,11 @@ class Source(ABC):
 
     Attributes:
         path: The file or folder.
+        delimiter: Separator of the columns of a text file.
     """
 
     path: Path
+    delimiter: str = ","
 
     @abstractmethod
     def topics(self) -> list[Topic]:
@@ -111,6 +113,11 @@ class Source(ABC):
         Raises:
             InputError: A column is missing, or the file is damaged.
         """
+
+    @property
+    def step(self) -> float | None:
+        """Constant time of a step [s]; 0 for formats with time stamps or a clock, None if unknown."""
+        return 0.0
 
     def stamp(self) -> str | None:
         """Return the column of time stamps; None for formats with built-in clocks, and if there is none."""
