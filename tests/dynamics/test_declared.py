@@ -8,6 +8,7 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.base import declared_end_effector
 from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.quantities import StateReader
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.build import build
@@ -43,12 +44,13 @@ def test_the_end_effector_is_where_the_simulator_has_it():
     from neurodyn.geometry import rotation
 
     wanted = pose[:, :3] + rotation.rotate(pose[:, 3:], torch.tensor(robot.end_effector.point).expand(3, 3))
-    found = declared_end_effector(robot, State(q, torch.zeros_like(q)))["end_effector_position"]
-    torch.testing.assert_close(found(None), wanted, rtol=0.0, atol=1e-5)  # pyright: ignore[reportArgumentType]
+    reader = StateReader(robot.spec, owner="a test", more=declared_end_effector(robot))
+    found = reader.read(State(q, torch.zeros_like(q)))["end_effector_position"]
+    torch.testing.assert_close(found, wanted, rtol=0.0, atol=1e-5)
 
 
 def test_robots_without_an_end_effector_have_none():
-    assert declared_end_effector(load_robot("cartpole"), State(torch.zeros(1, 2), torch.zeros(1, 2))) == {}
+    assert declared_end_effector(load_robot("cartpole")) == {}
 
 
 def test_contacts_by_depth_are_those_by_force_once_the_robot_stands():

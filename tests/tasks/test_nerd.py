@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from neurodyn import tasks
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.quantities import Quantities, StateReader
 from neurodyn.interop.nerd.tasks import NOMINAL, TORQUES
 
 FROM_THEIRS = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])  # (x, y, z) -> (x, -z, y)
@@ -50,7 +50,7 @@ def observed(name: str, turn: Rotation) -> tuple[np.ndarray, Quantities, dict[st
     )
     robot = tasks.load(name).declaration()
     torque = torch.tensor(rng.normal(size=(1, count)))
-    quantities = state_quantities(robot.spec, state, owner="a test", torque=torque, com=torch.tensor(com))
+    quantities = StateReader(robot.spec, owner="a test", com=torch.tensor(com)).read(state, torque=torque)
     return np.array(seen), quantities, {"linear": linear, "angular": angular, "torque": torque.numpy()[0]}
 
 

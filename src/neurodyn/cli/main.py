@@ -30,7 +30,7 @@ class Verb:
         help: What it does, in a line.
         call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
             or "module:attribute" of one of these.
-        parallel: Whether several processes can do it together (`learn.ranks`).
+        parallel: Whether several processes can do it together (`learn.devices`).
     """
 
     help: str

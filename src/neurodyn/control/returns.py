@@ -28,7 +28,7 @@ class Returns(Record, frozen=True, rename=_KEYS):
         length: Mean length [frames].
         episodes: Number of episodes.
         failed: Share of them that end in a failure.
-        implausible: Share of them that fail because their state is implausible (`control.frame_end`).
+        implausible: Share of them that fail because their state is implausible (`control.task_frames`).
         success: Share of them that end as they should; UNSET of tasks that have no such end.
         terms: Mean return of each term of the reward; with implausible ends, if the task charges for them.
         least: Least mean return of a policy; UNSET of one policy.

@@ -48,8 +48,8 @@ class SampledStarts(Starts):
             task: The task.
             seed: Seed of the draws.
             device: Device of the states.
-            bounds: States outside of which are drawn again (`control.frame_end.episode_bounds`); None for the bounds of
-                the task's robot.
+            bounds: States outside of which are drawn again (`control.task_frames.episode_bounds`); None for the bounds
+                of the task's robot.
         """
         self._task, self._device = task, torch.device(device)
         self._bounds = declared_bounds(task.declaration()) if bounds is None else bounds

@@ -6,6 +6,7 @@ The one loop body of whatever acts, what a frame earns, how episodes end, and wh
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,10 +69,11 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Memory of the task as the frame began.
         action: Actions during the frame, shape [worlds, actions].
     """
-    names, parts = _terms(task, now, memory, action)
+    terms = task.reward(now, memory, action)
+    parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
     end = ending(task, bounds, step, now, memory, reward[:, None])
-    return _paid(task, end, reward, names, parts)
+    return _paid(task, end, reward, tuple(terms), parts)
 
 
 def ending(
@@ -101,16 +103,11 @@ def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action
         memory: Memory of the task as they began.
         action: Actions during them, shape [n, actions].
     """
-    names, parts = _terms(task, now, memory, action)
+    terms = task.reward(now, memory, action)
+    parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
     whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
-    return _paid(task, whole, reward, names, parts)
-
-
-def _terms(task: Task, now: Quantities, memory: Memory, action: Tensor) -> tuple[tuple[str, ...], Tensor]:
-    """Return names and values of the terms of the reward, shape [terms, n]."""
-    terms = task.reward(now, memory, action)
-    return tuple(terms), torch.stack(list(terms.values()))
+    return _paid(task, whole, reward, tuple(terms), parts)
 
 
 def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
@@ -149,31 +146,31 @@ class TaskFrames:
         dynamics: What happens.
         environment: What the worlds are in; None for what models of logs know.
         bounds: States outside of which an episode fails.
+        quantities: Returns what is known of a state, from that, the step that ended in it, and the torques during it
+            [N m or N], shape [worlds, nu]; None of either at a start.
     """
+
+    quantities: Callable[[State, Step | None, Tensor | None], Quantities]
 
     def __init__(self, task: Task, dynamics: Dynamics, environment: Environment | None = None) -> None:
         """Prepare.
 
         Args:
             task: What is to be done.
-            dynamics: What happens; they fit the task (`control.compatibility`).
+            dynamics: What happens; they fit the task (`control.task_frames`).
             environment: What the worlds are in, with heights of the base above the ground (`control.grounds`); None for
                 the robot's default ground.
         """
         self.task, self.dynamics = task, dynamics
         self.bounds = episode_bounds(task, dynamics)
-        uneven = environment is not None and environment.ground is not None and dynamics.spec.floating
-        self._uneven = environment.ground if uneven and environment is not None else None
+        uneven = None if environment is None or not dynamics.spec.floating else environment.ground
         if environment is None and not dynamics.measured:  # which know that of their logs alone
             environment = home_ground(task)
         self.environment = environment
+        read = dynamics.reader(environment).read
+        self.quantities = read if uneven is None else lambda *given: heights_above(read(*given), uneven)
         self._torques = dynamics.spec.control_kind == "torque"
         self._scale = dynamics.epistemic_scale
-
-    def quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
-        """Return what is known of states; arguments as of `Dynamics.quantities`."""
-        found = self.dynamics.quantities(state, step, torque=torque, environment=self.environment)
-        return found if self._uneven is None else heights_above(found, self._uneven)
 
     def no_torque(self, state: State) -> Tensor | None:
         """Return the torques before a first frame: zero, shape [worlds, nu]; None where targets drive the robot."""
@@ -230,12 +227,12 @@ class TaskFrames:
         self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
     ) -> tuple[Moment, Step]:
         """Act for one frame that is judged elsewhere; arguments are those of `frame`, actions within the limit."""
-        control, torque = self.task.control(action, at.now, at.memory), at.torque
-        if self._torques:
-            torque = frame_torque(self.dynamics.spec, at.state, control)
-            control = Control(torque=torque)
+        control = self.task.control(action, at.now, at.memory)
+        if self._torques and (control.target is not None or control.torque is None):  # a controller acts once a frame
+            control = Control.unchecked(torque=frame_torque(self.dynamics.spec, at.state, control))
         advance = self.dynamics.step if tracked else self.dynamics.step_
         carry, step = advance(at.carry, at.state, control)
+        torque = control.torque if self._torques else None
         now = self.quantities(step.state, step, torque)
         memory = self.task.advance(at.memory, now, action, generator)
         return Moment(carry, step.state, torque, memory, now), step
@@ -253,8 +250,8 @@ class TaskFrames:
 class FaultWatch:
     """Keeps the last frames of all worlds, and reports the ones that end in implausible states.
 
-    Episodes that end so are failures already (`control.frame_end`) and start anew; here they get a name. A policy that
-    explores has many of them, so that the first few are reported and the others only counted.
+    Such episodes already count as failures and start anew; here they get a name. A policy that explores has many of
+    them, so the first few are reported and the others only counted.
     """
 
     def __init__(self, frames: TaskFrames, where: str) -> None:

@@ -362,7 +362,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
     try:
         with safe_open(path, "pt") as file:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
-        wanted = (metadata or {}).get(CHECKSUM)  # missing in files of version 0.1
+        wanted = (metadata or {}).get(CHECKSUM)  # files that others wrote have none
         if wanted is not None and wanted != of_tensors(tensors):
             raise InputError(f"{path}: is not what was written: its checksum differs; copy it again")
         return tensors
@@ -440,8 +440,6 @@ def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
 
 def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
     path = folder / f"{name}-{number}.json"
-    if not path.exists():  # version 0.1 had its structure in NAME.json
-        path = folder / f"{name}.json"
     tensors = read_tensors(folder / f"{name}-{number}.safetensors")
     try:
         return _put_tensors(read_json(path)["tree"], tensors)
@@ -465,7 +463,7 @@ class _Kept:
         path = folder / f"{name}.json"
         saved = read_json(path)
         saved = saved if isinstance(saved, dict) else {}
-        best, newest = saved.get("best"), saved.get("newest", [saved.get("generation")])  # "generation": version 0.1
+        best, newest = saved.get("best"), saved.get("newest", [])
         known = isinstance(newest, list) and newest and all(isinstance(number, int) for number in newest)
         if not known or not isinstance(best, int | None):
             raise InputError(f"{path}: damaged: it names no checkpoint; expected a file written by neurodyn")

@@ -187,13 +187,12 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     schema = file.attrs.get("schema_version")
     if schema != SCHEMA_VERSION:
         raise InputError(f"{where}: has schema version {schema}; this version of neurodyn reads {SCHEMA_VERSION}")
-    old = file.attrs.get("header")  # the place in version 0.1
-    text = _checked_text(dataset(file, "header"), where) if old is None else _text(old)
+    text = _checked_text(dataset(file, "header"), where)
     return from_dict(json.loads(text), StoreHeader, f"{where} (header)")
 
 
 def _checked_text(header: h5py.Dataset, where: str) -> str:
-    text, wanted = bytes(header[()]), header.attrs.get(_CRC)  # stores of version 0.1 have no checksum
+    text, wanted = bytes(header[()]), header.attrs.get(_CRC)  # stores that others wrote have none
     if wanted is not None and zlib.crc32(text) != int(wanted):
         raise InputError(f"{where}: damaged store: its header changed; copy it again from where it is whole")
     return text.decode()
@@ -299,7 +298,7 @@ class Checksums:
 
     @classmethod
     def of(cls, file: h5py.File, where: str) -> Self | None:
-        """Return the records of an open store; None for one of version 0.1, which has none.
+        """Return the records of an open store; None if it has none.
 
         Raises:
             InputError: They disagree with the counter of committed rows.

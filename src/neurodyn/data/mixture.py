@@ -184,7 +184,7 @@ class MixtureSampler:
         return parts
 
     def draw_rows(self) -> list[tuple[int, Batch, None]]:
-        """Return the next windows as `learn.bootstrap.MemberSampler` does, without a member."""
+        """Return the next windows as `learn.samplers.MemberSampler` does, without a member."""
         return [(number, batch, None) for number, batch in self.draw()]
 
     def draw_joined(self) -> Batch:

@@ -25,12 +25,10 @@ from neurodyn.core.locks import exclusive
 from neurodyn.data.header import (
     CHECKSUMS,
     EPISODE,
-    PIECE_ROWS,
     Checksums,
     Split,
     Status,
     StoreHeader,
-    crc,
     dataset,
     read_header,
     record_type,
@@ -324,10 +322,11 @@ class StoreWriter:
                 )
             if (REWARD in old) != self.rewarded:
                 raise InputError(f"{previous}: cannot be continued: it has {'' if REWARD in old else 'no '}rewards")
+            checks = Checksums.of(old, str(previous))
+            if checks is None:
+                raise InputError(f"{previous}: cannot be continued: it has no checksums; write to another file")
             batches, rows, episodes = (int(n) for n in dataset(old, "committed")[()])
             try:
-                sums = dataset(self._file, CHECKSUMS)
-                checks = _checks_of(old, str(previous), sums.dtype, (batches, rows, episodes))
                 for name in (name for name in (*_ARRAYS, REWARD, MEASURED) if name in old):
                     begin = 0
                     while begin < rows:
@@ -341,7 +340,7 @@ class StoreWriter:
                     part = dataset(old, name)[:episodes]
                     checks.verify_episodes(name, part)
                     _extend(dataset(self._file, name), part)
-                _extend(sums, checks.table)
+                _extend(dataset(self._file, CHECKSUMS), checks.table)
                 self._synchronise()
                 self._rows, self._episodes = rows, episodes
                 self._commit(batches)
@@ -497,24 +496,6 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
         committed.attrs["meaning"] = "batches, rows, episodes"
         file.flush()
         return file.id.get_file_image()
-
-
-def _checks_of(file: h5py.File, where: str, kind: np.dtype, committed: tuple[int, int, int]) -> Checksums:
-    """Return the checksums of a file; computed for one of version 0.1, which has none."""
-    found = Checksums.of(file, where)
-    if found is not None:
-        return found
-    batches, rows, episodes = committed
-    ends = [*range(PIECE_ROWS, rows, PIECE_ROWS), rows] if batches else []
-    table = np.zeros(len(ends), kind)
-    table["batch"], table["rows_end"] = batches - 1, ends
-    table["episodes_end"][-1:] = episodes
-    for name in (name for name in _DATASETS if name in file):
-        if name in _PER_EPISODE:
-            table[name][-1:] = crc(dataset(file, name)[:episodes])
-        else:
-            table[name] = [crc(dataset(file, name)[b:e]) for b, e in zip([0, *ends], ends, strict=False)]
-    return Checksums(where, table)
 
 
 def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:

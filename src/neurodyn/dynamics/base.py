@@ -7,7 +7,7 @@ With the quantities that a robot's declaration adds: end effector and contacts.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.guard import watch_rollout
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.measures import ComparedRollouts, compared
-from neurodyn.dynamics.quantities import Maker, Quantities, gravity_direction, state_quantities
+from neurodyn.dynamics.quantities import Maker, Quantities, StateReader, gravity_direction
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
@@ -36,36 +36,38 @@ if TYPE_CHECKING:
     from neurodyn.geometry.proximity import ProximityQuery
 
 
-def declared_end_effector(robot: Robot | None, state: State) -> dict[str, Maker]:
+def declared_end_effector(robot: Robot | None) -> dict[str, Maker]:
     """Return the place of the end effector, where the robot declares one."""
     end = None if robot is None else robot.end_effector
     if end is None:
         return {}
-    return {"end_effector_position": lambda _: _end_effector(end)(None, state.q, state.qd).position[:, 0]}
+    query = cache(partial(_end_effector, end))  # made when it is first asked for
+    return {"end_effector_position": lambda of: query()(None, of.state.q, of.state.qd).position[:, 0]}
 
 
 def declared_contacts(
-    robot: Robot | None, layout: ContactPointLayout | None, ground: Ground | None, state: State
+    robot: Robot | None, layout: ContactPointLayout | None, ground: Ground | None
 ) -> dict[str, Maker]:
     """Return which of the declared contacts touch the ground: those with a contact point that is inside."""
     if robot is None or layout is None or not robot.contacts:
         return {}
-    return {"contact": lambda _: _touching(layout, tuple(robot.contacts.values()), ground, state)}
+    query = cache(partial(_proximity, layout))
+    members = cache(partial(_members, layout, tuple(robot.contacts.values())))
+
+    def touching(of: Quantities) -> Tensor:
+        """Return 1 where a body touches the ground and 0 elsewhere, shape [worlds, contacts]."""
+        q, qd = of.state.q.detach(), of.state.qd.detach()
+        readings = query()(ground, q, qd)
+        radius, member = members(q.device)
+        inside = (readings.distance < radius) & readings.valid
+        return (inside.to(q) @ member.to(q)).clamp_max(1.0)
+
+    return {"contact": touching}
 
 
 def contact_names(robot: Robot | None) -> tuple[str, ...]:
     """Return the names of the declared contacts."""
     return () if robot is None else tuple(robot.contacts)
-
-
-def _touching(
-    layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], ground: Ground | None, state: State
-) -> Tensor:
-    """Return 1 where a body touches the ground and 0 elsewhere, shape [worlds, contacts]."""
-    readings = _proximity(layout)(ground, state.q.detach(), state.qd.detach())
-    radius, members = _members(layout, contacts, state.q.device)
-    inside = (readings.distance < radius) & readings.valid
-    return (inside.to(state.q) @ members.to(state.q)).clamp_max(1.0)
 
 
 @lru_cache(maxsize=16)
@@ -337,12 +339,15 @@ class BaseDynamics(ABC):
         environment: Environment | None = None,
     ) -> Quantities:
         """Return what is known of a state by name; see `Dynamics.quantities`."""
+        return self.reader(environment).read(state, step, torque)
+
+    def reader(self, environment: Environment | None = None) -> StateReader:
+        """Return what reads quantities off states in an environment; see `Dynamics.reader`."""
         given, robot = self._resolved(environment), self.robot
-        return state_quantities(
-            self.spec, state, owner=f"{self.kind} dynamics of {self.spec.robot!r}", step=step, torque=torque,
-            com=self.base_com, down=given.down, contact_names=contact_names(robot),
-            more=declared_end_effector(robot, state)
-            | declared_contacts(robot, self.contact_points, given.environment.ground, state),
+        return StateReader(
+            self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
+            more=declared_end_effector(robot) | declared_contacts(robot, self.contact_points, given.environment.ground),
+            contact_names=contact_names(robot),
         )  # fmt: skip
 
     def require_ground(self) -> None:  # noqa: B027  # most feel any ground

@@ -22,11 +22,15 @@ def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
     Raises:
         InputError: The last axis is not the controls.
     """
-    if torque.shape[-1] != spec.nu:
-        raise InputError(
-            f"torques for {spec.robot!r} have shape {list(torque.shape)}; valid: {spec.nu} in the last axis "
-            f"({choices(spec.controls) if spec.controls else 'it has no controls'})"
-        )
+    if torque.shape[-1] != len(spec.controls):
+        raise _other_width(spec, torque)
+
+
+def _other_width(spec: StateSpec, torque: Tensor) -> InputError:
+    return InputError(
+        f"torques for {spec.robot!r} have shape {list(torque.shape)}; valid: {spec.nu} in the last axis "
+        f"({choices(spec.controls) if spec.controls else 'it has no controls'})"
+    )
 
 
 def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
@@ -35,12 +39,15 @@ def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tens
     Raises:
         InputError: Drives take targets and none are given, or torques besides; or the width is another.
     """
-    if spec.control_kind == "torque":
-        return frame_torque(spec, state, control)
-    if control.target is None or control.torque is not None:
+    torques = spec.control_kind == "torque"
+    command, other = (control.torque, control.target) if torques else (control.target, control.torque)
+    if command is None or other is not None:
+        if torques:
+            return frame_torque(spec, state, control)
         raise InputError(f"drives of {spec.robot!r}: take targets; valid: Control(target=...) alone")
-    require_torques(spec, control.target)
-    return control.target
+    if command.shape[-1] != len(spec.controls):
+        raise _other_width(spec, command)
+    return command
 
 
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
@@ -52,7 +59,8 @@ def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tenso
     torque = control.torque
     if torque is None:
         torque = torch.zeros(state.worlds, spec.nu, dtype=state.q.dtype, device=state.q.device)
-    require_torques(spec, torque)
+    if torque.shape[-1] != len(spec.controls):
+        raise _other_width(spec, torque)
     if control.target is None:
         return torque
     kp = 0.0 if control.kp is None else control.kp

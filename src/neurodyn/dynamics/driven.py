@@ -22,7 +22,7 @@ from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.geometry.tensors import Controls, WorldMask
+from neurodyn.geometry.tensors import Controls, WorldMask, columns, index
 from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.robots import Robot
 
@@ -77,6 +77,7 @@ class DrivenDynamics(BaseDynamics):
         self.spec = msgspec.structs.replace(dynamics.spec, control_kind=command, context=context)
         self._parts = max(1, round(dynamics.spec.dt / _STEP))
         self._drives = DriveProgram(drives, self.spec, dynamics.spec.dt / self._parts)
+        self._rows, self._dofs = (tuple(part) for part in self._drives.columns)
 
     @property
     def network(self) -> str:
@@ -119,7 +120,7 @@ class DrivenDynamics(BaseDynamics):
     def step(self, carry: DrivenCarry, state: State, control: Control) -> tuple[DrivenCarry, Step]:
         """Predict one frame from `state` under commands."""
         torque, memory = self._torque(state.q, state.qd, frame_command(self.spec, state, control), carry.memory)
-        inner, step = self.dynamics.step(carry.inner, state, Control(torque=torque))
+        inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
         return DrivenCarry(inner, memory), step
 
     def reset(self, carry: DrivenCarry, context: State | Window, mask: WorldMask) -> DrivenCarry:
@@ -134,7 +135,7 @@ class DrivenDynamics(BaseDynamics):
         q, qd = [state.q], [state.qd]
         for command in controls.unbind(1):
             torque, memory = self._torque(state.q, state.qd, command, carry.memory)
-            inner, step = self.dynamics.step(carry.inner, state, Control(torque=torque))
+            inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
             carry, state = DrivenCarry(inner, memory), step.state
             q.append(state.q)
             qd.append(state.qd)
@@ -163,8 +164,7 @@ class DrivenDynamics(BaseDynamics):
         """Return positions of the driven joints a little later, with their velocities; others as they are."""
         if not time:
             return q
-        rows, dofs = self._drives.columns
-        return q.index_add(-1, torch.tensor(rows, device=q.device), time * qd[..., dofs])
+        return q.index_add(-1, index(self._rows, q), time * columns(qd, self._dofs))
 
 
 def driven(dynamics: Dynamics, drives: Mapping[str, Drive]) -> DrivenDynamics:

@@ -17,7 +17,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.measures import ComparedRollouts
-from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.quantities import Quantities, StateReader
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 
@@ -186,6 +186,10 @@ class Dynamics(Protocol):
             torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
             environment: What the worlds are in, as for `begin`.
         """
+        ...
+
+    def reader(self, environment: Environment | None = None) -> StateReader:
+        """Return what reads quantities off states in one environment: what `quantities` looks up, once for a loop."""
         ...
 
 

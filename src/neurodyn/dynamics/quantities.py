@@ -21,6 +21,7 @@ A free joint's linear velocity is that of the centre of mass c of the base, so t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -35,25 +36,34 @@ from neurodyn.geometry.tensors import columns
 
 _DIRECTION = "projected_gravity"
 _ROTATION = "base_rotation"
+_TORQUE = "joint_torque"
 _Derived = TypeVar("_Derived")
 
 Maker = Callable[["Quantities"], Tensor]
-"""Computes one quantity; may ask for others."""
+"""Computes one quantity from the state of those that it is given; may ask for others."""
+
+_NO_STATE = State.unchecked(q=torch.zeros(0, 0), qd=torch.zeros(0, 0), channels=None)
 
 
+@dataclass(eq=False, repr=False)
 class Quantities(Mapping[str, Tensor]):
     """Quantities of a batch of worlds by name, each computed once, when it is first asked for.
 
     Attributes:
         owner: What offers them, in words.
+        makers: What computes each of them.
         contact_names: Bodies of the columns of "contact".
+        state: The state that makers read; empty where they read none.
+        known: Quantities that need not be computed, whatever the makers say.
     """
 
-    def __init__(self, owner: str, makers: Mapping[str, Maker], contact_names: tuple[str, ...] = ()) -> None:
-        self.owner, self.contact_names = owner, contact_names
-        self._makers = makers
-        self._values: dict[str, Tensor] = {}
-        self._derived: dict[str, Any] = {}
+    owner: str
+    makers: Mapping[str, Maker]
+    contact_names: tuple[str, ...] = ()
+    state: State = _NO_STATE
+    known: Mapping[str, Tensor] = field(default_factory=dict)
+    _values: dict[str, Tensor] = field(default_factory=dict, init=False)
+    _derived: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a quantity, shape [worlds, ...].
@@ -61,29 +71,33 @@ class Quantities(Mapping[str, Tensor]):
         Raises:
             InputError: There is no such quantity; the message names those that there are.
         """
+        if name in self.known:
+            return self.known[name]
         if name not in self._values:
-            self.require((name,))
-            self._values[name] = self._makers[name](self)
+            if name not in self.makers:
+                self.require((name,))
+            self._values[name] = self.makers[name](self)
         return self._values[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._makers
+        return name in self.makers or name in self.known
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
+        return iter({**self.makers, **self.known})
 
     def __len__(self) -> int:
-        return len(self._makers)
+        return len({**self.makers, **self.known})
 
-    def derive(self, name: str, make: Callable[[], _Derived]) -> _Derived:
-        """Return what somebody computes of quantities, made by `make` where nobody has asked for it under `name`."""
+    def derive(self, name: str, make: Callable[["Quantities"], _Derived]) -> _Derived:
+        """Return what `make` computes of these quantities, once for all who ask for it under `name`."""
         if name not in self._derived:
-            self._derived[name] = make()
+            self._derived[name] = make(self)
         return self._derived[name]
 
     def replacing(self, makers: Mapping[str, Maker]) -> "Quantities":
         """Return the same quantities but for some, which are made in another way."""
-        return Quantities(self.owner, {**self._makers, **makers}, self.contact_names)
+        known = {name: value for name, value in self.known.items() if name not in makers}
+        return Quantities(self.owner, {**self.makers, **makers}, self.contact_names, self.state, known)
 
     @classmethod
     def joined(cls, parts: "Sequence[Quantities]") -> "Quantities":
@@ -98,8 +112,8 @@ class Quantities(Mapping[str, Tensor]):
             InputError: One is not.
         """
         for name in names:
-            if name not in self._makers:
-                raise InputError(f"{self.owner} does not offer {name!r}; it offers {choices(self._makers)}")
+            if name not in self:
+                raise InputError(f"{self.owner} does not offer {name!r}; it offers {choices(self)}")
 
     def contacts(self, names: Iterable[str]) -> Tensor:
         """Return the columns of "contact" of some bodies, shape [worlds, bodies].
@@ -121,44 +135,52 @@ def _joined(name: str, parts: Sequence[Quantities], _: Quantities) -> Tensor:
     return torch.cat([part[name] for part in parts])
 
 
-def state_quantities(
-    spec: StateSpec,
-    state: State,
-    *,
-    owner: str,
-    step: Step | None = None,
-    torque: Tensor | None = None,
-    com: Tensor | None = None,
-    down: Tensor | None = None,
-    more: Mapping[str, Maker] | None = None,
-    contact_names: tuple[str, ...] = (),
-) -> Quantities:
-    """Return what generalised coordinates and channels say.
+class StateReader:
+    """Reads the quantities of a robot off its states.
 
-    Args:
-        spec: Names and order of the state.
-        state: The state.
-        owner: What offers the quantities, in words.
-        step: The prediction that ended in this state, for contacts.
-        torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
-        com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
-        down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; None for no gravity.
-        more: Further quantities.
-        contact_names: Bodies of the columns of "contact", where the spec names none.
+    What depends on the robot and its surroundings alone is looked up here, once for all frames.
     """
-    makers: dict[str, Maker] = {}
-    makers["joint_position"] = lambda _: state.q[:, spec.joint_q]
-    makers["joint_velocity"] = lambda _: state.qd[:, spec.joint_qd]
-    if spec.floating:
-        makers |= _base(state, com, down)
-    if torque is not None:
-        makers["joint_torque"] = lambda _: torque
-    makers |= _channels(spec, state.channels)
-    makers |= more or {}
-    if step is not None and step.contacts is not None:
-        touching = step.contacts
-        makers["contact"] = lambda _: touching
-    return Quantities(owner, makers, spec.contacts or contact_names)
+
+    def __init__(
+        self,
+        spec: StateSpec,
+        *,
+        owner: str,
+        com: Tensor | None = None,
+        down: Tensor | None = None,
+        more: Mapping[str, Maker] | None = None,
+        contact_names: tuple[str, ...] = (),
+    ) -> None:
+        """Prepare what generalised coordinates and channels say.
+
+        Args:
+            spec: Names and order of the state.
+            owner: What offers the quantities, in words.
+            com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
+            down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; None for no gravity.
+            more: Further quantities.
+            contact_names: Bodies of the columns of "contact", where the spec names none.
+        """
+        self._owner, self._contact_names = owner, spec.contacts or contact_names
+        makers = _joints(spec) | (_base(com, down) if spec.floating else {})
+        self._makers = {**makers, **(more or {})}
+        self._makers_with_channels = {**makers, **_channels(spec), **(more or {})}
+
+    def read(self, state: State, step: Step | None = None, torque: Tensor | None = None) -> Quantities:
+        """Return the quantities of a state.
+
+        Args:
+            state: The state.
+            step: The prediction that ended in it, for contacts; None at a start.
+            torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
+        """
+        makers = self._makers if state.channels is None else self._makers_with_channels
+        known: dict[str, Tensor] = {}
+        if torque is not None and _TORQUE not in makers:  # unless it is measured
+            known[_TORQUE] = torque
+        if step is not None and step.contacts is not None:
+            known["contact"] = step.contacts
+        return Quantities(self._owner, makers, self._contact_names, state, known)
 
 
 def gravity_direction(gravity: Tensor) -> Tensor | None:
@@ -168,29 +190,35 @@ def gravity_direction(gravity: Tensor) -> Tensor | None:
     return gravity / torch.linalg.vector_norm(gravity, dim=-1, keepdim=True)
 
 
-def _base(state: State, com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:
+def _joints(spec: StateSpec) -> dict[str, Maker]:
+    """Return the quantities of the joints behind a base."""
+    q, qd = spec.joint_q, spec.joint_qd
+    return {"joint_position": lambda of: of.state.q[:, q], "joint_velocity": lambda of: of.state.qd[:, qd]}
+
+
+def _base(com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:
     """Return the quantities of a floating base."""
 
-    def seen(quantities: Quantities) -> base_frame.BaseView:
-        return quantities.derive("base", lambda: base_frame.view(state.q, state.qd, down, unit=True))
+    def seen(of: Quantities) -> base_frame.BaseView:
+        return base_frame.view(of.state.q, of.state.qd, down, unit=True)
 
-    def linear(quantities: Quantities) -> Tensor:
-        velocity = seen(quantities).linear
+    def linear(of: Quantities) -> Tensor:
+        velocity = of.derive("base", seen).linear
         if com is None:
             return velocity
-        spin = quantities["base_angular_velocity"]
+        spin = of["base_angular_velocity"]
         return velocity - torch.linalg.cross(spin, com.to(spin).expand_as(spin))
 
     makers: dict[str, Maker] = {
-        "base_position": lambda _: state.q[:, :3],
-        "base_height": lambda _: state.q[:, 2:3],
-        "base_orientation": lambda quantities: seen(quantities).orientation,
+        "base_position": lambda of: of.state.q[:, :3],
+        "base_height": lambda of: of.state.q[:, 2:3],
+        "base_orientation": lambda of: of.derive("base", seen).orientation,
         "base_linear_velocity": linear,
-        "base_angular_velocity": lambda quantities: seen(quantities).angular,
+        "base_angular_velocity": lambda of: of.derive("base", seen).angular,
     }
     if down is not None:
-        makers[_DIRECTION] = lambda quantities: cast(Tensor, seen(quantities).down)
-    makers[_ROTATION] = lambda quantities: seen(quantities).rotation
+        makers[_DIRECTION] = lambda of: cast(Tensor, of.derive("base", seen).down)
+    makers[_ROTATION] = lambda of: of.derive("base", seen).rotation
     return makers
 
 
@@ -198,17 +226,15 @@ def base_rotation(quantities: Quantities) -> Tensor:
     """Return the rotation matrix of "base_orientation", base to world, shape [worlds, 3, 3]."""
     if _ROTATION in quantities:
         return quantities[_ROTATION]
-    return quantities.derive(_ROTATION, lambda: rotation.matrix(quantities["base_orientation"]))
+    return quantities.derive(_ROTATION, lambda of: rotation.matrix(of["base_orientation"]))
 
 
-def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:
+def _channels(spec: StateSpec) -> dict[str, Maker]:
     """Return each quantity of which channels are the components."""
     where: dict[str, list[int]] = {}
     for index, channel in enumerate(spec.channels):
         where.setdefault(channel.quantity, []).append(index)
-    if channels is None:
-        return {}
-    makers = {name: _columns(channels, tuple(indices)) for name, indices in where.items()}
+    makers = {name: _columns(tuple(indices)) for name, indices in where.items()}
     # What is measured or predicted has not quite length one; a model far from its data, not at all.
     return makers | {name: _unit(makers[name]) for name in (_DIRECTION, "base_orientation") if name in makers}
 
@@ -217,5 +243,5 @@ def _unit(raw: Maker) -> Maker:
     return lambda quantities: torch.nn.functional.normalize(raw(quantities), dim=-1)
 
 
-def _columns(measured: Tensor, which: tuple[int, ...]) -> Maker:
-    return lambda _: columns(measured, which)
+def _columns(which: tuple[int, ...]) -> Maker:
+    return lambda of: columns(cast(Tensor, of.state.channels), which)

@@ -289,8 +289,8 @@ class _Identification:
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
         """Return the end of the search for parameters, with the residuals in their last units."""
-        saved = artifacts.read_tree(self.out / "state", _STATE) if going_on and has_state(self.out, _STATE) else {}
-        if "flags" in saved:  # runs of earlier versions do not say how their search ended: it is repeated
+        if going_on and has_state(self.out, _STATE):
+            saved = artifacts.read_tree(self.out / "state", _STATE)
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
             point = Point(saved["x"], saved["local"], saved["initial"])
             flags = [bool(flag) for flag in saved["flags"]]
@@ -533,7 +533,7 @@ def _metrics_step(out: Path) -> int:
     """Return the last step in the metrics of a killed run."""
     if has_state(out, NETWORK_STATE):
         saved = artifacts.read_tree(out / "state", NETWORK_STATE)
-        return _NETWORKS_FROM + TrainState.read(saved.get("position", saved.get("standing"))).step
+        return _NETWORKS_FROM + TrainState.read(saved["position"]).step
     if has_state(out, _STATE):
         return _NETWORKS_FROM - 1
     return rounds_done(out)

@@ -2,7 +2,7 @@
 r"""Parameters from the torques of a log: inverse dynamics, the usual way for arms with torque (or current) sensors.
 
 Torques are linear in the inertial parameters $\pi$ of the links and in rotor inertia a, viscous friction d, Coulomb
-friction f and springs (`multibody.inverse_dynamics`, `multibody.passive`), so that all samples of a log shrink to one
+friction f and springs (`multibody.inverse_dynamics`, `multibody.drive`), so that all samples of a log shrink to one
 triangular matrix,
 
 $$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}), \qquad

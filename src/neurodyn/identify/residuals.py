@@ -10,7 +10,7 @@ row a time, would cost one for each residual (hundreds for each window), each ab
 entries are good to about 1e-8. Gradients of scalar losses (`optimisers.lbfgs`, `learn.hybrid`) come from the adjoint.
 
 Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
-end, rotation vectors for quaternions) and velocities, and the errors of sensors (`identify.measured`). Beside the
+end, rotation vectors for quaternions) and velocities, and the errors of sensors (`identify.readings`). Beside the
 parameters, these may be free:
 - the starting state of each window, as an offset z from the logged one that costs |z|^2 in units of the sensors' noise;
 - a constant torque in each log, and parameters that differ from log to log, which cost likewise.

@@ -121,7 +121,7 @@ def identify(
         seed: Seed of everything random.
         method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics".
         starts: Starting points; None for those of the settings, by default 8 where quantities of contacts are free.
-        search: What begins from several starts, one of `identify.optimisers.searches.SEARCHES`.
+        search: What begins from several starts, one of `identify.population_search.SEARCHES`.
         optimiser: The local optimiser.
         horizon: Length of the roll-outs that are compared with the data [s].
         horizons: Shorter horizons that are fitted before [s].
@@ -136,7 +136,7 @@ def identify(
         resume: Go on with a run that was killed.
         progress: Shown how far it is.
         drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
-            free, with armature, friction and damping (`identify.drives.drive_start`).
+            free, with armature, friction and damping (`identify.run`).
         logger: What follows the search, as of `learn.train`.
         executor: Whose workers share the search from many starts, or the population of CMA-ES, as
             `neurodyn.cluster.Cluster`; the result does not depend on it.

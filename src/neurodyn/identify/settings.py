@@ -65,7 +65,7 @@ class IdentificationSettings(Config, frozen=True):
             without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; unset for 8 where quantities of contacts are free, else 1.
         search: What begins from several starts: "basin-hopping", or another one of
-            `identify.optimisers.searches.SEARCHES`.
+            `identify.population_search.SEARCHES`.
         rounds: Rounds of this search.
         round_iterations: Iterations of the local optimiser in a round.
         horizons: Shorter horizons that are fitted before, each from the end of the one before it [s].

@@ -273,6 +273,11 @@ class IdentifiedRobot:
             robot.mass_scale != 1.0 or bool(robot.densities) or bool(robot.added_inertia) or robot.density != _DENSITY
         )
 
+    @property
+    def one_friction(self) -> bool:
+        """Whether all shapes have the same coefficient of friction with a ground, as the model says."""
+        return "contact.friction" in self.contact and not self.mechanism.constraints.frictions
+
     def names(self, *prefixes: str) -> set[str]:
         """Return the names of free quantities that are one of these, or entries of one."""
         return {name for name in self.free if any(name == one or name.startswith(f"{one}.") for one in prefixes)}

@@ -63,11 +63,18 @@ def write_joint(
                     joint.set(f"{what}{attribute}", vector(identified.contact[one] for one in names))
 
 
-def contact_attributes(identified: IdentifiedRobot, friction: str) -> dict[str, str]:
-    """Return the attributes of a geom of the robot, of which "friction" may have more than one number."""
+def contact_attributes(identified: IdentifiedRobot, friction: str, shape: str = "") -> dict[str, str]:
+    """Return the attributes of a geom of the robot.
+
+    Args:
+        identified: The robot.
+        friction: Its frictions, of which the first is the coefficient that is replaced.
+        shape: Name of its shape, which may have a coefficient of its own.
+    """
     values = identified.contact
+    coefficient = values[identified.mechanism.constraints.friction_of(shape)]
     return {
-        "friction": " ".join([number(values["contact.friction"]), *friction.split()[1:]]),
+        "friction": " ".join([number(coefficient), *friction.split()[1:]]),
         "solref": vector(values[f"contact.solref.{part}"] for part in SOLREF),
         "solimp": vector(values[f"contact.solimp.{part}"] for part in SOLIMP),
         "priority": "1",
@@ -204,18 +211,24 @@ def _joint(identified: IdentifiedRobot, link: Link) -> Element:
 def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
     """Return the shapes of a link that touch grounds; not each other, as in the model."""
     mechanism = identified.mechanism
-    common = {"contype": "0", "conaffinity": "1", "group": "3"}
-    if "contact.friction" in identified.contact:
-        common |= contact_attributes(identified, "1 0.005 0.0001")
+
+    def common(shape: str) -> dict[str, str]:
+        given = {"contype": "0", "conaffinity": "1", "group": "3"}
+        if "contact.friction" in identified.contact:
+            given |= contact_attributes(identified, "1 0.005 0.0001", shape)
+        return given
+
     if mechanism.shapes:
-        return [_shape(shape, common) for shape in mechanism.shapes if shape.joint == index]
+        return [_shape(shape, common(shape.name)) for shape in mechanism.shapes if shape.joint == index]
     points = [point for point in mechanism.points if point.joint == index]
     return [
         Element(
-            "geom", {"type": "sphere", "pos": vector(point.point), "size": number(max(point.radius, 1e-3)), **common}
+            "geom",
+            {"type": "sphere", "pos": vector(point.point), "size": number(max(point.radius, 1e-3)),
+             **common(point.shape)},
         )
         for point in points
-    ]
+    ]  # fmt: skip
 
 
 def _shape(shape: RoundedBox, common: dict[str, str]) -> Element:
@@ -435,13 +448,19 @@ def _leader(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> Eleme
 
 
 def _write_contact(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Write friction and solver parameters of the robot's geoms, which override those of a ground."""
+    """Write friction and solver parameters of the robot's geoms, which override those of a ground.
+
+    Frictions stay as they are where shapes have some of their own, whose names may not be those of geoms.
+    """
     names = {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
+    if not identified.one_friction:
+        names = {name for name in names if not name.endswith(".friction")}
     robot = identified.require_robot("MJCF")
     if "contact.friction" not in identified.contact or not (names or robot.material is not None):
         return set()
     for body in asset.root.iter("body"):
         for geom in body.findall("geom"):
             for key, value in contact_attributes(identified, geom.get("friction", "1 0.005 0.0001")).items():
-                geom.set(key, value)
+                if key != "friction" or identified.one_friction:
+                    geom.set(key, value)
     return names

@@ -59,7 +59,7 @@ def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
     }
     if identified.robot is not None:
         settings["gravity"] = list(identified.mechanism.gravity)
-    if "contact.friction" in identified.contact:
+    if identified.one_friction:
         settings["friction"] = identified.contact["contact.friction"]
         placed |= identified.names("contact.friction")
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

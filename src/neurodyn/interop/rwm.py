@@ -115,7 +115,7 @@ def read_rwm(file: Path, robot: Robot, statistics: Path | None = None) -> WorldM
 
     Args:
         file: Checkpoint (.pt), or its arrays by name (.npz, .safetensors).
-        robot: Robot whose rows (`data.rows`) the networks were trained on.
+        robot: Robot whose rows (`data.row_layout`) the networks were trained on.
         statistics: File (YAML) with `RwmStatistics`, which checkpoints do not hold; None for the robot's own.
 
     Raises:

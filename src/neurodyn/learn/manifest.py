@@ -35,7 +35,7 @@ class Manifest(Config, frozen=True, kw_only=True):
         training: The verb: train, finetune, identify, discover, "policy train" or "policy online".
         started: When [UTC].
         command: The command line, of the script where it was started from Python.
-        commit: Commit of our source (`core.versions.source_commit`); empty for an installed package.
+        commit: Commit of our source (`core.provenance.source_commit`); empty for an installed package.
         packages: Versions of packages, and of Python.
         processor: Model of the processor.
         device: Torch device that trained; of a GPU with its model.
@@ -106,8 +106,7 @@ def read_manifest(run: Path) -> Manifest:
     """
     path = run / MANIFEST
     if not path.exists():
-        what = "was started by an older version" if (run / "config.yaml").exists() else "is no run directory"
-        raise InputError(f"{run}: holds no {MANIFEST}, so it {what}; valid: a run that a training of today wrote")
+        raise InputError(f"{run}: holds no {MANIFEST}; valid: a run directory that a training wrote")
     return from_dict(artifacts.read_json(path), Manifest, str(path))
 
 

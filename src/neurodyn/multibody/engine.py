@@ -6,6 +6,7 @@ articulated-body algorithm, velocities, contact impulses where contacts are impu
 Euler).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -348,9 +349,13 @@ class Engine:
 def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
     """Return whether contacts with a heightfield can be those of shapes.
 
-    They are of soft constraints, unless something acts on a contact point, or changes the size of what touches.
+    They are of soft constraints, unless something acts on a contact point, or changes the size of what touches, or
+    shapes of a link have frictions of their own: a contact of a link may be of any of its shapes.
     """
     if config.contact is None or not mechanism.shapes:
+        return False
+    links = Counter(shape.joint for shape in mechanism.shapes)
+    if any(shape.name in mechanism.constraints.frictions and links[shape.joint] > 1 for shape in mechanism.shapes):
         return False
     model = CONTACT_MODELS[config.contact]
     named = {name for one in config.blueprint.augmentations for name in (*one.quantities, *one.inputs)}

@@ -128,7 +128,7 @@ class HeldGround:
         pieces = self._points if mode == "contact_points" else 1
         if ground is None or ground.empty:
             return away.repeat(pieces).expand(len(q), -1)
-        if ground_mode(ground) == "plane":
+        if mode == "plane" or ground_mode(ground) == "plane":
             return self._pieces_of_plane(ground, q, pieces).expand(len(q), -1)
         readings = self._proximity(ground, q.detach(), qd.detach())
         pieces = torch.cat([readings.point, readings.normal], dim=-1)

@@ -263,4 +263,4 @@ FORMS: Registry[Form] = Registry(
     conservative="neurodyn.multibody.structures:conservative",
     inertial="neurodyn.multibody.structures:inertial",
 )
-"""Forms by the name of their structure (`core.description.structures.STRUCTURES`)."""
+"""Forms by the name of their structure (`core.description.blueprint.STRUCTURES`)."""

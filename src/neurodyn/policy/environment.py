@@ -24,6 +24,7 @@ from neurodyn.control.task_frames import (
     Moment,
     TaskFrames,
     ending,
+    judge,
     judge_later,
     require_fit,
 )
@@ -62,7 +63,7 @@ class Episodes:
         penalised: The same less the penalty.
         lengths: Its frames.
         failed: Whether it ended in a failure.
-        implausible: Whether it ended because its state was implausible (`control.frame_end`), which is a failure.
+        implausible: Whether it ended because its state was implausible (`control.task_frames`), which is a failure.
         terms: Sum over these episodes of what each term of the reward brought, by name; together they are the sum of
             `returns`. "implausible" is the task's `implausible_reward`, where it has one.
     """
@@ -86,14 +87,10 @@ class Episodes:
 
 
 @dataclass(frozen=True)
-class EnvironmentWorlds:
-    """All that a frame changes.
+class EpisodeSums:
+    """What is counted of the present episodes, and of those before.
 
     Attributes:
-        carry: History of the dynamics.
-        state: The states.
-        torque: Torques of the last frame [N m or N], shape [worlds, nu]; None where targets drive the robot.
-        memory: The task's memory.
         length: Frames of the present episodes, shape [worlds].
         returns: Return, penalised return and length of the present episodes, shape [3, worlds].
         uncertain: Uncertainty of all frames so far, a sum over frames of the mean over worlds, shape [].
@@ -101,10 +98,6 @@ class EnvironmentWorlds:
         earned: What it brought in all episodes that ended so far, shape [terms].
     """
 
-    carry: Carry
-    state: State
-    torque: Tensor | None
-    memory: Memory
     length: Tensor
     returns: Tensor
     uncertain: Tensor
@@ -114,7 +107,7 @@ class EnvironmentWorlds:
 
 @dataclass(frozen=True)
 class _Ended:
-    """Which episodes ended in a frame, and with what, not yet read from the device; shapes: see `EnvironmentWorlds`."""
+    """Which episodes ended in a frame, and with what, not yet read from the device; shapes as of `EpisodeSums`."""
 
     done: Tensor
     returns: Tensor
@@ -249,16 +242,11 @@ class PolicyEnvironment(VecEnv):
         noise = task.noise if noisy else ()
         self._noise = torch.tensor(noise, device=self.device) if noise else None
         self._one = torch.ones(worlds, device=self.device)
-        at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
-        self._now = at.now
+        at = self._moment = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         still = torch.zeros(worlds, self.num_actions, device=self.device)
         first = task.reward(_with_contacts(at.now, worlds), at.memory, still)
         self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
-        self._at = EnvironmentWorlds(
-            carry=at.carry,
-            state=at.state,
-            torque=at.torque,
-            memory=at.memory,
+        self._sums = EpisodeSums(
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
             returns=torch.zeros(3, worlds, device=self.device),
             uncertain=torch.zeros((), device=self.device, dtype=torch.float64),
@@ -272,29 +260,30 @@ class PolicyEnvironment(VecEnv):
     @property
     def state(self) -> State:
         """The present states."""
-        return self._at.state
+        return self._moment.state
 
     @property
     def carry(self) -> Carry:
         """History of the dynamics."""
-        return self._at.carry
+        return self._moment.carry
 
     @property
     def uncertainty(self) -> float:
         """Uncertainty of all frames so far, a sum over frames of the mean over worlds; 0 without a penalty."""
-        return float(self._at.uncertain)
+        return float(self._sums.uncertain)
 
     def set_penalty(self, penalty: float) -> None:
         """Change the weight of the uncertainty, in an environment that was given one above 0."""
         self._share.fill_(penalty * self.task.penalty_scale)
 
     def saved(self) -> dict[str, Any] | None:
-        """Return all that the next frames depend on (`dynamics.files.saved_tree`); None where frames are recorded."""
+        """Return all that the next frames depend on (`dynamics.capture`); None where frames are recorded."""
         if self._always_renews:
             return None
+        now = self._moment.now
         return {
-            "worlds": saved_tree(self._at),
-            "contact": self._now["contact"] if "contact" in self._now else None,  # noqa: SIM401 - get would raise
+            "worlds": saved_tree(self._worlds | vars(self._sums)),
+            "contact": now["contact"] if "contact" in now else None,  # noqa: SIM401 - get would raise
             "commands": self._generator.get_state(),
             "renewal": self._renewal.state(),
             "starts": self._starts.state(),
@@ -309,43 +298,50 @@ class PolicyEnvironment(VecEnv):
         self._renewal.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
-        sums = {name: saved_tree(getattr(self._at, name)) for name in ("terms", "earned")}  # newer than some files
-        at = self._at = restored_tree(self._at, {**sums, **saved["worlds"]})
-        self._counted = at.earned.tolist()
+        sums = {name: saved_tree(getattr(self._sums, name)) for name in ("terms", "earned")}  # newer than some files
+        worlds = restored_tree(self._worlds | vars(self._sums), {**sums, **saved["worlds"]})
+        self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
+        self._counted = self._sums.earned.tolist()
         contacts = saved["contact"]
-        step = None if contacts is None else Step(at.state, contacts=contacts.to(self.device))
-        self._now = self._frames.quantities(at.state, step, at.torque)
+        step = None if contacts is None else Step(worlds["state"], contacts=contacts.to(self.device))
+        self._moment = Moment(**worlds, now=self._frames.quantities(worlds["state"], step, worlds["torque"]))
+
+    @property
+    def _worlds(self) -> dict[str, Any]:
+        """What a frame changes beside the sums; quantities follow from it."""
+        at = self._moment
+        return {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
 
     @property
     def memory(self) -> Memory:
         """The task's memory of the worlds."""
-        return self._at.memory
+        return self._moment.memory
 
     @property
     def now(self) -> Quantities:
         """Quantities of the present states."""
-        return self._now
+        return self._moment.now
 
     @property
     def episode_length_buf(self) -> Tensor:
         """Frames of the present episodes, shape [worlds]; rsl_rl's name, which it also sets."""
-        return self._at.length
+        return self._sums.length
 
     @episode_length_buf.setter
     def episode_length_buf(  # pyright: ignore[reportIncompatibleVariableOverride]
         self, frames: Tensor
     ) -> None:
         if self._captured is None:
-            self._at = replace(self._at, length=frames.to(self._at.length))
+            self._sums = replace(self._sums, length=frames.to(self._sums.length))
         else:
-            self._at.length.copy_(frames)
+            self._sums.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
         """Return what the policy sees of the present states."""
         return TensorDict({"policy": self._observed()}, batch_size=[self.num_envs])
 
     def _observed(self) -> Tensor:
-        seen = self.task.observe(self._now, self.memory)
+        seen = self.task.observe(self._moment.now, self._moment.memory)
         if self._noise is not None:
             drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen.dtype)
             seen = torch.addcmul(seen - self._noise, self._noise, drawn, value=2.0)
@@ -361,9 +357,11 @@ class PolicyEnvironment(VecEnv):
         Returns:
             Observations, rewards of shape [worlds], whether episodes ended, shape [worlds], and what rsl_rl asks for.
         """
-        self._renewal.prepare()
+        if self._always_renews:
+            self._renewal.prepare()
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
-        self._note(frame.ended)
+        if frame.ended is not None:
+            self._note(frame.ended)
         observation = TensorDict({"policy": frame.observation}, batch_size=[self.num_envs])
         return observation, frame.reward, frame.done, frame.extras
 
@@ -374,16 +372,19 @@ class PolicyEnvironment(VecEnv):
             actions: Actions within the task's limit, shape [worlds, actions].
         """
         self._renewal.prepare()
-        before = self._moment()
+        before = self._moment
         then, step = self._frames.advance(before, actions, self._generator, tracked=True)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
-        _, done, over = self._ends(before, then, step, end)
-        due = _Due(then.now, before.memory, actions, self._uncertain(step, end))
+        _, done, over = self._go_on(then, step, end)
+        due = _Due(then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None)
         last = self.task.observe(then.now, then.memory)
         if over:
             self._renew(done)
-        changed = self._push() or over or self._noise is not None
-        return TrackedFrame(self._observed() if changed else last, last, end, done, over, due)
+        change = self.task.push(self._moment.memory, self._generator)
+        if change is not None:
+            self._push(change)
+        moved = over or change is not None or self._noise is not None
+        return TrackedFrame(self._observed() if moved else last, last, end, done, over, due)
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return what frames earned, less the penalty, scaled, shape [frames, worlds], with gradients.
@@ -400,25 +401,29 @@ class PolicyEnvironment(VecEnv):
             torch.cat([frame.action for frame in due]),
         )
         uncertain = [frame.uncertain for frame in due if frame.uncertain is not None]
-        penalised = self._less_penalty(end.reward, torch.cat(uncertain) if uncertain else None)
+        penalised = self._less_penalty(end.reward, torch.cat(uncertain)) if uncertain else end.reward
         shape = (len(frames), -1)
-        sums = [part.unflatten(1, shape) for part in self._sums(end, penalised, torch.ones_like(penalised))]
+        rows = torch.stack([end.reward, penalised, torch.ones_like(penalised)])
+        parts = self._with_implausible(end) if self.task.implausible_reward else end.parts
+        sums = [part.detach().unflatten(1, shape) for part in (rows, parts)]
         begin = 0
         for frame, at in enumerate(frames, 1):
             if at.over or frame == len(frames):
                 returns, terms = (part[:, begin:frame].sum(1) for part in sums)
-                self._note(self._count(returns, terms, at.end, at.done, over=at.over))
+                ended = self._count(returns, terms, at.end, at.done, over=at.over)
+                if ended is not None:
+                    self._note(ended)
                 begin = frame
-        return self._scaled(penalised).unflatten(0, shape)
+        return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
     def cut(self) -> None:
         """Forget the gradients of all frames so far."""
-        self._begin_frame(detached(self._at), self._renewal.turn)
+        self._begin_frame(detached(self._worlds), detached(self._sums), self._renewal.turn)
 
     def _replayed(self, actions: Tensor, record: Recorder) -> "EnvironmentFrame":
         """Act for one frame by replaying a recorded one; recorded now where it was not."""
         if self._captured is None:
-            before = self._at, self._renewal.turn
+            before = self._worlds, self._sums, self._renewal.turn
             try:
                 self._captured = CapturedStep(
                     self._captured_step, before, (actions,), device=self.state.q.device,
@@ -434,21 +439,24 @@ class PolicyEnvironment(VecEnv):
         return frame
 
     def _captured_step(
-        self, before: tuple[EnvironmentWorlds, Tensor], actions: Tensor
+        self, before: tuple[dict[str, Any], EpisodeSums, Tensor], actions: Tensor
     ) -> tuple[Any, "EnvironmentFrame"]:
         self._begin_frame(*before)
         frame = self._frame(actions)
-        return (self._at, self._renewal.turn), frame
+        return (self._worlds, self._sums, self._renewal.turn), frame
 
-    def _begin_frame(self, at: EnvironmentWorlds, turn: Tensor) -> None:
-        self._at, self._renewal.turn = at, turn
-        self._now = self._frames.quantities(at.state, None, at.torque)
+    def _begin_frame(self, worlds: dict[str, Any], sums: EpisodeSums, turn: Tensor) -> None:
+        now = self._frames.quantities(worlds["state"], None, worlds["torque"])
+        self._moment, self._sums, self._renewal.turn = Moment(**worlds, now=now), sums, turn
 
     def _frame(self, actions: Tensor) -> "EnvironmentFrame":
-        before = self._moment()
-        then, step, end = self._frames.frame(before, actions, self._generator)
-        late, done, over = self._ends(before, then, step, end)
-        penalised = self._less_penalty(end.reward, self._uncertain(step, end))
+        """Act for one frame, judge and count it, and start anew what ended with it."""
+        task, frames, before = self.task, self._frames, self._moment
+        actions = actions.clamp(-task.limit, task.limit)
+        then, step = frames.advance(before, actions, self._generator)
+        end = judge(task, frames.bounds, step, then.now, before.memory, actions)
+        late, done, over = self._go_on(then, step, end)
+        penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
         extras: dict[str, Any] = {
             "time_outs": late,
             "reward": end.reward,
@@ -457,69 +465,70 @@ class PolicyEnvironment(VecEnv):
             "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        ended = self._count(*self._sums(end, penalised, self._one), end, done, over=over)
+        returns = torch.stack([end.reward, penalised, self._one])
+        terms = self._with_implausible(end) if task.implausible_reward else end.parts
+        ended = self._count(returns, terms, end, done, over=over)
         if over:
-            extras["succeeded"] = self.task.succeeded(self._now, self._at.memory)
+            extras["succeeded"] = task.succeeded(then.now, then.memory)
             self._renew(done)
-        self._push()
-        return EnvironmentFrame(self._observed(), self._scaled(penalised), done, extras, ended)
+        change = task.push(self._moment.memory, self._generator)
+        if change is not None:
+            self._push(change)
+        reward = penalised if self._scale == 1.0 else self._scale * penalised
+        return EnvironmentFrame(self._observed(), reward, done, extras, ended)
 
-    def _moment(self) -> Moment:
-        at = self._at
-        return Moment(at.carry, at.state, at.torque, at.memory, self._now)
-
-    def _ends(self, before: Moment, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
+    def _go_on(self, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
         """Go on from where a frame ended; return where time is over, where episodes ended, and whether any may have."""
-        at, length = self._at, self._at.length + 1
+        length = self._sums.length + 1
         if not self._always_renews:  # reading would stall a GPU
-            self._watch.see(before, then, step, end, length)
+            self._watch.see(self._moment, then, step, end, length)
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
-        self._now = then.now
-        self._at = EnvironmentWorlds(
-            then.carry, then.state, then.torque, then.memory, length, at.returns, at.uncertain, at.terms, at.earned
-        )
+        self._moment, self._sums = then, replace(self._sums, length=length)
         return late, done, self._always_renews or bool(done.any())
 
-    def _push(self) -> bool:
-        """Let the task push the worlds, and return whether it did."""
-        change = self.task.push(self._at.memory, self._generator)
-        if change is None:
-            return False
-        self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
-        self._now = self._frames.quantities(self._at.state, None, self._at.torque)
-        return True
+    def _push(self, change: Tensor) -> None:
+        """Change the velocity of the worlds' bases [m/s], base axes, shape [worlds, 3]."""
+        at = self._moment
+        state = pushed(self.dynamics.spec, at.state, change)
+        self._moment = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
 
-    def _sums(self, end: FrameEnd, penalised: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what frames add to returns and terms of the worlds, shapes [3, n] and [terms, n]; `one` is 1."""
-        parts = end.parts.detach()
-        if len(self._terms) > len(parts):
-            parts = torch.cat([parts, (end.reward.detach() - parts.sum(0))[None]])
-        return torch.stack([end.reward, penalised, one]).detach(), parts
+    @staticmethod
+    def _with_implausible(end: FrameEnd) -> Tensor:
+        """Return the parts of rewards and what implausible states cost besides, shape [parts + 1, n]."""
+        return torch.cat([end.parts, (end.reward - end.parts.sum(0))[None]])
 
     def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
-        """Add to the sums of the present episodes what `_sums` says, and end those that are done."""
-        at = self._at
-        returns, terms, earned, ended = at.returns + returns, at.terms + terms, at.earned, None
+        """Add to the sums of the present episodes, and end those that are done.
+
+        Args:
+            returns: Rewards, rewards less the penalty, and frames to add, shape [3, worlds].
+            terms: What the terms of the reward brought, shape [terms, worlds].
+            end: How the last frame ended.
+            done: Where episodes ended, shape [worlds].
+            over: Whether any may have.
+        """
+        sums = self._sums
+        returns, terms, earned, ended = sums.returns + returns, sums.terms + terms, sums.earned, None
         if over:
             earned = earned + terms.masked_fill(~done, 0.0).sum(1)
             ended = _Ended(done, returns, end.failed, end.implausible)
             returns, terms = returns.masked_fill(done, 0.0), terms.masked_fill(done, 0.0)
-        self._at = replace(at, returns=returns, terms=terms, earned=earned)
+        self._sums = replace(sums, returns=returns, terms=terms, earned=earned)
         return ended
 
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
         self._read_ends()
         found, self.episodes = self.episodes, Episodes()
-        before, self._counted = self._counted, self._at.earned.tolist()
+        before, self._counted = self._counted, self._sums.earned.tolist()
         new = [now - then for now, then in zip(self._counted, before, strict=True)]
         found.terms = dict(zip(self._terms, new, strict=True))
         return found
 
     def _uncertain(self, step: Step, end: Ending) -> Tensor | None:
-        """Return how uncertain a frame is where that is charged, shape [worlds]; 0 of what is not plausible."""
-        uncertain = self._frames.disagreement(step) if self._penalised else None
+        """Return how uncertain a frame is, shape [worlds]; 0 of what is not plausible."""
+        uncertain = self._frames.disagreement(step)
         return None if uncertain is None else uncertain.masked_fill(end.implausible, 0.0)
 
     def _less_penalty(self, reward: Tensor, uncertain: Tensor | None) -> Tensor:
@@ -527,16 +536,12 @@ class PolicyEnvironment(VecEnv):
         if uncertain is None:
             return reward
         mean, frames = uncertain.detach().mean(), len(uncertain) // self.num_envs
-        self._at = replace(self._at, uncertain=self._at.uncertain + (mean if frames == 1 else frames * mean))
+        self._sums = replace(self._sums, uncertain=self._sums.uncertain + (mean if frames == 1 else frames * mean))
         return reward - self._share * uncertain
 
-    def _scaled(self, reward: Tensor) -> Tensor:
-        return reward if self._scale == 1.0 else self._scale * reward
-
-    def _note(self, ended: _Ended | None) -> None:
+    def _note(self, ended: _Ended) -> None:
         """Keep what ended until somebody asks for it, or until it is much."""
-        if ended is not None:
-            self._ended.append(ended)
+        self._ended.append(ended)
         if len(self._ended) >= _MOST_UNREAD:
             self._read_ends()
 
@@ -554,18 +559,10 @@ class PolicyEnvironment(VecEnv):
 
     def _renew(self, done: Tensor) -> None:
         """Start anew in some worlds; the others keep their state, history and memory."""
-        at = self._at
+        at = self._moment
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
-        self._now = self._frames.quantities(state, None, torque)
-        self._at = EnvironmentWorlds(
-            carry=carry,
-            state=state,
-            torque=torque,
-            memory=at.memory.renewed(done, self.task.begin(self._now, self._generator)),
-            length=at.length.masked_fill(done, 0),
-            returns=at.returns,
-            uncertain=at.uncertain,
-            terms=at.terms,
-            earned=at.earned,
-        )
+        now = self._frames.quantities(state, None, torque)
+        memory = at.memory.renewed(done, self.task.begin(now, self._generator))
+        self._moment = Moment(carry, state, torque, memory, now)
+        self._sums = replace(self._sums, length=self._sums.length.masked_fill(done, 0))

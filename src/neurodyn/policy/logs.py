@@ -7,7 +7,7 @@ and then the log is data like those that are generated. Pushes are not part of c
 
 Each episode has one of several behaviour policies and white noise of its own strength on the actions, so that a model
 of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone. What a frame earns, and where
-an episode ends, is that of every environment (`control.frame_end`); a state that is implausible is not part of the log.
+an episode ends, is that of every environment (`control.task_frames`); an implausible state is not part of the log.
 """
 
 import math

@@ -107,7 +107,7 @@ class _Path:
 
     Attributes:
         trajectory: The states.
-        ended: When it failed, or left the plausible range (`control.frame_end`); None where it did not.
+        ended: When it failed, or left the plausible range (`control.task_frames`); None where it did not.
     """
 
     trajectory: Trajectory

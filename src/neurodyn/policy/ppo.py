@@ -256,7 +256,7 @@ class _Losses:
 
 
 class _Runner(OnPolicyRunner):
-    """rsl_rl's runner among the processes of `learn.ranks`; rsl_rl would look for some itself, on GPUs alone."""
+    """rsl_rl's runner among the processes of `learn.devices`; rsl_rl would look for some itself, on GPUs alone."""
 
     def _configure_multi_gpu(self) -> None:
         ranks = current_ranks()
@@ -397,12 +397,12 @@ class PpoLearner(PolicyLearner):
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`; on a GPU, and from checkpoints of older versions, episodes begin anew."""
+        """Go on from `state`; on a GPU episodes begin anew."""
         self.runner.alg.load(saved["learner"], None, True)
-        self.runner.alg.learning_rate = saved.get("rate", self.runner.alg.learning_rate)
-        self._uncertain = saved.get("uncertain", 0.0)
+        self.runner.alg.learning_rate = saved["rate"]
+        self._uncertain = saved["uncertain"]
         own = self.of_this_rank(saved)
-        if own.get("worlds") is not None:
+        if own["worlds"] is not None:
             self._world.load(own["worlds"])
         torch.set_rng_state(own["random"].cpu())
         if self._rule is not None:

@@ -50,7 +50,7 @@ class Renewal(ABC):
         self._frames += 1
 
     def state(self) -> dict[str, Any]:
-        """Return starts that are left, on a CPU: as of `dynamics.files.saved_tree`."""
+        """Return starts that are left, on a CPU: as of `dynamics.capture`."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:  # noqa: B027 - most have none

@@ -128,7 +128,7 @@ class Robot(Config, frozen=True):
             name.
         contact_points: Points that are measured against the ground; None for none.
         end_effector: The robot's end effector; None where there is none.
-        body_contacts: Pairs of bodies that can touch each other (`core.description.body_contacts`), in hybrid dynamics.
+        body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, likewise.
         sensors: Sensors beside those of the joints (`core.description.sensors`), by name; `identify` compares their
             readings, where a log has them.
@@ -136,7 +136,7 @@ class Robot(Config, frozen=True):
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
         log: Column map of logs known for this robot, relative to the declaration.
-        rows: Layout of headerless rows of logs of this robot (`data.rows`), relative to the declaration.
+        rows: Layout of headerless rows of logs of this robot (`data.row_layout`), relative to the declaration.
         folder: Folder of the declaration; filled in when it is read.
     """
 

@@ -67,8 +67,9 @@ class PlausibleBounds:
         Returns:
             A bool for each state, shape [...].
         """
-        values = _side_by_side(q, qd, channels, others)
-        return (values.clamp(*self._limits(values)) != values).any(-1)  # what is not a number equals nothing
+        values = torch.cat([part for part in (q, qd, channels, others) if part is not None], dim=-1)
+        limits = self._cached.get((values.device, values.dtype, values.shape[-1])) or self._limits(values)
+        return (values.clamp(*limits) != values).any(-1)  # what is not a number equals nothing
 
     def excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
         """Return by how much each coordinate is beyond its bounds, at most 0 within, shape [..., nq + nv + nx]."""
@@ -131,7 +132,7 @@ class PlausibleBounds:
 def declared_bounds(robot: Robot) -> PlausibleBounds:
     """Return the bounds that a robot's declaration gives: its `range`, and its joint limits widened by `LIMIT_SLACK`.
 
-    Velocities without a declared range are unbounded here; `sim.bounds` derives bounds from efforts and masses.
+    Velocities without a declared range are unbounded here; `sim.energy` derives bounds from efforts and masses.
     """
     spec, joints = robot.spec, {joint.name: joint for joint in robot.joints}
     return PlausibleBounds(

@@ -170,10 +170,9 @@ def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]
     kinds: Any = import_newton().GeoType
     groups, carrier = body_groups(model), carriers(model, robot)
     body = arrays.shape_body.numpy()
-    chosen = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
     transform, scale, kind = (getattr(arrays, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
     found = []
-    for shape, name in zip(chosen, _names(model, chosen, body), strict=True):
+    for shape, name in shape_names(model, robot).items():
         leader, offset = groups[int(body[shape])]
         x, y, z = (round(float(size), 9) for size in scale[shape])
         sizes = {
@@ -185,6 +184,17 @@ def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]
         place = _pose(compose(offset, transform[shape].astype(float)))
         found.append(RoundedBox(name=name, joint=carrier[leader], place=place, half=sizes[0], radius=sizes[1]))
     return tuple(found)
+
+
+def shape_names(model: "newton.Model", robot: Robot) -> dict[int, str]:
+    """Return the names of the collision shapes of a robot by their number; arguments and errors as of `rounded_boxes`.
+
+    They are those of points, where all shapes have some (`contacts_on_plane`).
+    """
+    groups, carrier = body_groups(model), carriers(model, robot)
+    body = model.shape_body.numpy()  # type: ignore[union-attr]
+    chosen = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
+    return dict(zip(chosen, _names(model, chosen, body), strict=True))
 
 
 def _within(point: ContactPoint, other: ContactPoint) -> bool:

@@ -146,8 +146,8 @@ def generate(
 ) -> GenerationSummary:
     """Write a data set of a robot from its simulator.
 
-    A trajectory ends before its first state beyond plausible bounds (`sim.bounds`). Where too many do
-    (`sim.generation.early_ends`), nothing is written.
+    A trajectory ends before its first state beyond plausible bounds (`sim.energy`). Where too many do
+    (`sim.early_ends`), nothing is written.
 
     Args:
         robot: The declared robot.

@@ -13,16 +13,17 @@ import numpy as np
 
 from neurodyn.core.description.contacts import ConstraintParameters, SoftConstraints
 from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.errors import choices, notice
 from neurodyn.robots import Robot
 from neurodyn.sim.bodies import merged_body
 from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import (
     carriers,
     chain_joints,
-    collides,
     contact_point_layout,
     contacts_on_plane,
     rounded_boxes,
+    shape_names,
 )
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import body_groups
@@ -43,25 +44,15 @@ def constraint_solver(robot: Robot) -> Any:
 def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
     """Return what makes the constraints of a robot yield.
 
-    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`); where
-    shapes differ, those of most shapes.
+    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). The
+    friction is that of most shapes, with that of the others by name. Where shapes yield differently, a notice says so,
+    and contacts yield as those of most shapes.
 
     Args:
         robot: A robot whose simulator is MuJoCo.
         solver: Its `constraint_solver`.
     """
     model: Any = solver.mjw_model
-    touching = collides(solver.model)
-    contacts = Counter(
-        (_rounded(friction[:1]), _rounded(solref), _rounded(solimp))
-        for friction, solref, solimp, shape in zip(
-            *(getattr(model, f"geom_{name}").numpy()[0] for name in ("friction", "solref", "solimp")),
-            solver.mjc_geom_to_newton_shape.numpy()[0],
-            strict=True,
-        )
-        if shape >= 0 and touching[shape]
-    )
-    common = contacts.most_common(1)[0][0] if contacts else None
     names, dofs = robot.spec.qd_names, solver.mjc_jnt_to_newton_dof.numpy()[0].tolist()
     limits, frictions = {}, {}
     for joint, dof in enumerate(dofs):
@@ -76,10 +67,34 @@ def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
         limits=_declared(limits, limited),
         joint_friction=_declared(frictions, scalar),
     )
-    if common is None:
+    surfaces = _surfaces(robot, solver)
+    if not surfaces:
         return constraints
-    friction, solref, solimp = common
-    return msgspec.structs.replace(constraints, friction=friction[0], contact=_parameters(solref, solimp))
+    friction, contact = (Counter(part).most_common(1)[0][0] for part in zip(*surfaces.values(), strict=True))
+    found = msgspec.structs.replace(
+        constraints, friction=friction, contact=_parameters(*contact),
+        frictions={name: own for name, (own, _) in surfaces.items() if own != friction},
+    )  # fmt: skip
+    others = [name for name, (_, own) in surfaces.items() if own != contact]
+    if others:
+        notice(
+            f"{robot.name}: {len(others)} of {len(surfaces)} shapes yield in contacts in a way of their own "
+            f"({choices(others)}), which soft contacts do not model: all yield by solref {list(contact[0])} and solimp "
+            f"{list(contact[1])}; `material` with stiffness and damping gives them one solref in the simulator, too"
+        )
+    return found
+
+
+def _surfaces(robot: Robot, solver: Any) -> dict[str, tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]]:
+    """Return friction, and solref and solimp, of a robot's collision shapes, by name."""
+    model: Any = solver.mjw_model
+    names = shape_names(solver.model, robot)
+    numbers = (getattr(model, f"geom_{name}").numpy()[0] for name in ("friction", "solref", "solimp"))
+    return {
+        names[shape]: (_rounded(friction[:1])[0], (_rounded(solref), _rounded(solimp)))
+        for friction, solref, solimp, shape in zip(*numbers, solver.mjc_geom_to_newton_shape.numpy()[0], strict=True)
+        if shape in names
+    }
 
 
 def _declared(parameters: dict[str, ConstraintParameters], names: set[str]) -> dict[str, ConstraintParameters]:
@@ -145,7 +160,7 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
     """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
 
     The stiffness and damping of joint limits are those with which the robot's simulator acts: of Featherstone those of
-    the model, of MuJoCo the springs that its constraints amount to (`sim.limits`); its constraints themselves are
+    the model, of MuJoCo the springs that its constraints amount to (`sim.mechanism`); its constraints themselves are
     there too.
 
     Args:

@@ -260,7 +260,7 @@ class ReferenceSimulator:
         self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
     def begin(self, memory: Tensor | None = None) -> None:
-        """Forget what came before, but for what drives keep (`sim.driven`); without drives there is nothing."""
+        """Forget what came before, but for what drives keep (`sim.reference`); without drives there is nothing."""
 
     def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by one frame.

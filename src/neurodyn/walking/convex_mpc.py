@@ -114,10 +114,10 @@ class MpcSettings(Config, frozen=True):
         effort: Weight of squared forces in weights of the robot, of which 0.18 is 1e-5/N^2 for an A1.
         friction: Coefficient of friction of the pyramids; below that of the ground.
         greatest_force: Greatest vertical force of a foot, in weights of the robot.
-        solver: Name of a solver of quadratic programs (`control.mpc.quadratic_program.SOLVERS`).
+        solver: Name of a solver of quadratic programs (`walking.convex_mpc.SOLVERS`).
         interval: Time between two decisions on forces [s].
         clearance: Height to which feet are lifted, in heights of the centre of mass; None for 0.3, or less
-            where the drives do not afford that (`control.mpc.swing`).
+            where the drives do not afford that (`walking.controller`).
         foot_gain: Placement of feet by the error of velocity [s].
         swing_frequency: Natural frequency of the control of swinging feet [rad/s]; None for 40, or less likewise. Where
             both are given, commands are not limited either.

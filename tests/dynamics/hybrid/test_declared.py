@@ -4,6 +4,7 @@
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -12,10 +13,11 @@ from neurodyn import robots
 from neurodyn.cli.main import run
 from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics import AnalyticDynamics, Environment, State, declared_hybrid, load
+from neurodyn.dynamics import AnalyticDynamics, Environment, HybridDynamics, State, declared_hybrid, load
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.geometry.ground import Ground
 from neurodyn.sim import sample_states, sample_torques
+from tests.dynamics.hybrid.sled import write_sled
 
 
 def frames(dynamics, state, torque, environment):
@@ -64,6 +66,44 @@ def test_it_touches_rough_ground_as_the_simulator_does(name, within):
     error = (after - wanted).norm(dim=1) / wanted.norm(dim=1).clamp_min(0.1)
     assert (error < 1e-3).double().mean() > within
     assert error[touched].median() < 1e-4
+
+
+@pytest.mark.parametrize("rough", [False, True])
+def test_shapes_of_different_friction_slide_as_in_the_simulator(rough, tmp_path):
+    """Of a ground of planes, and of a heightfield, whose contacts then are those of points."""
+    robot = write_sled(tmp_path)
+    hybrid = declared_hybrid(robot)
+    assert hybrid.mechanism.constraints.friction == 0.4
+    assert hybrid.mechanism.constraints.frictions == {"left": 0.05, "right": 0.9}
+    hills = Terrain(style="rough", seed=1, size=(8.0, 8.0), cell=0.5, amplitude=0.02, feature=2.0)
+    environment = Environment(ground=Ground(Scene(shapes=(hills,)) if rough else robot.grounds["floor"]))
+    rng = torch.Generator().manual_seed(0)
+    q = torch.cat([torch.zeros(16, 2), torch.full((16, 1), 0.06), torch.zeros(16, 3), torch.ones(16, 1)], 1)
+    qd = torch.randn(16, 6, generator=rng) * torch.tensor([2.0, 2.0, 0.1, 0.1, 0.1, 3.0])
+    path = frames(AnalyticDynamics(robot), State(q, qd), torch.zeros(16, 20, 0), environment)
+    before = State(path.q[:, :-1].flatten(0, 1).double(), path.qd[:, :-1].flatten(0, 1).double())
+    wanted, nothing = path.qd[:, 1:].flatten(0, 1).double(), torch.zeros(320, 1, 0).double()
+
+    def errors(model):
+        after = frames(model, before, nothing, environment).qd[:, 1]
+        return (after - wanted).norm(dim=1) / (wanted - before.qd).norm(dim=1).clamp_min(0.1)
+
+    alike = msgspec.structs.replace(hybrid.mechanism.constraints, frictions={})
+    mechanism = msgspec.structs.replace(hybrid.mechanism, constraints=alike)
+    own, one = errors(hybrid), errors(HybridDynamics(hybrid.spec, mechanism, hybrid.config, scene=hybrid.scene))
+    # Four balls on a plane share their load in more than one way; with equal frictions the two engines differ as much.
+    assert own.median() < 5e-3
+    assert (own < 5e-2).double().mean() > (0.8 if rough else 0.95)
+    assert one.median() > 0.1
+
+
+def test_shapes_that_yield_in_ways_of_their_own_are_named_and_counted(tmp_path, recwarn):
+    robot = write_sled(tmp_path, front='solref=".1 1"')
+    found = declared_hybrid(robot).mechanism.constraints
+    said = [str(one.message) for one in recwarn if "of their own" in str(one.message)]
+    assert len(said) == 1
+    assert said[0].startswith("sled: 1 of 4 shapes yield in contacts in a way of their own (front)")
+    assert found.contact.solref[0] < 0.1
 
 
 def test_steps_on_rough_ground_are_linearised_through_their_substeps():

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exported MJCF: MuJoCo moves it as the identified model moves."""
 
+import json
 import xml.etree.ElementTree as ElementTree
 
 import mujoco
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from neurodyn import InputError, robots
 from neurodyn.core.description.drive import Drive
@@ -14,7 +16,9 @@ from neurodyn.dynamics import State
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
-from neurodyn.interop.mjcf import write_mjcf
+from neurodyn.interop.mjcf import mechanism_tree, write_mjcf
+from neurodyn.multibody.engine import nominal
+from tests.dynamics.hybrid.sled import write_sled
 from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
 
@@ -118,6 +122,33 @@ def test_contacts_are_the_models(tmp_path):
     theirs = mujoco_path(spec.compile(), model, state, torques)
     assert ours[-1, 2] < 0.075  # it has landed
     np.testing.assert_allclose(theirs, ours, atol=2e-4)
+
+
+def test_frictions_of_single_shapes_stay_and_are_left_out_where_they_were_identified(tmp_path):
+    (tmp_path / "robot").mkdir()
+    write_sled(tmp_path / "robot")
+    names = ("root.mass=2.1", "contact.friction=.3", "contact.left.friction=.2", "contact.solref.timeconst=.03")
+    identified_run(tmp_path / "run", str(tmp_path / "robot"), *names)
+    frictions = {"contact.friction", "contact.left.friction"}
+    for target, left_out in (("mjcf", frictions), ("newton", frictions | {"contact.solref.timeconst"})):
+        assert set(export_identified(tmp_path / "run", target).left_out) == left_out
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "run" / "mjcf" / "sled.xml"))
+    assert {compiled.geom(n).name: compiled.geom(n).friction[0] for n in range(4)} == pytest.approx(
+        {"left": 0.05, "right": 0.9, "front": 0.4, "back": 0.4}
+    )
+    assert compiled.geom("left").solref[0] == pytest.approx(0.03)
+    settings = json.loads((tmp_path / "run" / "newton" / "settings.json").read_text())
+    assert "friction" not in settings
+
+
+def test_a_tree_has_the_friction_of_every_shape(tmp_path):
+    robot = write_sled(tmp_path)
+    mechanism, _, _ = declared_mechanism(robot, "soft")
+    values = {**nominal(mechanism, "soft"), "contact.friction": 0.3, "contact.left.friction": 0.2}
+    for tree in (mechanism, structs.replace(mechanism, shapes=())):  # geoms of shapes, and of points
+        root, _ = mechanism_tree(IdentifiedRobot("a run", robot, tree, contact=values))
+        found = [float(geom.get("friction").split()[0]) for geom in root.iter("geom")]
+        assert found == [0.2, 0.9, 0.3, 0.3]
 
 
 def test_what_an_mjcf_includes_is_in_the_file_and_meshes_beside_it(tmp_path):

@@ -136,3 +136,25 @@ def test_contacts_of_shapes_are_those_of_soft_constraints_alone():
         network = Augmentation(quantities=(quantity,), inputs=("qd.knee",), hidden=())
         config = EngineConfig(contact="soft", blueprint=Blueprint(augmentations=(network,)))
         assert takes_prisms(MECHANISM, config) is taken
+
+
+def test_a_shape_alone_on_its_link_may_have_a_friction_of_its_own():
+    q, qd, torque = states(8, seed=4)
+    held = HeldGround(MECHANISM)(GROUND, q, qd, "prisms")
+
+    def rubbing(friction, **frictions):
+        constraints = msgspec.structs.replace(MECHANISM.constraints, friction=friction, frictions=frictions)
+        return msgspec.structs.replace(MECHANISM, constraints=constraints)
+
+    def frame(friction, **frictions):
+        engine = Engine(rubbing(friction, **frictions), SPEC, EngineConfig(substeps=2, contact="soft", ground="prisms"))
+        state = torch.cat([q, qd], 1)
+        return engine.program.rollout(state, frames=1, control=torque[:, None], held=held[:, None])[:, 1]
+
+    slippery, rough, mixed = frame(0.1), frame(0.9), frame(0.9, belly=0.1)
+    torch.testing.assert_close(frame(0.1, belly=0.1), slippery)
+    apart = torch.stack([(mixed - other).abs().amax(1) for other in (slippery, rough)])
+    assert (apart > 1e-3).all(0).any()
+    assert takes_prisms(rubbing(0.9, belly=0.1), EngineConfig(contact="soft"))
+    # Of the contacts of a link nobody knows which are those of the foot, and which those of the shin.
+    assert not takes_prisms(rubbing(0.9, foot=0.1), EngineConfig(contact="soft"))

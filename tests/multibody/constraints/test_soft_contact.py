@@ -35,6 +35,11 @@ def xml(constraints):
     solref, solimp = (" ".join(map(str, x)) for x in (constraints.contact.solref, constraints.contact.solimp))
     own = constraints.limits["knee"]
     limit = f'solreflimit="{own.solref[0]} {own.solref[1]}" solimplimit="{" ".join(map(str, own.solimp))}"'
+
+    def own_friction(shape):
+        own = constraints.frictions.get(shape)
+        return "" if own is None else f' friction="{own} 0 0" priority="1"'
+
     lossy = constraints.joint_friction["knee"]
     loss = f'solreffriction="{lossy.solref[0]} {lossy.solref[1]}" solimpfriction="{" ".join(map(str, lossy.solimp))}"'
     return f"""<mujoco><compiler angle="radian" autolimits="true"/>
@@ -43,11 +48,12 @@ def xml(constraints):
 <default><geom friction="{constraints.friction} 0 0" solref="{solref}" solimp="{solimp}" contype="0" conaffinity="1"/>
 </default><worldbody><geom type="plane" size="9 9 1" contype="1" conaffinity="0"/>
 <body name="base"><freejoint/><inertial pos="0 0 0" mass="2" diaginertia=".02 .03 .025"/>
-<geom type="sphere" size=".08" pos=".1 0 -.05"/><geom type="capsule" size=".05" fromto="-.1 -.15 -.1 -.15 .1 -.05"/>
+<geom type="sphere" size=".08" pos=".1 0 -.05"{own_friction("ball")}/>
+<geom type="capsule" size=".05" fromto="-.1 -.15 -.1 -.15 .1 -.05"{own_friction("capsule")}/>
 <body name="leg" pos=".1 0 -.1"><joint name="knee" axis="0 .8 .6" range="-.5 .6" damping=".3" armature=".01"
  frictionloss=".4" stiffness="2" springref=".1" {limit} {loss}/>
 <inertial pos="0 .02 -.1" mass=".5" diaginertia=".002 .0025 .0006"/>
-<geom type="sphere" size=".03" pos=".05 0 -.25"/></body></body></worldbody></mujoco>"""
+<geom type="sphere" size=".03" pos=".05 0 -.25"{own_friction("foot")}/></body></body></worldbody></mujoco>"""
 
 
 def mechanism(constraints=None):
@@ -140,6 +146,41 @@ def test_a_step_is_mujocos(cone, impratio, friction, yields):
     change = (theirs - states)[:, 8:].norm(dim=1, keepdim=True)
     assert ((ours - theirs)[:, 8:] / change).abs().max() < 1e-8
     torch.testing.assert_close(ours[:, :8], theirs[:, :8], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("cone", "impratio"), [("pyramidal", 1.0), ("elliptic", 4.0)])
+def test_shapes_have_frictions_of_their_own(cone, impratio):
+    """Two of a link, of which one has the common friction, and one alone on its link."""
+    own = SoftConstraints(
+        cone=cone, impratio=impratio, friction=0.7, frictions={"capsule": 0.2, "foot": 1.3},
+        limits={"knee": YIELDS["default"]}, joint_friction={"knee": YIELDS["default"]},
+    )  # fmt: skip
+    states = random_states(60, seed=9)
+    theirs, ours = stepped_by_mujoco(own, states), step(engine(mechanism(own)), states)
+    change = (theirs - states)[:, 8:].norm(dim=1, keepdim=True)
+    assert ((ours - theirs)[:, 8:] / change).abs().max() < 1e-8
+    same = msgspec.structs.replace(own, frictions={})
+    assert ((step(engine(mechanism(same)), states) - theirs)[:, 8:] / change).abs().max() > 1e-2
+
+
+def test_frictions_of_shapes_are_quantities_and_have_derivatives():
+    tree = mechanism(SoftConstraints(friction=0.3, frictions={"capsule": 0.1}))
+    assert {n: x for n, x in nominal(tree, "soft").items() if n.endswith(".friction") and n.startswith("contact")} == {
+        "contact.friction": 0.3, "contact.capsule.friction": 0.1,
+    }  # fmt: skip
+    of, states = engine(tree, free=("contact.friction", "contact.capsule.friction")), random_states(30, 3)
+    values = torch.tensor([0.3, 0.1], dtype=F64).expand(len(states), 2).clone().requires_grad_(True)
+    end = step(of, states, parameters=values)[:, 8:]
+    weights = torch.randn(end.shape, generator=torch.Generator().manual_seed(0), dtype=F64)
+    (gradient,) = torch.autograd.grad((end * weights).sum(), values)
+    for k in range(2):
+        ahead, behind = (
+            (step(of, states, parameters=values.detach() + sign * 1e-6 * torch.eye(2, dtype=F64)[k])[:, 8:] * weights)
+            for sign in (1, -1)
+        )
+        wanted = (ahead - behind).sum(1) / 2e-6
+        assert wanted.abs().max() > 1e-2
+        torch.testing.assert_close(gradient[:, k], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_what_touches_nothing_and_is_within_its_limits_moves_freely():

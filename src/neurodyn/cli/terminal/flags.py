@@ -129,7 +129,7 @@ def own_device(device: str, gpu_ids: tuple[int, ...]) -> str:
     """Return the device of this process.
 
     Raises:
-        InputError: `learn.ranks` cannot place the processes so, or both flags name a device.
+        InputError: `learn.devices` cannot place the processes so, or both flags name a device.
     """
     if gpu_ids and device not in {"cpu", "cuda"}:
         raise InputError(f"--device {device} and --gpu-ids both name GPUs; give one")

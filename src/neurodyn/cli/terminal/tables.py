@@ -156,7 +156,7 @@ def print_inspection(found: dict[str, Any]) -> None:
 
 
 def print_log(found: dict[str, Any]) -> None:
-    """Print what `data.log_inspection.inspect_log` found."""
+    """Print what `data.inspection.inspect_log` found."""
     console = terminal()
     runs = f"{found['runs']} run" + "s" * (found["runs"] != 1)
     console.print(f"{found['log']}: {found['what']}, {runs}", soft_wrap=True, highlight=False)

@@ -50,6 +50,11 @@ class ContactPoint(Config, frozen=True):
     radius: float
     axis: Vector3 | None = None
 
+    @property
+    def shape(self) -> str:
+        """Label of the shape that the point is on."""
+        return self.name.rpartition("/")[0] or self.name
+
 
 class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"}):
     """All contact points of a robot.
@@ -348,6 +353,7 @@ class SoftConstraints(Config, frozen=True):
         cone: Friction cone of the contacts.
         impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
         friction: Coefficient of friction between robot and ground.
+        frictions: Friction of shapes with a different coefficient, by the name of the shape.
         contact: Softness of contacts.
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
@@ -356,6 +362,7 @@ class SoftConstraints(Config, frozen=True):
     cone: Cone = "pyramidal"
     impratio: float = 1.0
     friction: float = 1.0
+    frictions: dict[str, float] = msgspec.field(default_factory=dict)
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
@@ -363,3 +370,9 @@ class SoftConstraints(Config, frozen=True):
     def __post_init__(self) -> None:
         require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")
         require(0 <= self.friction < math.inf, "friction", self.friction, "a finite number of at least 0")
+        for shape, own in self.frictions.items():
+            require(0 <= own < math.inf, f"friction of {shape!r}", own, "a finite number of at least 0")
+
+    def friction_of(self, shape: str) -> str:
+        """Return the name of the quantity that is the friction of a shape, by the shape's name."""
+        return f"contact.{shape}.friction" if shape in self.frictions else "contact.friction"

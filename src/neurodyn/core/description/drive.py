@@ -287,7 +287,7 @@ class DriveNetwork(Config, frozen=True):
 
 
 GAINS: Registry[tuple[str, ...]] = Registry("controller", pd=("kp", "kd"), velocity=("kd",))
-"""Gains of each kind of controller; the laws are in `dynamics.controllers`."""
+"""Gains of each kind of controller; the laws are in `dynamics.hybrid.closed_loop`."""
 
 Gain = float | dict[str, float]
 

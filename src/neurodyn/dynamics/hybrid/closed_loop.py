@@ -47,7 +47,7 @@ LAWS: Registry[Law] = Registry(
     pd="neurodyn.dynamics.hybrid.closed_loop:pd_law",
     velocity="neurodyn.dynamics.hybrid.closed_loop:velocity_law",
 )
-"""Laws by the kind of controller; gains are in `core.description.controllers.GAINS`."""
+"""Laws by the kind of controller; gains are in `core.description.drive.GAINS`."""
 
 
 class ClosedLoop(nn.Module):

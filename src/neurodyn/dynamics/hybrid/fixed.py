@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.batch import Environment
+from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.geometry.launching import Chain
 from neurodyn.multibody.trace.program import TracedProgram
@@ -47,6 +47,17 @@ class HybridFixedFrame:
         path, command = program.bound(run, state)
         self.q_next, self.qd_next = path[:, -1, : spec.nq], path[:, -1, spec.nq :]
         self._chain = Chain([command], like.device, (state, run, path))
+
+    @torch.no_grad()
+    def after(self, state: State, torque: Tensor) -> State:
+        """Return the states after a frame from others, under torques [N m or N] of shape [worlds, nu]."""
+        if self._dynamics.versions(self._environment) != self._versions:
+            self._write()
+        self.q.copy_(state.q)
+        self.qd.copy_(state.qd)
+        self.torque.copy_(torque)
+        self._chain()
+        return State.unchecked(q=self.q_next.clone(), qd=self.qd_next.clone(), channels=None)
 
     def run(self) -> None:
         """Predict the frame."""

@@ -31,7 +31,7 @@ from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, take
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 
 FIXED_WORLDS = 64
-"""Most worlds for which a step goes through fixed buffers; for more, threads count and overheads do not."""
+"""Most worlds for which a step goes through fixed buffers, though it could take several threads or another device."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class HybridDynamics(LearnedDynamics):
         weights: Weights of the blueprint's networks, shape [weights], float64.
         fingerprint: The articulation that the mechanism was taken from; None where it is unknown.
         scene: The ground that is assumed where no environment is given; None for free space.
+        memory: Numbers that drives and networks keep from step to step; 0 where the state is complete.
         compute_device: Device on which roll-outs are computed, to which all they take travels, and from which they come
             back; None for that of the tensors that are given. For searches that run on the CPU.
     """
@@ -109,11 +110,12 @@ class HybridDynamics(LearnedDynamics):
         self._threads = threads
         self.compute_device: str | None = None
         self._engines: dict[GroundMode, Engine] = {}
+        self._last_mode: tuple[Ground | None, GroundMode] = (None, "plane")
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
         self._kept = KeptFrames()
-        self._engine("plane")  # what a user named wrongly is refused now
+        self.memory = self._engine("plane").memory  # what a user named wrongly is refused now
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
         self._ground = HeldGround(mechanism) if self._feels_ground else None
@@ -138,11 +140,6 @@ class HybridDynamics(LearnedDynamics):
     def names(self) -> tuple[str, ...]:
         """Names of all quantities, those that follow from the state in the order of their computation."""
         return self._engine("plane").names
-
-    @property
-    def memory(self) -> int:
-        """Numbers that drives and networks keep from step to step; 0 where the state is complete."""
-        return self._engine("plane").memory
 
     @property
     def plane_engine(self) -> Engine:
@@ -190,18 +187,23 @@ class HybridDynamics(LearnedDynamics):
         return HybridCarry(environment, self._memory_after(environment, context))
 
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
-        """Predict one frame."""
+        """Predict one frame: between fixed buffers where no gradient is wanted, on a CPU and on planes."""
         torque = frame_command(self.spec, state, control)
-        after = None if self.memory else self._between_buffers(carry.environment, state, torque)
-        if after is not None:
-            return carry, Step.unchecked(state=after)
+        frame = None if self.memory else self._frame_between_buffers(carry.environment, state, torque)
+        if frame is not None:
+            return carry, Step.unchecked(state=frame.after(state, torque))
         path, memory = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
-        return HybridCarry(carry.environment, memory), Step(State(path.q[:, 1], path.qd[:, 1]))
+        after = State.unchecked(q=path.q[:, 1], qd=path.qd[:, 1], channels=None)
+        return HybridCarry(carry.environment, memory), Step.unchecked(state=after)
 
-    def _between_buffers(self, environment: Environment, state: State, torque: Tensor) -> State | None:
-        """Return the state one frame later, computed between fixed buffers; None where that does not fit or not pay."""
+    step_ = torch.no_grad()(step)
+
+    def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
+        """Return the frame between fixed buffers that such a step takes; None where it does not fit or not pay."""
         q, qd, worlds = state.q, state.qd, len(state.q)
-        if not 0 < worlds <= FIXED_WORLDS or q.device.type != "cpu":
+        if not worlds or not q.is_cpu:
+            return None
+        if worlds > FIXED_WORLDS and (self._threads > 1 or self.compute_device is not None):
             return None
         if wants_torch((q, qd, torque), [self._parameters, self.physical._parameters]):
             return None
@@ -209,16 +211,7 @@ class HybridDynamics(LearnedDynamics):
             return None
         key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
         # With the environment, whose number would be another one's if it were gone.
-        frame, _ = self._kept.get(key, lambda: (self._fixed(environment, state, torque), environment))
-        if frame is None:
-            return None
-        with torch.no_grad():
-            frame.refresh()
-            frame.q.copy_(q)
-            frame.qd.copy_(qd)
-            frame.torque.copy_(torque)
-            frame.run()
-            return State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
+        return self._kept.get(key, lambda: (self._fixed(environment, state, torque), environment))[0]
 
     def _fixed(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
         spec, worlds = self.spec, len(state.q)
@@ -406,7 +399,12 @@ class HybridDynamics(LearnedDynamics):
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), memory
 
     def _mode(self, environment: Environment) -> GroundMode:
-        return ground_mode(environment.ground, prisms=self._prisms)
+        """Return how the ground is described; found once for one ground, as a robot stays on it."""
+        ground, mode = self._last_mode
+        if ground is not environment.ground:
+            mode = ground_mode(environment.ground, prisms=self._prisms)
+            self._last_mode = environment.ground, mode
+        return mode
 
     def _substeps(self, environment: Environment) -> int:
         """Return over how many steps the ground is held: a frame's, but one where contacts are those of shapes."""

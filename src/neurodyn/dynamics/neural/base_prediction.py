@@ -2,8 +2,8 @@
 """Where the prediction of a frame starts from: the state itself, or where a known mechanism would be at its end.
 
 A *base* is physics that the network need not learn and only corrects. "free" is the motion without contacts and joint
-limits (`multibody.free_motion`); "contact" is the whole step of the hybrid engine, with MuJoCo's soft contacts, limits
-and friction (`multibody.contact_motion`), so that the network learns what the simulator does differently.
+limits (`multibody.motion`); "contact" is the whole step of the hybrid engine, with MuJoCo's soft contacts, limits
+and friction (`multibody.motion`), so that the network learns what the simulator does differently.
 """
 
 from abc import ABC, abstractmethod

@@ -47,7 +47,7 @@ def read_nerd(path: Path, robot: Robot, statistics: Path | None) -> NerdDynamics
     """Return the network of a checkpoint as dynamics of a robot.
 
     Args:
-        path: The checkpoint; nothing of it is executed (`nets.inert`).
+        path: The checkpoint; nothing of it is executed (`interop.checkpoints`).
         robot: The robot, whose joints are in the order of the checkpoint's.
         statistics: None; they are in the checkpoint.
 

@@ -124,7 +124,7 @@ class NerdCarry:
 
 
 class NerdDynamics(LearnedDynamics):
-    """A network of NeRD; see `dynamics.nerd.model`.
+    """A network of NeRD; see `interop.nerd.model`.
 
     Attributes:
         window: Frames that the network sees, the present one included.

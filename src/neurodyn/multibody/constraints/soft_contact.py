@@ -142,6 +142,7 @@ class SoftContactModel(ContactModel):
         constraints = mechanism.constraints
         values = {SIZE: 1.0, "contact.friction": constraints.friction} if mechanism.points else {}
         if mechanism.points:
+            values |= {constraints.friction_of(shape): own for shape, own in constraints.frictions.items()}
             values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
         for link in mechanism.links:
             name = link.joint.name
@@ -182,6 +183,7 @@ class _Contact:
         depth: Depth; negative where nothing touches.
         weight: 1/R of the normal.
         reference: k d r.
+        friction: Coefficient.
         name: Name of its point; empty where contacts are those of shapes.
     """
 
@@ -192,6 +194,7 @@ class _Contact:
     depth: Any
     weight: Any
     reference: Any
+    friction: Any
     name: str = ""
 
 
@@ -202,37 +205,66 @@ class _Contacts:
     Attributes:
         each: The contacts.
         damping: b.
-        friction: Coefficient.
     """
 
     each: list[_Contact]
     damping: Any
-    friction: Any
+
+
+class _Surfaces:
+    """Friction of the robot's shapes, and what their contacts would yield to a unit force."""
+
+    def __init__(self, contacts: Contacts, inverse: InverseWeights) -> None:
+        self._scope, self._constraints, self._inverse = contacts.scope, contacts.tree.mechanism.constraints, inverse
+        self._frictions: dict[str, tuple[Any, Any]] = {}
+        self._weights: dict[tuple[int, str], Any] = {}
+
+    def friction(self, shape: str) -> Any:
+        """Return the coefficient of a shape."""
+        return self._friction(self._constraints.friction_of(shape))[0]
+
+    def weight(self, link: int, shape: str) -> Any:
+        """Return A of the contacts of a shape of a link."""
+        name = self._constraints.friction_of(shape)
+        if (link, name) not in self._weights:
+            factor = self._friction(name)[1]
+            self._weights[link, name] = self._inverse.body(link) * factor
+        return self._weights[link, name]
+
+    def _friction(self, name: str) -> tuple[Any, Any]:
+        """Return a coefficient, and how much less than its normal an edge of its pyramid yields."""
+        if name not in self._frictions:
+            friction = maximum(self._scope(name), _LEAST_FRICTION)
+            edge = 2.0 * friction * friction / self._constraints.impratio * (1.0 + friction * friction)
+            self._frictions[name] = friction, edge if self._constraints.cone == "pyramidal" else 1.0
+        return self._frictions[name]
 
 
 def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> _Contacts:
-    scope, constraints = contacts.scope, contacts.tree.mechanism.constraints
-    links = sorted({one.joint for one in (contacts.tree.mechanism.shapes if contacts.held else contacts.points)})
-    if not links:
-        return _Contacts([], 0.0, 0.0)
-    yields = yielding(scope, "contact.solref", "contact.solimp", contacts.dt)
-    friction = maximum(scope("contact.friction"), _LEAST_FRICTION)
-    edge = 2.0 * friction * friction / constraints.impratio * (1.0 + friction * friction)
-    factor = edge if constraints.cone == "pyramidal" else 1.0
-    weights = {link: inverse.body(link) * factor for link in links}
+    mechanism = contacts.tree.mechanism
+    shapes = {one.joint: one.name for one in mechanism.shapes} if contacts.held else {}
+    if not (shapes or contacts.points):
+        return _Contacts([], 0.0)
+    yields = yielding(contacts.scope, "contact.solref", "contact.solimp", contacts.dt)
+    surfaces = _Surfaces(contacts, inverse)
     if contacts.held:
-        found = [_of_shapes(link, row) for link, row in prism_rows(contacts, inertia, weights)]
+        weights = {link: surfaces.weight(link, shapes[link]) for link in sorted(shapes)}
+        rows = prism_rows(contacts, inertia, weights)
+        found = [_of_shapes(link, row, surfaces.friction(shapes[link])) for link, row in rows]
     else:
-        found = _of_points(contacts, inertia, yields, weights)
-    return _Contacts(found, yields.damping, friction)
+        found = _of_points(contacts, inertia, yields, surfaces)
+    return _Contacts(found, yields.damping)
 
 
-def _of_shapes(link: int, row: list[Any]) -> _Contact:
+def _of_shapes(link: int, row: list[Any], friction: Any) -> _Contact:
     place, normal, first = (array(row[i : i + 3]) for i in (0, 3, 6))
-    return _Contact(link, place, normal, first, *row[9:])
+    depth, weight, reference = row[9:]
+    return _Contact(link, place, normal, first, depth, weight, reference, friction)
 
 
-def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, weights: dict[int, Any]) -> list[_Contact]:
+def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, surfaces: _Surfaces) -> list[_Contact]:
+    for point in sorted(contacts.points, key=lambda point: point.joint):
+        surfaces.weight(point.joint, point.shape)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
     found = []
     for point, touch in both:
@@ -240,9 +272,12 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, weigh
         if point.axis is not None and contacts.flat:
             axis = contacts.poses[touch.link].turn @ contacts.tree.turned_to_link(touch.link, array(point.axis))
         place = inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
-        weight, reference = yields.weight(touch.depth, weights[touch.link]), yields.reference(touch.depth)
-        first = tangent(touch.normal, axis)
-        found.append(_Contact(touch.link, place, touch.normal, first, touch.depth, weight, reference, touch.name))
+        weight = yields.weight(touch.depth, surfaces.weight(touch.link, point.shape))
+        reference, first = yields.reference(touch.depth), tangent(touch.normal, axis)
+        found.append(_Contact(
+            touch.link, place, touch.normal, first, touch.depth, weight, reference, surfaces.friction(point.shape),
+            touch.name,
+        ))  # fmt: skip
     return found
 
 
@@ -330,7 +365,7 @@ def _solve(
     given += [x for column in columns for x in column]
     given.append(touching.damping)
     for one in touching.each:
-        given += [*one.place, *one.normal, *one.tangent, one.depth, one.weight, one.reference, touching.friction]
+        given += [*one.place, *one.normal, *one.tangent, one.depth, one.weight, one.reference, one.friction]
     for limit in limits:
         given += [limit.violation, limit.side, limit.weight, limit.rest]
     for friction in frictions:

@@ -11,9 +11,6 @@ from neurodyn.multibody.trace.expression import Graph
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes, Step
 from neurodyn.multibody.trace.text import live_nodes
 
-OPSET = 20
-"""Version of ONNX's operators; what is written means the same in later ones."""
-
 
 class OnnxNodes:
     """The nodes of one ONNX graph and of those inside it.
