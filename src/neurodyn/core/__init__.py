@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a robot, a mechanism and a scene are, as plain data; artifacts, configuration and errors."""
+"""Descriptions of robots, mechanisms and scenes as plain data; artifacts, configuration and errors."""
 
 from neurodyn.core.lazy import lazy
 

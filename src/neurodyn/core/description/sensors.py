@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors beside the joints' encoders: what a log holds of them, and where they sit on the robot.
+"""Sensors other than joint encoders: their streams in a log, and their place on the robot.
 
-A *stream* is what a log holds: named columns of one kind of sensor. A *sensor* says what these numbers are of: a link,
-a place and axes in its body frame, a noise and a delay. Streams travel with data, sensors are declared with a robot or
-with the settings of an identification; the two meet by name.
+A *stream* is what a log holds: named columns of one kind of sensor. A *sensor* says what they measure: a link, a place
+and axes in its body frame, a noise and a delay. Streams travel with data; sensors are declared with a robot or in the
+settings of an identification. The two are matched by name.
 """
 
 import math
@@ -28,7 +28,7 @@ class Part(Config, frozen=True):
 
     Attributes:
         name: Its name.
-        components: Its components; empty for one number for each joint of the stream.
+        components: Its components; empty for one number per joint of the stream.
         unit: Their unit.
     """
 
@@ -65,7 +65,7 @@ SENSOR_KINDS: Registry[tuple[Part, ...]] = Registry(
     wrench=(_FORCE, _TORQUE),
     joint_torque=(Part(name="torque", components=(), unit="N m"),),
 )  # fmt: skip
-"""Quantities of a reading of each kind of sensor, in order; what they mean is in `multibody.sensors`."""
+"""Quantities of a reading by kind of sensor, in order; the measurement models are in `multibody.sensors`."""
 
 
 class Stream(Config, frozen=True):
@@ -74,7 +74,7 @@ class Stream(Config, frozen=True):
     Attributes:
         name: Name of the sensor.
         kind: Its kind.
-        joints: The joints whose torques it holds; empty for other kinds.
+        joints: Joints of a joint torque; empty for other kinds.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Stream(Config, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers of a reading, as "imu.specific_force.z"."""
+        """Names of the numbers of a reading, for example "imu.specific_force.z"."""
         return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.components)
 
     @property
@@ -110,7 +110,7 @@ class Stream(Config, frozen=True):
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the components of a difference of two readings, as "tip.quaternion.rx"."""
+        """Names of the components of a difference of two readings, for example "tip.quaternion.rx"."""
         return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.residuals)
 
     @property
@@ -128,15 +128,15 @@ class Sensor(Config, frozen=True):
     """A sensor on a robot.
 
     Attributes:
-        kind: What it measures: a name of `SENSOR_KINDS`.
-        link: The link that carries it, by the joint that moves it; empty for the first link.
-        position: Where it sits in the frame of the link's body [m].
-        quaternion: Rotation of its axes to those of the body, scalar last.
-        axes: Whether velocities, accelerations and forces are along the axes of the "sensor" or of the "world".
-        noise: Standard deviation of each number of a reading, or one for each of its quantities; empty to estimate it.
-        delay: Time from what happens to its place in the log [s].
-        side: Of a joint torque: that of the "motor", before friction and rotor inertia, or that of the "link".
-        stream: Name of its readings in the log; empty for the sensor's own name.
+        kind: A name in `SENSOR_KINDS`.
+        link: Link that carries it, by the joint that moves the link; empty for the first link.
+        position: Position in the body frame of the link [m].
+        quaternion: Rotation from its axes to those of the body, scalar last.
+        axes: Axes of velocities, accelerations and forces: of the "sensor" or of the "world".
+        noise: Standard deviation of each number of a reading, or one per quantity; empty to estimate it.
+        delay: Time from an event to its place in the log [s].
+        side: Joint torque only: at the "motor", before friction and rotor inertia, or at the "link".
+        stream: Name of its readings in the log; empty for the sensor's name.
     """
 
     kind: str
@@ -163,7 +163,7 @@ class Sensor(Config, frozen=True):
 
     @property
     def noises(self) -> tuple[float, ...]:
-        """The standard deviations that are given."""
+        """Given standard deviations."""
         return self.noise if isinstance(self.noise, tuple) else (float(self.noise),)
 
 
@@ -172,10 +172,10 @@ Sensors = Mapping[str, Sensor]
 
 
 def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...] | None:
-    """Return the standard deviation of each component of a difference of two readings; None where it is not given.
+    """Return the standard deviation of each component of a difference of two readings; None if not given.
 
     Raises:
-        InputError: There are neither as many numbers as components, nor as quantities.
+        InputError: The noise has neither one number per component nor one per quantity.
     """
     given, parts = sensor.noises, stream.parts
     if not given:
@@ -193,11 +193,7 @@ def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...
 
 
 def stream_of(name: str, sensor: Sensor, streams: tuple[Stream, ...]) -> int:
-    """Return the index of a sensor's stream.
-
-    Raises:
-        InputError: There is none, or it is of another kind.
-    """
+    """Return the index of a sensor's stream, or raise an InputError if there is none of its kind."""
     wanted, names = sensor.stream or name, [stream.name for stream in streams]
     if wanted not in names:
         raise InputError(
