@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small network as a native loop with its own adjoint, and its derivative along a direction in its inputs."""
+"""A small network as a native loop with its adjoint, and its directional derivative."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,19 +24,18 @@ ACTIVATIONS: dict[Activation, tuple[str, str]] = {
         "y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",
     ),
 }
-"""The value of an activation at z, and its slope, in terms of z and the value y."""
+"""Value and slope of each activation at z, in terms of z and the value y."""
 
 
 def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
     """Return the network of an augmentation as a loop from scaled inputs to unscaled outputs.
 
-    Weights are laid out as `Augmentation.weights` says. `saved` holds, for each hidden layer, the sums z and then the
-    values y.
+    Weights are laid out as in `Augmentation.weights`. `saved` holds the sums z, then the values y of each hidden layer.
 
     Args:
         augmentation: The network.
-        first_weight: Where its weights begin in the program's.
-        name: What it is called in messages.
+        first_weight: Index of its first weight in the program's weights.
+        name: Name in messages.
     """
     widths = augmentation.widths
     value, slope = ACTIVATIONS[augmentation.activation]
@@ -53,7 +52,7 @@ def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
 
 
 def _layers(widths: tuple[int, ...]) -> list[tuple[int, int, int, str, int]]:
-    """Return for each layer its width before and after, its first weight, what it reads, and its place in `saved`."""
+    """Return width before and after, first weight, source and place in `saved` of each layer."""
     layers, weight, place, source = [], 0, 0, "in"
     for before, after in pairwise(widths):
         layers.append((before, after, weight, source, place))
@@ -121,7 +120,7 @@ _CURVATURES: dict[Activation, str] = {
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer: widths, where its weights begin, what it reads, and where it saves z, y, s and t."""
+    """A layer: widths, first weight, sources of values and slopes, and where it saves z, y, s and t."""
 
     before: int
     after: int
@@ -141,12 +140,9 @@ class _Layer:
 
 
 def tangent_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
-    """Return the loop from scaled inputs, and a direction in them, to the derivatives of the unscaled outputs.
+    """Return the loop from scaled inputs and a direction in them to the directional derivatives of the outputs.
 
-    Args:
-        augmentation: The network; its weights are laid out as `Augmentation.weights` says.
-        first_weight: Where they begin in the program's.
-        name: What it is called in messages.
+    Arguments: see `network_loop`.
     """
     layers = _tangent_layers(augmentation.widths)
     value, slope = ACTIVATIONS[augmentation.activation]
