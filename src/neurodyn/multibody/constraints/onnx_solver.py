@@ -238,7 +238,7 @@ class _Cost(ABC):
         self._step = self._nodes("MatMul", self._rows, s)
 
     def missed(self) -> str:
-        """Return how far the force after the whole step is from its linear prediction, squared and weighted by 1 / D."""
+        """Return how far the force after the step deviates from its linear prediction, squared, weighted by 1 / D."""
         nodes = self._nodes
         after, _ = self.at(nodes, nodes("Add", self._y, self._step))
         linear = nodes("Sub", self.force, nodes("Mul", self._active, self._step))

@@ -182,7 +182,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return cone_text(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
 
     def _gradient(self) -> str:
-        """Return text that declares H, the gradient g, a - a_s as d, M d as m, and `pushed`, above 0 if a row is active."""
+        """Return text that declares H, the gradient g, a - a_s as d, M d as m, and `pushed` (above 0: a row acts)."""
         dofs = range(self.nv)
         lines = [f"real pushed = (real)0; real d[{self.nv}]; real g[{self.nv}]; real H[{len(self._entries)}];"]
         lines += [f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in dofs]
