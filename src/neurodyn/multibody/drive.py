@@ -100,7 +100,8 @@ def drive_torque(
     command = define(f"command.{joint.name}", command)
     law = DRIVE_LAWS[drive.kind]
     if law.command == "target":
-        command = define(f"error.{joint.name}", _difference(command, q, continuous=joint.continuous))
+        error = command - q
+        command = define(f"error.{joint.name}", arctan2(sin(error), cos(error)) if joint.continuous else error)
     torque = number("gain") * law.torque(number, command, q, qd)
     torque = _saturated(drive, number, torque, qd)
     if drive.lag is not None:
@@ -136,11 +137,6 @@ class _Motor:
         self._memory.keep(f"{self._name} motor velocity", joint.qd + after)
         self._memory.keep(f"{self._name} motor position", self.q + step * (joint.qd + after))
         return stiffness * twist + slope * after
-
-
-def _difference(target: Any, q: Any, *, continuous: bool) -> Any:
-    error = target - q
-    return arctan2(sin(error), cos(error)) if continuous else error
 
 
 def _saturated(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:

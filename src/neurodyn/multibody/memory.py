@@ -39,7 +39,9 @@ class StepMemory:
 
     def recall(self, name: str, otherwise: Scalar) -> Any:
         """Return a number that the previous step kept; `otherwise` in the first step."""
-        return select_less(self._started(), 0.5, otherwise, self._slot(name))
+        started = self._slot("started")
+        self._after["started"] = 1.0
+        return select_less(started, 0.5, otherwise, self._slot(name))
 
     def keep(self, name: str, value: Scalar) -> None:
         """Keep a number for the next step, under a name that has been recalled."""
@@ -52,11 +54,6 @@ class StepMemory:
         for age in range(1, length):
             self.keep(f"{name} {age} steps ago", whole[age - 1])
         return whole
-
-    def _started(self) -> Scalar:
-        started = self._slot("started")
-        self._after["started"] = 1.0
-        return started
 
     def _slot(self, name: str) -> Scalar:
         if name not in self.names:

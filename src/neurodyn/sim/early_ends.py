@@ -12,9 +12,8 @@ from torch import Tensor
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
-from neurodyn.robots.sections import Interval
 
 MOST_IMPLAUSIBLE = 0.05
 """Maximum share of trajectories that become implausible or not finite; data with more are refused.
@@ -151,6 +150,7 @@ class EarlyEndCount:
         spec, nq = self.robot.spec, self.robot.spec.nq
         position = column < nq
         name = (*spec.q_names, *spec.qd_names)[column]
+        ranges = self.robot.range.q if position else self.robot.range.qd
         lower, upper = (*self.bounds.q, *self.bounds.qd)[column]
         worst = max(values, key=lambda value: math.inf if math.isnan(value) else max(value - upper, lower - value))
         return Departure(
@@ -160,12 +160,8 @@ class EarlyEndCount:
             lower=lower,
             upper=upper,
             unit=(*spec.q_units, *spec.qd_units)[column],
-            declared=self._declared(position, name, (lower, upper)) and math.isfinite(worst),
+            declared=ranges.get(name) == (lower, upper) and math.isfinite(worst),
         )
-
-    def _declared(self, position: bool, name: str, bound: Interval) -> bool:
-        ranges = self.robot.range.q if position else self.robot.range.qd
-        return ranges.get(name) == bound
 
     def _refusal(self, worst: Departure, share: float, most: float) -> str:
         change = (
@@ -175,11 +171,5 @@ class EarlyEndCount:
         )
         return (
             f"robot {self.robot.name!r}: at least {share:.1%} of the trajectories leave plausible bounds (more than "
-            f"{most:.0%} is refused): {worst.words}; {change}; `neurodyn check {self._checked}` says which"
+            f"{most:.0%} is refused): {worst.words}; {change}; `neurodyn check {locate(self.robot)}` says which"
         )
-
-    @property
-    def _checked(self) -> str:
-        from neurodyn.robots import locate
-
-        return locate(self.robot)

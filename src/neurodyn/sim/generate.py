@@ -84,8 +84,6 @@ TEST_FRACTION = 0.05
 _LEAST_WORLDS, _MOST_WORLDS = 64, 512
 """Trajectories that are simulated at once."""
 
-"""Called with the transitions simulated so far and the number asked for."""
-
 Begun = Callable[[StoreHeader], None]
 """Called with the header of the data before anything is simulated."""
 

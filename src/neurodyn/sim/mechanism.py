@@ -67,11 +67,10 @@ def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
         address = int(solver.mj_model.jnt_dofadr[joint])
         frictions[names[dof]] = _parameters(model.dof_solref.numpy()[0][address], model.dof_solimp.numpy()[0][address])
     scalar = {joint.name for joint in robot.joints if joint.scalar}
-    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
     constraints = SoftConstraints(
         cone="elliptic" if int(model.opt.cone) else "pyramidal",
         impratio=_rounded(model.opt.impratio_invsqrt.numpy()[:1] ** -2.0)[0],
-        limits=_declared(limits, limited),
+        limits=_declared(limits, _limited(robot)),
         joint_friction=_declared(frictions, scalar),
     )
     if common is None:
@@ -113,7 +112,7 @@ def limit_springs(robot: Robot, solver: Any = None) -> dict[str, tuple[float, fl
         robot: A robot simulated by MuJoCo.
         solver: Its `constraint_solver`; None to create one.
     """
-    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
+    limited = _limited(robot)
     if not limited:  # avoids creating a solver
         return {}
     solver = constraint_solver(robot) if solver is None else solver
@@ -157,7 +156,7 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
     leader = {index: body for body, index in carrier.items()}
     joint_of = {int(child): joint for joint, child in enumerate(arrays.joint_child.numpy().tolist())}
     springs, constraints = {}, SoftConstraints()
-    if robot.simulator.solver == "mujoco" and (robot.contact_points is not None or _has_limits(robot)):
+    if robot.simulator.solver == "mujoco" and (robot.contact_points is not None or _limited(robot)):
         solver = constraint_solver(robot)
         springs, constraints = limit_springs(robot, solver), soft_constraints(robot, solver)
     links = []
@@ -186,8 +185,9 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
     )
 
 
-def _has_limits(robot: Robot) -> bool:
-    return any(joint.scalar and joint.lower is not None for joint in robot.joints)
+def _limited(robot: Robot) -> set[str]:
+    """Return the names of the joints with limits."""
+    return {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
 
 
 def _passive(model: Any, joint: int) -> dict[str, Any]:

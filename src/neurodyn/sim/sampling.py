@@ -166,9 +166,9 @@ def sample_states(
         if not len(left):
             return q, qd
         q[left], qd[left] = draw(len(left), floor[left])
-        left = left[clearance.depth(_of(ground, left), q[left]) > CONTACT_DEPTH]
+        left = left[clearance.depth(ground.rows(left), q[left]) > CONTACT_DEPTH]
     if not robot.fixed_base and not reset:
-        q[left] = _lifted(clearance, _of(ground, left), q[left])
+        q[left] = _lifted(clearance, ground.rows(left), q[left])
         return q, qd
     raise InputError(
         f"robot {robot.name!r}: below the ground at reset in {len(left)} of {count} worlds, after {_DRAWS} draws of "
@@ -216,10 +216,6 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
         return q, _uniform(rates, (count,), rng)
 
     return draw
-
-
-def _of(ground: Ground, worlds: Tensor) -> Ground:
-    return ground if ground.pose is None else ground.posed(ground.pose[worlds])
 
 
 def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 """Reads a robot's asset: joints with limits, efforts and velocities, and whether the base floats."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         ]
         floor = any(geom.get("type") in ("plane", "hfield") for geom in root.findall("worldbody/geom"))
         joints, meshes = _built_joints(path, lock, floating=False)
-        joints = tuple(_with_effort(joint, efforts.get(joint.name)) for joint in joints)
+        joints = tuple(replace(joint, effort=efforts.get(joint.name) or joint.effort) for joint in joints)
     else:
         if lock:
             raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
@@ -242,12 +242,6 @@ def _built_joint(builder: Any, index: int, name: str, kind: JointKind) -> AssetJ
         lower=lower if limited else None, upper=upper if limited else None,
         effort=said["effort"], velocity=said["velocity"], armature=float(builder.joint_armature[dof]),
     )  # fmt: skip
-
-
-def _with_effort(joint: AssetJoint, effort: float | None) -> AssetJoint:
-    return AssetJoint(
-        joint.name, joint.kind, joint.lower, joint.upper, effort or joint.effort, joint.velocity, joint.armature
-    )
 
 
 def _mjcf_efforts(path: Path, notes: list[str]) -> dict[str, float]:

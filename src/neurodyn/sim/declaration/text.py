@@ -20,7 +20,8 @@ def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     groups: dict[Any, list[str]] = {}
     for name in names:
         if name in table:
-            groups.setdefault(_key(table[name]), []).append(name)
+            value = table[name]
+            groups.setdefault(tuple(value) if isinstance(value, list) else value, []).append(name)
     short = {key: table[group[0]] for group in groups.values() for key in _keys(group, names)}
     if len(groups) > 1 and len(table) == len(names):  # the most common value as "*", overridden by the others
         common = max(groups.values(), key=len)
@@ -64,10 +65,6 @@ def _shared(words: Sequence[str]) -> str:
     least, most = min(words), max(words)
     same = next((i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
     return least[:same]
-
-
-def _key(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 _DEFAULTS = {"fixed_base": True, "locked": [], "meshes": True, "nominal": {}, "passive_fraction": 0.0}
