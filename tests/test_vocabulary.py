@@ -30,7 +30,9 @@ def glossary() -> dict[str, list[str]]:
     """Return the files that the glossary names for each term."""
     text = (ROOT / "docs/glossary.md").read_text()
     return {
-        name.strip(): re.findall("`([^`]+)`", files) for names, files in ENTRY.findall(text) for name in names.split(",")
+        name.strip(): re.findall("`([^`]+)`", files)
+        for names, files in ENTRY.findall(text)
+        for name in names.split(",")
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Articulated bodies, from a mechanism to a compiled, differentiable step."""
+"""Dynamics of articulated bodies: from a mechanism to a compiled, differentiable step."""
 
 from neurodyn.core.lazy import lazy
 
