@@ -44,7 +44,7 @@ def render_check(result: RobotCheck) -> str:
         header(f"Check of {result.robot}"),
         paragraph(lead(result)),
         section("Verdicts", Table("Verdicts", head, rows, strong=3).html()),
-        section("StepConvergence", *tables(_convergence(result)), lead=_CONVERGENCE),
+        section("Convergence", *tables(_convergence(result)), lead=_CONVERGENCE),
         section("Joint limits", *tables(_limits(result)), lead=_LIMITS),
         section("At rest", *tables(_rest(result)), lead="Medians over worlds, in the last half second of three."),
     ]

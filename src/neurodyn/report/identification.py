@@ -36,7 +36,7 @@ def write_identification(
 def render_identification(result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
     """Return the page as HTML."""
     body = [
-        header(f"{'Hybrid' if result.weights else 'IdentificationFigures'} dynamics"),
+        header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
@@ -108,7 +108,7 @@ def parameters(result: IdentificationFigures) -> Table:
     """Return the free quantities with their intervals, or why they have none."""
     columns: dict[str, Callable[[IdentifiedParameter], str]] = {
         "Parameter": lambda entry: entry.name,
-        "IdentificationFigures": lambda entry: f"{entry.value:.4g}",
+        "Identified": lambda entry: f"{entry.value:.4g}",
         "95 % interval": lambda entry: _between(entry.interval) if entry.why_not is UNSET else f"none: {entry.why_not}",
     }
     if any(entry.sandwich is not UNSET for entry in result.parameters):
@@ -159,7 +159,7 @@ def sensors(result: IdentificationFigures) -> Table:
         for name, entry in result.sensors.items()
     ]
     title = "Sensors on held-out windows: root mean square (SI units)"
-    return Table(title, ["Reading", "Nominal", "IdentificationFigures", "Noise of the fit"], rows)
+    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
 
 
 def errors(result: IdentificationFigures) -> list[Table]:

@@ -152,15 +152,15 @@ Check = Callable[[Subject], CheckResult]
 _ROOM = "neurodyn.evaluate.checks"
 CHECKS: Registry[Check] = Registry(
     "check",
-    asset=f"{_ROOM}.asset:check_asset",
-    size=f"{_ROOM}.size:check_size",
+    asset=f"{_ROOM}.declaration:check_asset",
+    size=f"{_ROOM}.declaration:check_size",
     convergence=f"{_ROOM}.convergence:check_convergence",
     joint_limits=f"{_ROOM}.joint_limits:check_joint_limits",
     random_control=f"{_ROOM}.random_control:check_random_control",
-    rest=f"{_ROOM}.rest:check_rest",
-    passive_energy=f"{_ROOM}.passive_energy:check_passive_energy",
-    engine_agreement=f"{_ROOM}.engine_agreement:check_engine_agreement",
-    speed=f"{_ROOM}.speed:check_speed",
+    rest=f"{_ROOM}.passive:check_rest",
+    passive_energy=f"{_ROOM}.passive:check_passive_energy",
+    engine_agreement=f"{_ROOM}.convergence:check_engine_agreement",
+    speed=f"{_ROOM}.declaration:check_speed",
 )
 """Checks by name, in the order in which they are shown."""
 
