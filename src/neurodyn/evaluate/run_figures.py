@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run is compared by: its evaluation, what its training took, and how it was made."""
+"""Figures by which runs are compared: evaluation, training cost, and settings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
@@ -41,37 +41,37 @@ Say = Callable[[str], None]
 
 
 def said(text: str) -> None:
-    """Say what is being done to whoever looks at the progress."""
+    """Report a line of progress."""
     tell(0.0, text)
 
 
 def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -> RunComparison:
-    """Measure models in the same way and put them beside each other.
+    """Evaluate models in the same way and compare them.
 
     Args:
         runs: Run directories, or "pretrained:NAME".
-        say: Told which run is being measured.
+        say: Called with a line for each run that is evaluated.
         asked: Arguments of `evaluate.evaluate`: `horizon`, `rollouts`, `seed`, `data`, `split`, `ground`.
 
     Returns:
-        Runs that can be compared, apart from those that cannot; runs that cannot be measured are named with the reason.
+        Families of comparable runs; runs that cannot be evaluated are listed with the reason.
 
     Raises:
-        InputError: A run is named twice, there are none, or none can be measured.
+        InputError: A run is named twice, there are none, or none can be evaluated.
     """
     return comparison_of(runs, lambda run: model_figures(run, say=say, **asked))
 
 
 def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigures:
-    """Measure the model of a run, or read what was measured before in the same way.
+    """Evaluate the model of a run, or read a stored evaluation with the same arguments.
 
     Args:
         run: Run directory, or "pretrained:NAME".
-        say: Told that it is measured.
+        say: Called with a line before the evaluation.
         asked: Arguments of `evaluate.evaluate`.
 
     Raises:
-        InputError: There is no such run, or it cannot be measured so.
+        InputError: There is no such run, or it cannot be evaluated.
     """
     folder = artifacts.resolve_run(run)
     log = _log_of(run, asked.get("data"))
@@ -89,11 +89,11 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
 
 
 def figures_of(run: str, result: Evaluation) -> RunFigures:
-    """Return what a run is compared by, of an evaluation of it.
+    """Return the figures of a run from an evaluation.
 
     Args:
         run: Run directory, or "pretrained:NAME".
-        result: What `evaluate.evaluate` returned for it.
+        result: Result of `evaluate.evaluate` for it.
     """
     folder, about = artifacts.resolve_run(run), result.about
     settings, seed = run_settings(folder)
@@ -110,7 +110,7 @@ def figures_of(run: str, result: Evaluation) -> RunFigures:
 
 
 def _log_of(run: str | Path, data: str | None) -> Path | None:
-    """Return the log that an evaluation reads, as far as it is known without loading the model."""
+    """Return the log that an evaluation reads, if it is known without loading the model."""
     if data is not None:
         return Path(data) if Path(data).is_file() else None
     try:
@@ -121,7 +121,7 @@ def _log_of(run: str | Path, data: str | None) -> Path | None:
 
 
 def _of(result: Evaluation) -> str:
-    """Return what was measured, in words; starts of logs depend on the history that a model sees, and are left out."""
+    """Return a description of the evaluation; starts along logs depend on the model's history and are left out."""
     about = result.about
     frames = f"{about.horizon:,} frames of {1e3 * about.dt:.4g} ms"
     if isinstance(result, Simulated):
@@ -173,7 +173,7 @@ def _means(found: RolloutComparison, words: str) -> Iterator[tuple[str, Figure]]
 
 @singledispatch
 def _baselines(result: Simulated | Tossed) -> dict[str, dict[str, Figure]]:
-    """Return errors of trivial predictions, under the names of the model's."""
+    """Return the errors of the baselines, with the titles of the model's figures."""
     parts = [(result.comparison, "")]
     if isinstance(result, Tossed):
         parts.append((result.releases.comparison, "first states"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world model beside a log: errors by horizon, calibration, contacts and failures."""
+"""Evaluation of a world model beside a log: errors by horizon, calibration, contacts and failures."""
 
 from collections.abc import Mapping
 
@@ -31,11 +31,11 @@ from neurodyn.evaluate.rollouts import SEED, RolloutBatch, about, roll_out
 
 @torch.no_grad()
 def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores]:
-    """Return scores of each contact over all frames of forecasts, with a chance above one half taken for yes.
+    """Return scores of each contact over all frames of forecasts, at a probability threshold of one half.
 
     Args:
         model: The model.
-        starts: Windows with labels.
+        starts: Windows with contact labels.
     """
     if not model.spec.nc:
         return {}
@@ -49,12 +49,12 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
 
 
 def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
-    """Return how well a model that terminates predicts which episodes fail within `FRAMES` frames.
+    """Return scores of predicting which episodes terminate within `FRAMES` frames.
 
     Args:
-        model: The model.
+        model: A model that predicts termination.
         store: The log.
-        split: Which episodes; None for all.
+        split: Split of the episodes; None for all.
         context: Frames of history.
     """
     found: Alarms = alarms_along(model, (store,), split, context)
@@ -104,19 +104,19 @@ def forecast_log(
     seed: int = SEED,
     beside: Mapping[str, WorldModel] | None = None,
 ) -> ForecastEvaluation:
-    """Measure a world model on recorded episodes.
+    """Evaluate a world model on recorded episodes.
 
     Args:
         model: The model.
         store: The recorded trajectories.
-        split: Which episodes; None for all of them.
-        horizon: Frames of a forecast; None for 100, or one second if that is more, as far as episodes hold them.
-        rollouts: Most starts, spread evenly over all possible ones; None for as many as fit, at most 20,000.
+        split: Split of the episodes; None for all of them.
+        horizon: Frames of a forecast; None for 100 or one second, whichever is longer, at most the longest episode.
+        rollouts: Maximum number of starts, evenly spaced; None for as many as fit into memory, at most 20,000.
         seed: Seed of the noise.
-        beside: Other world models of the same data, by name, measured from the same starts.
+        beside: Other world models of the same data by name, evaluated from the same starts.
 
     Raises:
-        InputError: No episode is long enough, or a model to compare with predicts something else.
+        InputError: No episode is long enough, or another model predicts different quantities.
     """
     others = dict(beside or {})
     _require_same(model, others, store)
@@ -210,7 +210,7 @@ def _by_group(found: Forecasts, starts: Recorded, marks: list[int]) -> dict[str,
 
 
 def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """Return the mean error of all columns in their standard deviations, frame by frame."""
+    """Return the mean error of all columns in their standard deviations, by frame."""
     curves: dict[str, list[float]] = {}
     if not bool(found.finite.any()):
         return curves
@@ -223,6 +223,6 @@ def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, lis
 
 
 def _speed(model: WorldModel, starts: Recorded, frames: int) -> float:
-    """Return forecast frames per second, all members of each included."""
+    """Return forecast frames per second; a frame includes all members."""
     batches = list(starts.batches(model.spec.context, environments=False))
     return sum(len(w.group) for w in starts.windows) * frames / roll_out(model, batches).seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a check: verdicts, what to change, and the figures behind them."""
+"""Report of a check: verdicts, advice, and measurements."""
 
 from pathlib import Path
 
@@ -20,14 +20,11 @@ _VERDICTS = {
 
 
 def write_check(path: Path, result: RobotCheck) -> Path:
-    """Write the page of a check, atomically.
+    """Write the page of a check, atomically, and return its path.
 
     Args:
         path: File to write.
-        result: What `evaluate.check` returned.
-
-    Returns:
-        The file.
+        result: Result of `evaluate.check`.
 
     Raises:
         InputError: The file cannot be written.
@@ -52,7 +49,7 @@ def render_check(result: RobotCheck) -> str:
 
 
 def lead(result: RobotCheck) -> str:
-    """Return the verdict in a sentence."""
+    """Return a sentence with the verdict."""
     options = result.simulator
     ground = "in free space" if result.ground is None else f"on {result.ground}"
     return (
@@ -68,7 +65,7 @@ def row(finding: Finding) -> tuple[str, str, str, str]:
 
 
 def advice(result: RobotCheck) -> list[str]:
-    """Return what to change, a line for each row that is not ok."""
+    """Return what to change: a line for each row that is not ok."""
     lines = []
     for finding in result.findings:
         if finding.verdict != "ok":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quick checks of a declaration: against its asset, its contact points, and how fast its simulator is."""
+"""Quick checks of a declaration: agreement with its asset, contact points, and simulator speed."""
 
 from neurodyn.evaluate.checks.run import CheckResult, Finding
 from neurodyn.evaluate.checks.subject import Subject
@@ -53,7 +53,7 @@ SLOW = 300.0
 
 
 def check_speed(subject: Subject) -> CheckResult:
-    """Time the simulator under random control."""
+    """Measure the throughput of the simulator under random control."""
     recording = subject.driven
     rate = subject.worlds * subject.frames / max(recording.cpu_seconds, 1e-9)
     slow = rate < SLOW

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks of a robot (can its reference simulator be learned from?), and what they return."""
+"""Checks of a robot: whether a model can be learned from its reference simulator."""
 
 import math
 from collections.abc import Callable
@@ -25,14 +25,13 @@ class Finding(Result, frozen=True):
     """One row of a check.
 
     Attributes:
-        what: What was measured, of what.
-        verdict: "ok"; "warning", where a model can be learned but not the best one; "fails", where the simulator cannot
-            be trusted.
-        value: What was measured; None where it is not a number.
+        what: The measured quantity.
+        verdict: "ok"; "warning" if a model can be learned, but not the best one; "fails" if the simulator is wrong.
+        value: Measured value; None if it is not a number.
         unit: Unit of value and bound.
-        bound: Value beyond which the verdict is not "ok"; None where there is none.
-        note: What else there is to say, in a few words.
-        advice: What to change in the declaration; empty where nothing is wrong.
+        bound: Value above which the verdict is not "ok"; None without one.
+        note: Details in a few words.
+        advice: What to change in the declaration; empty if nothing is wrong.
     """
 
     what: str
@@ -45,18 +44,18 @@ class Finding(Result, frozen=True):
 
 
 class Figures(Result, frozen=True):
-    """Numbers behind the rows of one check, a record for each check that has any."""
+    """Measurements of one check; base class of a record for each check."""
 
 
 class CheckResult(Result, frozen=True):
-    """One check: its rows, and the numbers behind them."""
+    """Rows and measurements of one check."""
 
     findings: list[Finding]
     figures: Figures | None = None
 
 
 class RobotCheck(Result, frozen=True):
-    """All checks of a robot's reference simulator.
+    """Results of all checks of a robot's reference simulator.
 
     Attributes:
         robot: Name of the robot.
@@ -64,9 +63,9 @@ class RobotCheck(Result, frozen=True):
         worlds: Worlds under random control.
         frames: Frames under random control.
         seed: Seed of states and torques.
-        dt: Length of a frame [s].
-        simulator: The declared simulator, by option.
-        checks: The checks by name.
+        dt: Frame time [s].
+        simulator: Options of the declared simulator.
+        checks: Results by name.
     """
 
     robot: str
@@ -80,7 +79,7 @@ class RobotCheck(Result, frozen=True):
 
     @property
     def verdict(self) -> Grade:
-        """The worst verdict of all."""
+        """The worst verdict."""
         return worst_grade(finding.verdict for finding in self.findings)
 
     @property
@@ -90,13 +89,13 @@ class RobotCheck(Result, frozen=True):
 
     @property
     def failed(self) -> list[str]:
-        """Names of the checks of which a row fails."""
+        """Names of the checks with a row that fails."""
         return [
             name for name, check in self.checks.items() if any(finding.verdict == "fails" for finding in check.findings)
         ]
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data, the verdict among them."""
+        """Return plain data, including the verdict."""
         return {"verdict": self.verdict} | super().plain()
 
 
@@ -110,16 +109,16 @@ def judged(
     note: str = "",
     advice: str = "",
 ) -> Finding:
-    """Return the row of a value of which less is better.
+    """Return the row of a value that should be small.
 
     Args:
-        what: What was measured.
-        value: The value; None, or what is not finite, fails.
-        bounds: Values above which there is a warning, and above which the check fails.
-        unit: Unit in which value and bound are shown.
-        scale: Factor from the value to that unit, as 100 for percent.
-        note: What else there is to say.
-        advice: What to change if it is not ok.
+        what: The measured quantity.
+        value: The value; None or a non-finite value fails.
+        bounds: Values above which the verdict is "warning" and "fails".
+        unit: Unit of the displayed value and bound.
+        scale: Factor from the value to that unit, for example 100 for percent.
+        note: Details in a few words.
+        advice: What to change if the verdict is not "ok".
     """
     warns, fails = bounds
     known = None if value is None else finite(value)
@@ -136,12 +135,12 @@ def judged(
 
 
 def or_infinite(value: float | None) -> float:
-    """Return a value to find the worst by: infinite where it is None."""
+    """Return a value for comparison: infinity for None."""
     return math.inf if value is None else value
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it: None for what is not finite."""
+    """Return a number for JSON: None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -162,7 +161,7 @@ CHECKS: Registry[Check] = Registry(
     engine_agreement=f"{_ROOM}.convergence:check_engine_agreement",
     speed=f"{_ROOM}.declaration:check_speed",
 )
-"""Checks by name, in the order in which they are shown."""
+"""Checks by name, in the order of display."""
 
 
 def check(
@@ -175,11 +174,11 @@ def check(
     device: str = "cpu",
     threads: int = 1,
 ) -> RobotCheck:
-    """Measure whether a robot's reference simulator can be learned from.
+    """Check whether a model can be learned from a robot's reference simulator.
 
     Args:
         robot: A robot, its name, or the path of its declaration.
-        ground: Name of one of its grounds, or a file with a scene; None for the grounds that it declares.
+        ground: Name of one of its grounds, or a file with a scene; None for its declared grounds.
         worlds: Worlds under random control; other checks take up to `subject.FEW` of them.
         frames: Frames under random control, and the longest horizon of convergence.
         seed: Seed of states and torques.
@@ -209,7 +208,7 @@ def check(
 
 
 def _run(check: Check, subject: Subject) -> CheckResult:
-    """Run one check; what is refused on the way, as states in which a robot cannot be, is a row that fails."""
+    """Run one check; an InputError, as for states that the robot cannot reach, becomes a row that fails."""
     try:
         return check(subject)
     except InputError as error:
@@ -220,7 +219,7 @@ _WORLDS, _FRAMES = 16, 60
 
 
 def why_refused(robot: Robot) -> str | None:
-    """Return in a line which checks a robot's simulator fails in few worlds; None where it fails none."""
+    """Return a line on the checks that a robot's simulator fails in few worlds; None if it passes."""
     result = check(robot, worlds=_WORLDS, frames=_FRAMES)
     if not result.failed:
         return None
