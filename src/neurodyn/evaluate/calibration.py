@@ -19,6 +19,12 @@ from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import Coverage, DrawnOut, MemberCalibration, Noisy, OutOfDistribution, RankCorrelation
 from neurodyn.evaluate.rollouts import RolloutBatch, roll_out
 
+_NOISE = (0.01, 0.03, 0.1)
+FACTORS = (1.5, 2.0, 3.0)
+"""Factors by which states are scaled away from their mean, beyond the distribution of the data."""
+MARKS = (1, 10, 50, 100, 200)
+"""Horizons of calibration [frames]."""
+
 
 def ranks(values: Tensor) -> Tensor:
     """Return the rank of each value, ties sharing their mean rank, shape [n], float64."""
@@ -44,11 +50,6 @@ def chance_above(a: Tensor, b: Tensor) -> float:
     joined = ranks(torch.cat([a, b]))
     n, m = len(a), len(b)
     return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
-
-
-_NOISE = (0.01, 0.03, 0.1)
-FACTORS = (1.5, 2.0, 3.0)
-"""Factors by which states are scaled away from their mean, beyond the distribution of the data."""
 
 
 Known = Forecasts | MemberErrors
@@ -137,24 +138,17 @@ def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
     return values[values.isfinite()]
 
 
-_FRAMES = (1, 10, 50, 100, 200)
-
-
 def member_calibration(
     model: Dynamics, path: Trajectory, truth: Trajectory, starts: RolloutBatch
 ) -> MemberCalibration | UnsetType:
-    """Return the calibration of roll-outs; UNSET for a model without members.
+    """Return the calibration of roll-outs `path`; UNSET for a model without members.
 
-    Args:
-        model: The model.
-        path: Its roll-outs.
-        truth: True motion from the same starts.
-        starts: The first of the starts, with their controls.
+    `starts` are the first of the starts, with their controls.
     """
     if path.epistemic is None or not isinstance(model, NeuralDynamics):
         return UNSET
     found, frames = MemberErrors(model, path, truth), path.epistemic.shape[1]
-    marks = sorted({mark for mark in _FRAMES if mark <= frames} | {frames})
+    marks = sorted({mark for mark in MARKS if mark <= frames} | {frames})
     return MemberCalibration(
         members=model.members,
         coverage={str(mark): coverage_at(found, mark) for mark in marks},

@@ -152,11 +152,7 @@ def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
 def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated: bool) -> RolloutComparison:
     """Return errors of roll-outs and of the baselines.
 
-    Args:
-        robot: The robot.
-        predicted: Roll-outs of a model.
-        truth: True motion from the same starts.
-        simulated: Whether the truth is a simulator's; if so, its non-finite roll-outs and joint limits count too.
+    With a `simulated` truth, its non-finite roll-outs and its joint limits are counted too.
     """
     compared = Compared(robot, predicted, truth)
     end = truth.q.shape[1] - 1

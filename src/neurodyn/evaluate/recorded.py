@@ -55,12 +55,7 @@ class Recorded:
         return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
 
     def batches(self, seen: int, *, environments: bool = True) -> Iterator[RolloutBatch]:
-        """Yield the starts with their controls.
-
-        Args:
-            seen: Recorded frames before each start; 0 for the state alone.
-            environments: Whether roll-outs take place in the environments of the log.
-        """
+        """Yield the starts with controls, `seen` frames of history and, if asked for, the log's environments."""
         recorded = RecordedEnvironments(self.store) if environments else None
         for w in self.windows:
             first, start = self.context - min(seen, self.context), self.context
@@ -101,6 +96,12 @@ class Recorded:
         """Return about `count` evenly spaced windows."""
         stride = max(1, sum(len(w.group) for w in self.windows) // count)
         return replace(self, windows=[w.rows(slice(None, None, stride)) for w in self.windows])
+
+
+def run_name(store: Store, episode: int) -> str:
+    """Return the name of the recorded run that an episode is from."""
+    run = int(store.run[episode])
+    return store.header.runs[run] if run >= 0 else f"episode {episode}"
 
 
 def chosen_split(store: Store, name: str | None) -> int | None:

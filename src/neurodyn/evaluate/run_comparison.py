@@ -20,6 +20,9 @@ from neurodyn.learn.metrics import read_metrics
 LEVEL = 0.95
 """Confidence level of the intervals of means over seeds."""
 
+KEPT = "compared.json"
+"""File with the stored evaluations of a run, by their arguments; valid while the model is unchanged."""
+
 
 class Figure(Record, frozen=True):
     """A figure by which runs are compared.
@@ -185,11 +188,7 @@ class RunComparison(Record, frozen=True):
 
 
 def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigures]) -> RunComparison:
-    """Evaluate runs one after another and compare them; runs that cannot be evaluated are listed.
-
-    Args:
-        runs: Names of the runs.
-        measure: Evaluates one run, or raises an InputError.
+    """Evaluate runs one after another by `measure` and compare them; those that raise an InputError are listed.
 
     Raises:
         InputError: A run is named twice, there are none, or none can be evaluated.
@@ -197,9 +196,7 @@ def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigure
     names = [str(run) for run in runs]
     if not names:
         raise InputError("no run is given; valid: at least one run directory, or pretrained:NAME")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{name}: is named twice; valid: each run once")
+    _require_distinct(names)
     entries, broken = [], []
     for name in tracked(names):
         try:
@@ -225,14 +222,17 @@ def compare_figures(entries: Sequence[RunFigures], broken: Sequence[UnmeasuredRu
     Raises:
         InputError: A run is named twice.
     """
-    names = [entry.run for entry in entries]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{name}: is named twice; valid: each run once")
+    _require_distinct([entry.run for entry in entries])
     found: dict[str, list[RunFigures]] = {}
     for entry in entries:
         found.setdefault(entry.of, []).append(entry)
     return RunComparison(families=[_family(of, some) for of, some in found.items()], broken=list(broken))
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name}: is named twice; valid: each run once")
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -270,7 +270,8 @@ def mean_of(figures: Sequence[Figure | None]) -> Mean:
 
 
 def _family(of: str, entries: list[RunFigures]) -> Family:
-    varying = _varying(entries)
+    names = dict.fromkeys(name for entry in entries for name in entry.settings)
+    varying = [name for name in names if _differs(name, entries)]
     found: dict[str, list[RunFigures]] = {}
     for entry in entries:
         found.setdefault(_key(entry), []).append(entry)
@@ -289,13 +290,8 @@ def _key(entry: RunFigures) -> str:
     return repr((entry.kind, sorted((name, repr(value)) for name, value in entry.settings.items())))
 
 
-def _varying(entries: Sequence[RunFigures]) -> list[str]:
-    """Return the settings that differ between runs, or that some runs of one kind lack."""
-    names = dict.fromkeys(name for entry in entries for name in entry.settings)
-    return [name for name in names if _differs(name, entries)]
-
-
 def _differs(name: str, entries: Sequence[RunFigures]) -> bool:
+    """Return whether a setting differs between runs, or is missing in some runs of one kind."""
     known = [entry for entry in entries if name in entry.settings]
     if len({repr(entry.settings[name]) for entry in known}) > 1:
         return True
@@ -321,13 +317,10 @@ def _group(entries: list[RunFigures], varying: Sequence[str]) -> RunGroup:
 
 def _verdict(entries: Sequence[RunFigures]) -> str:
     """Return the worst verdict; for several runs with the name of the run."""
-    worst = worst_grade([_grade(entry) for entry in entries])
-    entry = next(entry for entry in entries if _grade(entry) == worst)
+    grades = [grade_of(entry.verdict) for entry in entries]
+    worst = worst_grade(grades)
+    entry = entries[grades.index(worst)]
     return entry.verdict if worst == "ok" or len(entries) == 1 else f"{entry.verdict} ({entry.run})"
-
-
-def _grade(entry: RunFigures) -> Any:
-    return grade_of(entry.verdict)
 
 
 def _rank(group: RunGroup, first: str | None) -> tuple[bool, float]:
@@ -338,21 +331,12 @@ def _rank(group: RunGroup, first: str | None) -> tuple[bool, float]:
     return False, -figure.mean if figure.greater_is_better else figure.mean
 
 
-KEPT = "compared.json"
-"""File with the stored evaluations of a run, by their arguments; valid while the model is unchanged."""
-
-
 def kept(
     folder: Path, question: dict[str, Any], measure: Callable[[], RunFigures], *, writable: bool, name: str
 ) -> RunFigures:
-    """Return stored figures of a run, or measure and store them.
+    """Return the figures of a run stored in its `folder` (file `KEPT`), or measure and store them.
 
-    Args:
-        folder: Folder of the run, with its stored evaluations (`KEPT`).
-        question: Everything that the result depends on.
-        measure: Evaluates the run.
-        writable: Whether results may be stored there.
-        name: Current name of the run.
+    `question` is everything that the result depends on; `name` is the current name of the run.
     """
     path, key = folder / KEPT, json.dumps(question, sort_keys=True, default=str)
     known: dict[str, Any] = {}
@@ -370,10 +354,9 @@ def kept(
 
 
 def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
-    """Return the settings of a run by dotted names, and its seed; data and base runs are identified by their content.
+    """Return the settings of a run or policy by dotted names, and its seed.
 
-    Args:
-        folder: Run directory, or folder of a policy.
+    Data and base runs are identified by their content.
     """
     path = folder / "config.yaml"
     if not path.is_file():
@@ -392,11 +375,7 @@ def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
 
 
 def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
-    """Return the cost of a training, its held-out score over time, and whether it finished.
-
-    Args:
-        folder: Run directory, or folder of a policy.
-    """
+    """Return the cost of a run's or policy's training, its held-out score over time, and whether it finished."""
     lines = read_metrics(folder)
     timed = [line for line in lines if line.get("seconds") is not None]
     scored = [line for line in timed if line.get("rollout_score") is not None]

@@ -131,13 +131,9 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
 
 
 def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> ControlSequence:
-    """Return the controls of passive motion: no torque, or a controller that holds the nominal pose.
+    """Return the controls of passive motion: no torque, or a PD controller that holds the nominal pose.
 
-    Args:
-        robot: The robot.
-        worlds: Number of roll-outs.
-        frames: Frames of a roll-out.
-        hold: Stiffness and damping of the controller; None for the robot's `gains.hold`, if it has gains.
+    `hold` are stiffness and damping; None for the robot's `gains.hold`, if it has gains.
     """
     if robot.command == "target":
         return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
@@ -154,13 +150,9 @@ def driven_at_random(
 ) -> ControlSequence:
     """Return random controls as for data: torques drawn for every frame, or targets of a PD controller.
 
-    Args:
-        robot: The robot.
-        worlds: Number of roll-outs.
-        frames: Frames of a roll-out.
-        rng: Source of randomness.
-        hold: Stiffness and damping of a robot with gains; None to draw them for each roll-out as for data. Some of
-            those are so stiff and little damped that even the robot itself oscillates.
+    `hold` are stiffness and damping for a robot with gains; None to draw them for each roll-out as for data. Some of
+    those
+    are so stiff and little damped that even the robot itself oscillates.
     """
     from neurodyn.sim.sampling import sample_torques
 

@@ -32,11 +32,19 @@ from neurodyn.evaluate.records import Drift, EnergyDrift, ErrorSummary, PartialC
 from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
-from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot
 
 _PIECE, _FLOATING_PIECE = 128, 64
 """Worlds of one simulation, for robots with a fixed base and for floating robots, which are slower."""
+
+SIZE = 1e-6
+"""Size of the perturbation of starts [rad, m, rad/s or m/s]."""
+_SAMPLES, _DRIFT_WORLDS = 101, 256
+_WORLDS, _REFERENCES = 512, 256
+_SLOWER = 4
+"""Factor by which floating robots get fewer roll-outs, because their simulators are slower."""
+_DRAWN_OUT = 1000
+_MOST_BYTES = 8_000_000_000
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,7 @@ class SimulatorRollouts:
     """
 
     def __init__(self, robot: Robot, threads: int | None = None) -> None:
-        """Prepare roll-outs.
-
-        Args:
-            robot: The robot.
-            threads: Number of processes; None for one per available core. Results do not depend on it.
+        """Prepare roll-outs with a number of processes; None for one per available core. Results do not depend on it.
 
         Raises:
             InputError: `threads` is below 1.
@@ -154,17 +158,10 @@ def _compact(values: Tensor) -> Tensor:
     return values.clone() if held > values.numel() * values.element_size() else values
 
 
-SIZE = 1e-6
-"""Size of the perturbation of starts [rad, m, rad/s or m/s]."""
-
-
 def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[str, RolloutRequest]:
     """Return the requests for the roll-outs from which `reference_errors` computes the simulator's own errors.
 
-    Args:
-        robot: The robot.
-        starts: The first starts of the simulator's roll-outs.
-        seed: Seed of the perturbation.
+    `starts` are the first starts of the simulator's roll-outs; `seed` is that of the perturbation.
     """
     start = perturb(robot.spec, present_state(starts.past), generator(seed, "perturb"))
     return {
@@ -176,10 +173,8 @@ def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[st
 def reference_errors(robot: Robot, found: Mapping[str, RolloutResult]) -> ReferenceErrors:
     """Return the simulator's own errors by horizon: at half the time step, and from perturbed starts.
 
-    Args:
-        robot: The robot.
-        found: Results of `reference_rollouts`, and of "passive", the simulator's roll-outs, which begin with the same
-            starts.
+    `found` holds the results of `reference_rollouts`, and "passive", the simulator's roll-outs from these and more
+    starts.
     """
     count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
     truth = found["passive"].path.rows(slice(0, count))
@@ -194,9 +189,6 @@ def perturb(spec: StateSpec, state: State, rng: np.random.Generator, size: float
     """Return states with every coordinate shifted by plus or minus `size` [rad, m, rad/s or m/s]."""
     q, qd = (torch.from_numpy(rng.choice([-size, size], state.qd.shape).astype(np.float32)) for _ in range(2))
     return State(displace(spec, state.q, q), state.qd + qd)
-
-
-_SAMPLES, _DRIFT_WORLDS = 101, 256
 
 
 def energy_drift(robot: Robot, predicted: Trajectory, truth: Trajectory) -> EnergyDrift:
@@ -222,13 +214,6 @@ def _drift(robot: Robot, path: Trajectory, frames: torch.Tensor) -> Drift | None
     )  # fmt: skip
 
 
-_WORLDS, _REFERENCES = 512, 256
-_SLOWER = 4
-"""Factor by which floating robots get fewer roll-outs, because their simulators are slower."""
-_DRAWN_OUT = 1000
-_MOST_BYTES = 8_000_000_000
-
-
 @dataclass(frozen=True)
 class Sampled:
     """Random initial states and controls.
@@ -247,15 +232,9 @@ class Sampled:
     def draw(
         cls, robot: Robot, frames: int, count: int, seed: int, *, driven: bool, where: Scenario | None = None
     ) -> "Sampled":
-        """Draw initial states and controls.
+        """Draw initial states and random or passive controls.
 
-        Args:
-            robot: The robot.
-            frames: Frames of a roll-out.
-            count: Number of roll-outs.
-            seed: Seed of initial states and controls.
-            driven: Whether controls are random; otherwise motion is passive.
-            where: Ground, initial states and controller; None for the robot's default ground.
+        `where` is the ground, initial states and controller; None for the robot's default ground.
         """
         rng, where = generator(seed, "evaluate"), scenario(robot) if where is None else where
         start, environment = where.begin(robot, count, rng)
@@ -289,7 +268,7 @@ def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
     for batch in {len(b.past.q): b for b in batches}.values():
         with torch.no_grad():
             follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
-    with torch_threads(1):
+    with threads(1):
         return roll_out(model, tracked(batches))
 
 

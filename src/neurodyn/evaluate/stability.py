@@ -95,15 +95,9 @@ def stability(
 ) -> Stability:
     """Roll a model out for a long time, passively and under random control.
 
-    A robot with gains is driven to random targets with its holding gains, other robots by random torques.
-
-    Args:
-        model: The model.
-        robot: The robot that it was trained on.
-        where: Ground, initial states and controller; None for the robot's default ground.
-        worlds: Number of roll-outs.
-        frames: Frames of a roll-out.
-        seed: Seed of initial states and controls.
+    A robot with gains is driven to random targets with its holding gains, other robots by random torques. `where` is
+    the
+    ground, initial states and controller; None for the robot's default ground.
     """
     where = scenario(robot) if where is None else where
     proximity, bounds = _proximity(robot, where), _bounds(model, robot)

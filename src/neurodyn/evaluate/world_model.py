@@ -28,15 +28,15 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.evaluate.rollouts import SEED, RolloutBatch, about, roll_out
 
+_VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
+_SECONDS = (0.1, 0.25, 0.5, 1.0)
+_SUBSET = 1000
+_BATCH = 1024
+
 
 @torch.no_grad()
 def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores]:
-    """Return scores of each contact over all frames of forecasts, at a probability threshold of one half.
-
-    Args:
-        model: The model.
-        starts: Windows with contact labels.
-    """
+    """Return scores of each contact over all frames of labelled windows, at a probability threshold of one half."""
     if not model.spec.nc:
         return {}
     chances, labels, context = [], [], starts.context
@@ -49,14 +49,7 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
 
 
 def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
-    """Return scores of predicting which episodes terminate within `FRAMES` frames.
-
-    Args:
-        model: A model that predicts termination.
-        store: The log.
-        split: Split of the episodes; None for all.
-        context: Frames of history.
-    """
+    """Return scores of predicting which episodes terminate within `FRAMES` frames, from `context` frames of history."""
     found: Alarms = alarms_along(model, (store,), split, context)
     said, is_so = found.raised, found.right
     failures = Failures(
@@ -84,13 +77,6 @@ def _scores(said: Tensor, is_so: Tensor) -> EventScores:
         precision=both / claimed if claimed else None,
         balanced_accuracy=None if recall is None or others is None else (recall + others) / 2,
     )
-
-
-_VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
-_SECONDS = (0.1, 0.25, 0.5, 1.0)
-_FRAMES = (1, 10, 50, 100, 200)
-_SUBSET = 1000
-_BATCH = 1024
 
 
 @torch.no_grad()
@@ -131,7 +117,7 @@ def forecast_log(
         for name, other in tracked(others.items(), "forecasts beside it"):
             by_model[name] = Forecasts.along(other, starts).error.nan_to_num(torch.inf)
     seconds = {round(s / model.spec.dt) for s in _SECONDS}
-    marks = sorted({m for m in (*seconds, *_FRAMES) if 0 < m <= frames} | {frames})
+    marks = sorted({m for m in (*seconds, *calibration.MARKS) if 0 < m <= frames} | {frames})
     few = starts.thinned(_SUBSET)
     kept = found.error[found.finite].abs()
     tell(0.7, "contacts and failures")

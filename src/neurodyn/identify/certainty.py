@@ -29,19 +29,18 @@ _ITERATIONS = 10
 Report = Callable[[int, int], bool]
 """Called with the number of finished quantities and their total; returns true to stop."""
 
+_STATE = "bootstrap"
+_DISAGREE = 2.0
+"""Ratio of the interval widths by bootstrap and sandwich beyond which a warning is given."""
+
 
 @torch.no_grad()
 def profiles(
     residuals: Residuals, point: Point, analysis: Identifiability, points: int, report: Report | None = None
 ) -> dict[str, ProfileCurve]:
-    """Return the profile likelihood of each quantity with a finite interval.
+    """Return the profile likelihood of each quantity with a finite interval, at a number of `points`.
 
-    Args:
-        residuals: The residuals, in the scaling of the fit.
-        point: The solution.
-        analysis: Identifiability at the solution.
-        points: Number of values of each quantity.
-        report: See `Report`.
+    `residuals` have the scaling of the fit; `analysis` is the identifiability at the solution `point`.
     """
     point, space = point.pick(torch.tensor([0])), residuals.space
     if not isinstance(space, SearchSpace):
@@ -70,10 +69,6 @@ def profiles(
             break
     return curves
 
-
-_STATE = "bootstrap"
-_DISAGREE = 2.0
-"""Ratio of the interval widths by bootstrap and sandwich beyond which a warning is given."""
 
 Show = Callable[[str, int, int], bool]
 """Called with a name of the work, the amount done and the total; returns true to stop."""
@@ -104,12 +99,9 @@ class Certainty:
     ) -> list[IdentifiedParameter]:
         """Return the quantities with their intervals, or the reason for a missing interval.
 
-        Args:
-            specs: The free quantities.
-            values: Their values, shape [n].
-            prior: Standard deviations of priors by name.
-            together: Values of the model's quantities, which come first, after joint training with networks; None
-                without.
+        `values` are those of the fit, shape [n], and `prior` the standard deviations of priors by name. `together` are
+        the
+        values of the model's quantities, which come first, after joint training with networks; None without networks.
         """
         lower, upper = _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
         sandwich = self.analysis.intervals(values, lower, upper)
@@ -175,12 +167,7 @@ class Certainty:
 def certainty(searched: Searched, settings: IdentificationSettings, run: Path, resume: bool, show: Show) -> Certainty:
     """Analyse the result of a search: convergence and, if it converged, the requested intervals and profiles.
 
-    Args:
-        searched: Result of the search.
-        settings: Bootstrap and profile settings.
-        run: Run directory, in which resamples are stored.
-        resume: Whether to read stored resamples.
-        show: See `Show`.
+    Resamples are stored in the folder `run`, and read from there with `resume`.
     """
     residuals, point = searched.residuals, searched.point
     analysis = identifiability(residuals, point)
@@ -221,10 +208,7 @@ def _bounds(specs: Sequence[Parameter], name: str, default: float) -> Tensor:
 def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[str, dict[str, LogValue]]:
     """Return the value of each quantity that varies between logs, by its name and by log.
 
-    Args:
-        residuals: The residuals.
-        point: The solution; its first set counts.
-        variance: Variance of the scaled residuals.
+    The first set of the solution `point` counts; `variance` is that of the scaled residuals.
     """
     names, logs = list(residuals.options.per_log), residuals.windows.logs
     if not names or not residuals.physical:

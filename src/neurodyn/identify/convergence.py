@@ -58,13 +58,7 @@ class SearchEnd:
 
 
 def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = None) -> Convergence:
-    """Decide whether a search converged.
-
-    Args:
-        end: How the search ended.
-        analysis: Identifiability at the solution.
-        curvature: See `curvature`; None if it was not measured.
-    """
+    """Decide whether a search converged, from its end, its identifiability, and `curvature` if measured."""
     if not end.derivatives:
         after = f"after {end.iterations} generations"
         if end.late or not end.settled:
@@ -101,10 +95,7 @@ def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = 
 def elsewhere(ends: Tensor, costs: Tensor, analysis: Identifiability) -> Convergence | None:
     """Return a failure to converge if equally good minima lie far apart, else None.
 
-    Args:
-        ends: Values at the minima of searches from several starts, best first, shape [K, n].
-        costs: Their costs, shape [K].
-        analysis: Identifiability at the solution.
+    `ends` are the values at the minima from several starts, best first, shape [K, n], with `costs` of shape [K].
     """
     if len(ends) < 2:
         return None

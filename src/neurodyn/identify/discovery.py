@@ -126,18 +126,12 @@ def first_layers(blueprint: Blueprint) -> tuple[FirstLayer, ...]:
 
 @torch.no_grad()
 def shrink_(weights: Tensor, layers: tuple[FirstLayer, ...], kappa: float, group: float = 0.5) -> None:
-    r"""Take the proximal step of the sparse-group lasso, in place.
+    r"""Take the proximal step of the sparse-group lasso in place, with `kappa` times the step size and group share g.
 
     $$\kappa \left((1 - g) |W|_1 + g \sum_j \sqrt{units}\,|W_j|_2\right)$$
 
     Soft thresholds by element, then by column (Simon, Friedman, Hastie and Tibshirani 2013, "A sparse-group lasso",
     equation 12).
-
-    Args:
-        weights: All weights, shape [weights].
-        layers: First layers of the networks.
-        kappa: Strength of the penalty times the step size.
-        group: Share g of the penalty on whole columns.
     """
     for layer in layers:
         matrix = layer.of(weights)
@@ -343,7 +337,8 @@ class _DiscoveryNetworks(GradientLearner):
         noise = torch.rand(self.weights.shape, generator=generator, dtype=torch.float64) - 0.5
         self.weights = torch.where(self.weights == 0, 0.1 * noise, self.weights).requires_grad_(True)
         self._values = self._model.physical().detach()
-        changes = position_changes(problem.dynamics.spec, train), train.qd - train.qd[:, :1]
+        moved = position_difference(problem.dynamics.spec, train.q, train.q[:, :1].expand_as(train.q))
+        changes = moved, train.qd - train.qd[:, :1]
         self._scale = torch.cat([change.square().mean((0, 1)).sqrt() for change in changes]).clamp_min(1e-9)
 
     def train(self, steps: int) -> None:
@@ -487,11 +482,6 @@ def _polished(problem: _DiscoveryProblem, candidate: Candidate) -> Candidate:
     if not error < candidate.error:
         return candidate
     return replace(candidate, error=error, weights=networks.weights.detach())
-
-
-def position_changes(spec: StateSpec, windows: FitWindows) -> Tensor:
-    """Return positions relative to the start of the window, shape [W, T + 1, nv]."""
-    return position_difference(spec, windows.q, windows.q[:, :1].expand_as(windows.q))
 
 
 def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 0) -> HybridDynamics:

@@ -51,6 +51,10 @@ _STRIBECK_SPEED = 0.1
 _ROWS = 20_000
 """Maximum number of rows in the grid search over delay, lag and limit."""
 
+_AGES = (0.0, 0.01, 0.02)
+_WARM_UP = 16
+"""Periods at the start of a sequence for which a GRU's torque is not trained."""
+
 
 @dataclass(frozen=True)
 class FittedDrive:
@@ -68,11 +72,7 @@ class FittedDrive:
 def fit_drive(train: Columns, test: Columns, *, period: float, target: bool) -> FittedDrive:
     """Fit a parametric drive: grid search over delay, lag and effort limit, least squares for the other parameters.
 
-    Args:
-        train: Training rows.
-        test: Rows for the reported error.
-        period: Time between rows [s].
-        target: Whether commands are position targets.
+    Rows are `period` [s] apart; `target` says whether commands are position targets. The error is that on `test`.
     """
     best: tuple[float, tuple[float, float, float], Tensor] | None = None
     rows = torch.nonzero(torch.isfinite(train[3]))[:, 0]
@@ -128,11 +128,6 @@ def _error(features: Tensor, weights: Tensor, limit: float, torque: Tensor) -> f
     motor = (features[:, :2] @ weights[:2]).clamp(-limit, limit)
     error = motor + features[:, 2:] @ weights[2:] - torque.double()
     return float(error[torch.isfinite(error)].square().mean().sqrt())
-
-
-_AGES = (0.0, 0.01, 0.02)
-_WARM_UP = 16
-"""Periods at the start of a sequence for which a GRU's torque is not trained."""
 
 
 class DriveNetworkSettings(Config, frozen=True):

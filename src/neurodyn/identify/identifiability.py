@@ -15,6 +15,14 @@ from neurodyn.learn.fit_windows import FitWindows
 ENOUGH_LOGS = 10
 """Number of logs from which on each log is one block."""
 
+CONFIDENCE = 0.95
+ILL_CONDITIONED = 1e4
+_NULL = 1e-6
+"""Singular value of a null direction, for columns of length 1: finite differences are accurate to 1e-8."""
+_UNSEEN = 1e-2
+_INFLATED = 10.0
+"""Ratio of marginal to conditional standard deviation beyond which only a combination is identified."""
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -54,15 +62,6 @@ def blocks_of(windows: FitWindows) -> Blocks:
             block += 1
             of_window[torch.from_numpy(stretch)] = block
     return Blocks(of_window, block + 1, False)
-
-
-CONFIDENCE = 0.95
-ILL_CONDITIONED = 1e4
-_NULL = 1e-6
-"""Singular value of a null direction, for columns of length 1: finite differences are accurate to 1e-8."""
-_UNSEEN = 1e-2
-_INFLATED = 10.0
-"""Ratio of marginal to conditional standard deviation beyond which only a combination is identified."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,8 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     bound = residuals.space.held(point.x[0], system.gradient)
     inverse = pseudo_inverse(system.information, bound)
     blocks = blocks_of(residuals.windows)
-    white = _white(system, inverse, variance)
+    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
+    white = covariance.diagonal().clamp_min(0.0).sqrt()
     std = torch.maximum(white, _sandwich(system, inverse, bound, blocks))
     alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
     inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
@@ -263,12 +263,6 @@ def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
     powers, vectors = torch.linalg.eigh(0.5 * (square + square.mT))
     inverse = vectors @ torch.diag(torch.where(powers > _NULL**2, 1.0 / powers.clamp_min(1e-300), 0.0)) @ vectors.mT
     return torch.where(bound[:, None] | bound, 0.0, inverse / lengths[:, None] / lengths)
-
-
-def _white(system: _System, inverse: Tensor, variance: float) -> Tensor:
-    """Return standard deviations for white residuals, shape [n]."""
-    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
-    return covariance.diagonal().clamp_min(0.0).sqrt()
 
 
 def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:

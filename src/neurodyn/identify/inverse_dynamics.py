@@ -139,15 +139,7 @@ class TorqueModel:
         return np.concatenate([regressor(self.mechanism, q, qd, qdd), alone.reshape(len(q), nv, -1)], -1)
 
     def coefficients(self, values: Tensor, specs: Sequence[Parameter]) -> Tensor:
-        """Return the coefficients for given values of some quantities, with the others nominal; differentiable.
-
-        Args:
-            values: Values, shape [..., n].
-            specs: The quantities that `values` are of.
-
-        Returns:
-            Shape [..., 15 links].
-        """
+        """Return the coefficients [..., 15 links] for `values` [..., n] of `specs`, with all others nominal."""
         shape = values.shape[:-1]
         quantities = {name: values.new_full(shape, value) for name, value in self.mechanism.quantities().items()}
         quantities |= {spec.name: value for spec, value in zip(specs, values.unbind(-1), strict=True)}
@@ -222,13 +214,9 @@ def fit_torques(
 def searched_torques(
     residuals: Residuals, mechanism: Mechanism, samples: TorqueSamples, prior: float
 ) -> tuple[Searched, Certainty]:
-    """Fit quantities to torques; return the fit in the form of a search by roll-outs.
+    """Fit quantities to torques (see `fit_torques`); return the fit in the form of a search by roll-outs.
 
-    Args:
-        residuals: Residuals of roll-outs, whose channels are weighted by their errors at the solution.
-        mechanism: Mechanism with revolute and prismatic joints.
-        samples: Motion and torques.
-        prior: Weight of the prior; see `fit_torques`.
+    The channels of the roll-outs' `residuals` are weighted by their errors at the solution.
 
     Raises:
         InputError: A roll-out with the fitted quantities is not finite.
@@ -251,16 +239,7 @@ def searched_torques(
 def torque_errors(
     mechanism: Mechanism, store: Store, split: int, smoothing: float, specs: Sequence[Parameter], values: Tensor
 ) -> TorqueErrors:
-    """Return the torque errors of inverse dynamics on a split, for nominal and for given values of quantities.
-
-    Args:
-        mechanism: Mechanism with revolute and prismatic joints.
-        store: The log.
-        split: Split of the episodes.
-        smoothing: Window over which positions are smoothed [s].
-        specs: The quantities.
-        values: Their values, shape [n].
-    """
+    """Return the torque errors of inverse dynamics on a split, for nominal and for given `values` of quantities [n]."""
     samples, model = torque_samples(store, split, smoothing), TorqueModel(mechanism)
     columns = model.columns(samples)
     driven = [k for k, joint in enumerate(store.header.spec.joints) if joint.name in store.header.spec.controls]
@@ -329,12 +308,9 @@ class _TorqueProblem:
         return self.model.coefficients(self.space.values(x), self.specs)
 
     def minimised(self, upper: Tensor, target: Tensor, x: Tensor) -> tuple[Tensor, bool]:
-        """Return the minimum within the bounds by Levenberg-Marquardt, and whether it converged.
+        """Return the minimum within the bounds by Levenberg-Marquardt from x, and whether it converged.
 
-        Args:
-            upper: R of the weighted regressor, shape [P, P].
-            target: Q^T y, shape [P].
-            x: Start, shape [n].
+        `upper` is R of the weighted regressor, shape [P, P], and `target` is Q^T y, shape [P].
         """
         space, prior = self.space, self.prior
 

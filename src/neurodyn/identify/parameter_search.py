@@ -18,6 +18,11 @@ from neurodyn.identify.population_search import SEARCHES, cma_es
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.settings import IdentificationSettings, Optimiser
 
+_WINDOWS = 48
+"""Number of windows in a search from many starts."""
+_ENDS = 4
+"""Number of solutions, the nominal values included, that are refined on all windows."""
+
 
 def lbfgs(
     residuals: Residuals,
@@ -81,10 +86,6 @@ def _single(residuals: Residuals, start: Point, iterations: int, tolerance: floa
     return Solution(unpacked(result.x), cost, torch.full_like(cost, 1e-2), int(result.nit), settled)
 
 
-_WINDOWS = 48
-"""Number of windows in a search from many starts."""
-_ENDS = 4
-"""Number of solutions, the nominal values included, that are refined on all windows."""
 _SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
 
 Progress = Callable[[str, int, float, float], bool]
@@ -120,16 +121,10 @@ def search(
     resume: bool = False,
     executor: Executor | None = None,
 ) -> Searched:
-    """Search the parameters.
+    """Search the parameters, from several `starts` if asked to.
 
-    Args:
-        residuals: The residuals to minimise.
-        settings: Optimiser, horizons and budgets.
-        starts: Number of starts.
-        progress: See `Progress`.
-        run: Run directory for the state of a search from many starts.
-        resume: Whether to continue from that state.
-        executor: Distributes searches and populations over workers; the result does not depend on it.
+    The state of a search from many starts is stored in the folder `run`, and read from there with `resume`. An executor
+    distributes candidates over its workers; the result does not depend on it.
     """
     late = False
 

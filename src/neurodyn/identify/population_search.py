@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,41 +22,22 @@ from neurodyn.learn.devices import threads
 Rows = Callable[[Tensor], tuple[Tensor, ...]]
 """Maps coordinates of shape [S, n] to tensors with S rows."""
 
-
-@dataclass(frozen=True)
-class LocalSearches:
-    """Runs a local search from each of S starts; returns coordinates, costs and convergence flags.
-
-    Attributes:
-        residuals: The residuals to minimise.
-        iterations: Iteration limit.
-    """
-
-    residuals: Residuals
-    iterations: int
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Search from starts x, shape [S, n]."""
-        solution = levenberg_marquardt(self.residuals, self.residuals.start(x), self.iterations)
-        return solution.point.x, solution.cost, solution.converged
+_STATE = "basin-hopping"
+_SAME = 1e-3
+_STEP = 0.2
+"""Initial standard deviation, in units of the coordinates, which are about 1."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Evaluates the cost of S candidates, with all but the coordinates taken from one point.
+def _local_searches(residuals: Residuals, iterations: int, x: Tensor) -> tuple[Tensor, ...]:
+    """Search from starts x, shape [S, n]; return coordinates, costs and which searches converged."""
+    solution = levenberg_marquardt(residuals, residuals.start(x), iterations)
+    return solution.point.x, solution.cost, solution.converged
 
-    Attributes:
-        residuals: The residuals.
-        start: The point, one set.
-    """
 
-    residuals: Residuals
-    start: Point
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the costs of candidates x, shape [S, n]."""
-        local, initial = (part.expand(len(x), *part.shape[1:]) for part in (self.start.local, self.start.initial))
-        return (self.residuals.cost(Point(x, local, initial)),)
+def _costs(residuals: Residuals, start: Point, x: Tensor) -> tuple[Tensor, ...]:
+    """Return the costs of candidates x, shape [S, n], with everything else from one point."""
+    local, initial = (part.expand(len(x), *part.shape[1:]) for part in (start.local, start.initial))
+    return (residuals.cost(Point(x, local, initial)),)
 
 
 @contextmanager
@@ -64,7 +46,7 @@ def shared_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
     if executor is None:
         yield function
         return
-    with executor.workers(OnOneThread(function)) as calls:
+    with executor.workers(partial(_on_one_thread, function)) as calls:
 
         def joined(x: Tensor) -> tuple[Tensor, ...]:
             parts = list(calls.map([part.clone() for part in x.tensor_split(min(len(x), calls.count))]))
@@ -73,20 +55,10 @@ def shared_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
         yield joined
 
 
-@dataclass(frozen=True)
-class OnOneThread:
-    """Runs a function on one thread in a worker, so that sums have the same order as on one machine."""
-
-    function: Callable[..., tuple[Tensor, ...]]
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Call the function."""
-        with threads(1):
-            return self.function(x)
-
-
-_STATE = "basin-hopping"
-_SAME = 1e-3
+def _on_one_thread(function: Rows, x: Tensor) -> tuple[Tensor, ...]:
+    """Call a function in a worker, with sums in the same order as on one machine."""
+    with threads(1):
+        return function(x)
 
 
 @dataclass
@@ -144,7 +116,7 @@ def basin_hopping(
         saved = artifacts.read_tree(run / "state", _STATE)
         generator.set_state(saved["generator"])
         members = Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))
-    with shared_out(LocalSearches(residuals, iterations), executor) as searched:
+    with shared_out(partial(_local_searches, residuals, iterations), executor) as searched:
         while members.rounds < rounds:
             members = _round(residuals.space, members, searched, generator)
             if run is not None:
@@ -223,10 +195,6 @@ def _children(space: Space, members: Population, count: int, generator: torch.Ge
     return space.clipped(mixed + torch.where(chosen, change, 0.0))
 
 
-_STEP = 0.2
-"""Initial standard deviation, in units of the coordinates, which are about 1."""
-
-
 @dataclass(frozen=True)
 class _Rates:
     """Strategy parameters of CMA-ES in n dimensions (Hansen 2016, table 1)."""
@@ -279,7 +247,7 @@ def cma_es(
     found = []
     for k in range(len(start.x)):
         first = start.pick(torch.tensor([k]))
-        with shared_out(Costs(residuals, first), executor) as costs:
+        with shared_out(partial(_costs, residuals, first), executor) as costs:
             found.append(_search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
     x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in found), strict=True))
     return Solution(

@@ -26,6 +26,11 @@ _LONGEST = 0.1
 _LEAST_SHARE = 0.01
 """Minimum noise, as a share of the size of the readings: a contact force is zero most of the time."""
 
+LEAST = 1e-6
+"""Minimum standard deviation; logs are stored in single precision."""
+_MEDIAN = 0.6745
+"""Median of |x| for a standard normal x."""
+
 
 def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[MountedSensor, ...]:
     """Return sensors with the layout of their readings.
@@ -86,14 +91,7 @@ class ComparedReadings:
         windows: FitWindows,
         free: Sequence[Parameter] = (),
     ) -> "ComparedReadings":
-        """Return the readings of sensors in windows.
-
-        Args:
-            dynamics: The model.
-            sensors: The sensors.
-            streams: Streams of the data, in the order of their columns.
-            windows: Windows with readings.
-            free: Free quantities of the sensors.
+        """Return the readings of sensors in windows, with the sensors' `free` quantities.
 
         Raises:
             InputError: The data lack a stream or its readings, a sensor names an unknown link, or a delay exceeds the
@@ -142,16 +140,11 @@ class ComparedReadings:
         environment: Environment | None,
         rows: Tensor,
     ) -> Tensor:
-        """Return the errors of roll-outs, zero where they are not compared, shape [N, T, channels].
+        """Return the errors of N roll-outs, zero where they are not compared, shape [N, T, channels].
 
-        Args:
-            path: Roll-outs of N worlds.
-            torque: Torques of their frames [N m or N], shape [N, T, nu].
-            parameters: Values of the model's free quantities, shape [N, parameters].
-            values: Values of the sensors' free quantities, shape [N, free].
-            weights: Weights of the model's networks.
-            environment: Environment of the roll-outs, with one ground pose per frame.
-            rows: Window of each roll-out, shape [N].
+        `torque` [N, T, nu] acts in their frames; `parameters` and `values` [N, ...] are the free quantities of model
+        and
+        sensors; the environment has one ground pose per frame; `rows` [N] are the windows.
         """
         worlds, frames = torque.shape[:2]
         state = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
@@ -166,20 +159,12 @@ class ComparedReadings:
         return torch.where(self.compared[rows], errors, 0.0)
 
     def deviations(self, errors: Tensor) -> Tensor:
-        """Return the root mean square of each channel's compared errors, shape [S, channels].
-
-        Args:
-            errors: Errors of all windows for S sets, shape [S, W, T, channels].
-        """
+        """Return the root mean square of each channel's compared errors, [S, W, T, channels] to [S, channels]."""
         squares = torch.where(self.compared, errors.square(), 0.0).sum((1, 2))
         return (squares / self.compared.sum((0, 1)).clamp_min(1)).sqrt()
 
     def robust(self, errors: Tensor) -> Tensor:
-        """Return a robust scale of each channel's compared errors, or its given noise, shape [channels].
-
-        Args:
-            errors: Errors of all windows, shape [W, T, channels].
-        """
+        """Return a robust scale of each channel's compared errors [W, T, channels], or its given noise."""
         sizes = []
         for channel in range(len(self.channels)):
             own = errors[..., channel][self.compared[..., channel]].abs()
@@ -224,12 +209,7 @@ class ComparedReadings:
 
 
 def interpolated(values: Tensor, delay: Tensor) -> Tensor:
-    """Return values at earlier times by cubic interpolation between frames, shape [N, T, channels].
-
-    Args:
-        values: Values at frames, shape [N, T, channels].
-        delay: Delay in frames, shape [] or [N].
-    """
+    """Return values [N, T, channels] earlier by `delay` frames ([] or [N]), by cubic interpolation."""
     worlds, frames, width = values.shape
     place = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
     place = place.clamp(0.0, frames - 1.0)
@@ -334,13 +314,6 @@ def _part_noise(readings: Tensor, *, turns: bool) -> list[float]:
         return torch.maximum(0.1 * spread, least).tolist()
     middle = torch.cat(differences).abs().median(0).values
     return torch.maximum(middle / (0.6745 * 70.0**0.5), least).tolist()
-
-
-LEAST = 1e-6
-"""Minimum standard deviation; logs are stored in single precision."""
-
-_MEDIAN = 0.6745
-"""Median of |x| for a standard normal x."""
 
 
 @dataclass(frozen=True)

@@ -52,15 +52,9 @@ class LogSensors:
         asked: Sequence[str],
         bounds: Bounds,
     ) -> "LogSensors":
-        """Match the streams of a log with sensors, and select the free quantities.
+        """Match the streams of a log with sensors, and select the free quantities that the user asked for.
 
-        Args:
-            robot: The robot.
-            store: The log.
-            settings: Identification settings.
-            nominal: Nominal values of the model's quantities.
-            asked: Free parameters in the user's notation.
-            bounds: Default bounds of the model's quantities.
+        `nominal` and `bounds` are the values and default bounds of the model's quantities.
 
         Raises:
             InputError: A sensor's stream is missing, nothing is compared, the controls are targets and no controller is

@@ -136,12 +136,7 @@ class FromPast(nn.Module):
 def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
     """Load an identified hybrid model with the initial-state estimation that its identification used.
 
-    Args:
-        run: Run directory.
-        device: Torch device of the equations of motion.
-
-    Returns:
-        The model; None if the run was not identified or its forecasts started from logged states.
+    None if the run was not identified, or if its forecasts started from logged states.
     """
     path = resolve_run(run) / "identification.json"
     found = read_json(path) if path.is_file() else None

@@ -37,18 +37,9 @@ def whole_runs(
     environments: RecordedEnvironments,
     seed: int = 0,
 ) -> list[RunFit]:
-    """Roll models out over up to three of the longest runs, `frames` at a time.
+    """Roll models out over up to three of the longest held-out runs, `frames` at a time, each after `past` frames.
 
-    Args:
-        models: Forecasts by name.
-        perfect: Model whose own motion, measured with noise, gives the residuals of a perfect model.
-        store: The trajectories.
-        split: Held-out split.
-        frames: Frames of a roll-out.
-        past: Past frames known before each roll-out.
-        noise: Sensor noise.
-        environments: Environments of the runs.
-        seed: Seed of the noise.
+    The motion of `perfect`, measured with noise of `seed`, gives the residuals that sensor noise alone causes.
     """
     dt = store.header.spec.dt
     most = max(1, round(_SECONDS / (frames * dt)))

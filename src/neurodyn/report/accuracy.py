@@ -22,11 +22,11 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.report.numbers import (
     BASELINES,
-    MISSING,
     capital,
     count,
     digits,
     interval,
+    known,
     member_parts,
     quantity,
     share,
@@ -41,13 +41,24 @@ CALIBRATION_LEAD = (
     "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
     "factors that were fitted on validation episodes."
 )
+LEAD = (
+    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
+    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
+    "Better: error of the better of the two, over the model's."
+)
+_CHAOS = 0.1
+"""Share of the model's error from which on starts perturbed by 1e-6 explain it."""
+_REFERENCES = (
+    "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
+    "discretisation error, and the limit of predictability."
+)
 
 
 def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, RankCorrelation]) -> Table:
     """Return coverage and rank correlations by horizon."""
     rows = []
     for mark, entry in found.items():
-        both = (_number(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
+        both = (known(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
         rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *both])
     rank = "Rank correlation of error and epistemic standard deviation"
     return Table(title, ["Horizon", "Within one sigma", "Within two", rank, "of error and total"], rows, strong=2)
@@ -78,22 +89,8 @@ def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
     return section("Calibration", *tables(of_members(parts)), lead=CALIBRATION_LEAD)
 
 
-def _number(value: float | None) -> str:
-    return MISSING if value is None else digits(value)
-
-
 Parts = dict[str, tuple[int, RolloutComparison]]
 """Number of roll-outs and their errors, by description of the motion."""
-
-LEAD = (
-    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
-    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
-    "Better: error of the better of the two, over the model's."
-)
-_CHAOS = 0.1
-"""Share of the model's error from which on starts perturbed by 1e-6 explain it."""
-_REFERENCES = "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
-_REFERENCES += "discretisation error, and the limit of predictability."
 
 
 def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = None) -> list[Table]:

@@ -17,6 +17,15 @@ _VERDICTS = {
     "warning": "can be learned from, with warnings",
     "fails": "cannot be trusted",
 }
+_CONVERGENCE = (
+    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
+    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
+    "part from itself, so that the verdict is on the shortest horizon."
+)
+_LIMITS = (
+    "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "
+    "ground."
+)
 
 
 def write_check(path: Path, result: RobotCheck) -> Path:
@@ -78,17 +87,6 @@ def _value(finding: Finding, value: float | None) -> str:
     if value is None:
         return MISSING
     return f"{value:,.0f}" if not finding.unit else quantity(value, finding.unit)
-
-
-_CONVERGENCE = (
-    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
-    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
-    "part from itself, so that the verdict is on the shortest horizon."
-)
-_LIMITS = (
-    "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "
-    "ground."
-)
 
 
 def _convergence(result: RobotCheck) -> list[Table]:

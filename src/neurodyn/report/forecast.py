@@ -14,7 +14,7 @@ from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
 from neurodyn.report.accuracy import CALIBRATION_LEAD, beyond, coverage
 from neurodyn.report.log import recordings
-from neurodyn.report.numbers import MISSING, digits, share, span
+from neurodyn.report.numbers import digits, known, share, span
 from neurodyn.report.page import Table, figure, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
@@ -83,7 +83,7 @@ def errors(result: ForecastEvaluation) -> Table:
             ("velocities", [one.qd_mean for one in found]),
             ("all columns [standard deviations]", [one.scaled for one in found]),
         ):
-            rows.append([f"{span(entry.seconds)}: {what}", *map(_number, values)])
+            rows.append([f"{span(entry.seconds)}: {what}", *map(known, values)])
     head = ["Horizon", *map(_label, _models(result))]
     return Table("Mean absolute errors at the horizon itself", head, rows, strong=1)
 
@@ -94,7 +94,7 @@ def by_column(result: ForecastEvaluation) -> Table:
     for entry in result.at_horizon.values():
         columns = [entry.by_model[name].columns for name in _models(result)]
         for i, (column, unit) in enumerate(zip(result.columns, result.units, strict=True)):
-            cells = [_number(None if values is None else values[i]) for values in columns]
+            cells = [known(None if values is None else values[i]) for values in columns]
             rows.append([f"{span(entry.seconds)}: {column} [{unit}]", *cells])
     return Table("By column", ["Horizon and column", *map(_label, _models(result))], rows, strong=1)
 
@@ -103,14 +103,14 @@ def groups(result: ForecastEvaluation) -> list[Table]:
     """Return position errors at the longest horizon by group of recordings, if there are several."""
     last, rows = str(result.about.horizon), []
     for name, group in result.groups.items() if len(result.groups) > 1 else ():
-        rows.append([name, f"{group.starts:,}", *(_number(one.q_mean) for one in group.marks[last].values())])
+        rows.append([name, f"{group.starts:,}", *(known(one.q_mean) for one in group.marks[last].values())])
     return [Table(f"Positions after {last} frames", ["Group", "Starts", "Model", "Persistence"], rows)] if rows else []
 
 
 def calibration(result: ForecastEvaluation) -> list[Table]:
     """Return coverage and rank correlations by horizon, out of distribution, and errors with noise."""
     noise = [
-        [f"{size} standard deviations", *(_number(found.scaled) for found in entry.marks.values())]
+        [f"{size} standard deviations", *(known(found.scaled) for found in entry.marks.values())]
         for size, entry in result.noise.items()
     ]
     noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
@@ -162,10 +162,6 @@ def forecast_sections(result: ForecastEvaluation, bands: str, training: str) -> 
 
 def _models(result: ForecastEvaluation) -> list[str]:
     return list(next(iter(result.at_horizon.values())).by_model)
-
-
-def _number(value: float | None) -> str:
-    return MISSING if value is None else digits(value)
 
 
 def _label(name: str) -> str:

@@ -111,13 +111,7 @@ class ReportMaterial:
 
 
 def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> ReportMaterial:
-    """Collect the material of a report.
-
-    Args:
-        run: Run directory.
-        result: The evaluation.
-        moving: Whether to render an animation.
-        data: Log that was passed to the evaluation.
+    """Collect the material of a report, with an animation if `moving`; `data` is the log passed to the evaluation.
 
     Raises:
         InputError: There is no such run, or its model is damaged.

@@ -16,6 +16,7 @@ from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.evaluate.recorded import run_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.report.accuracy import member_section
@@ -24,6 +25,11 @@ from neurodyn.report.page import Table, facts, figure, folded, grid, heading, se
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
+_RUNS = 3
+_SECONDS = 20.0
+"""Longest part of a run that is shown."""
+_POINTS = 2400  # of a curve, into which one zooms
+_MOST_COORDINATES = 8
 
 
 def units(result: Logged) -> tuple[str, str]:
@@ -148,13 +154,6 @@ def _seconds(entry: LogMark) -> str:
     return f"{entry.seconds:.3g} s"
 
 
-_RUNS = 3
-_SECONDS = 20.0
-"""Longest part of a run that is shown."""
-_POINTS = 2400  # of a curve, into which one zooms
-_MOST_COORDINATES = 8
-
-
 @dataclass(frozen=True)
 class WholeRun:
     """Residuals along a run.
@@ -172,16 +171,9 @@ class WholeRun:
 
 @torch.no_grad()
 def record_whole_runs(model: Dynamics, store: Store, *, frames: int, split: int | None) -> list[WholeRun]:
-    """Roll a model out over up to three of the longest runs, by consecutive roll-outs from recorded states.
+    """Roll a model out over up to three of the longest runs, `frames` at a time from recorded states.
 
-    Args:
-        model: The model.
-        store: Trajectories of a robot with a fixed base.
-        frames: Frames of a roll-out.
-        split: Split of the episodes; None for all of them.
-
-    Returns:
-        Residuals of up to 20 s of each run; empty if no episode is long enough.
+    Return residuals of up to 20 s of each run; none if no episode is long enough.
     """
     context, dt = model.spec.context, model.spec.dt
     episodes = episodes_in(store, split)
@@ -202,9 +194,7 @@ def record_whole_runs(model: Dynamics, store: Store, *, frames: int, split: int 
         batch = RolloutBatch(past if context else past.present, drive, RecordedEnvironments(store).at(pose))
         predicted = follow(model, batch)
         residuals = position_difference(model.spec, predicted.q[:, 1:], cut(q, 0, frames + 1)[:, 1:])
-        run = int(store.run[episode])
-        name = store.header.runs[run] if run >= 0 else f"episode {episode}"
-        found.append(WholeRun(name, context * dt, residuals.flatten(0, 1)))
+        found.append(WholeRun(run_name(store, episode), context * dt, residuals.flatten(0, 1)))
     return found
 
 

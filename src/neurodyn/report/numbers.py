@@ -10,6 +10,8 @@ from neurodyn.evaluate.records import Logged, MemberCalibration, RolloutComparis
 MISSING = "–"
 _PREFIXES = ((1e-1, 1.0, ""), (1e-4, 1e3, "m"), (1e-7, 1e6, "µ"), (0.0, 1e9, "n"))
 _PREFIXED = {"m", "rad", "m/s", "rad/s", "J", "s"}
+_NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
+BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -55,6 +57,11 @@ def digits(value: float) -> str:
     return f"{value:.{2 - math.floor(math.log10(size))}f}"
 
 
+def known(value: float | None) -> str:
+    """Return a number with three significant digits; a dash for None."""
+    return MISSING if value is None else digits(value)
+
+
 def times(factor: float | None) -> str:
     """Return a ratio, for example "44×"."""
     if factor is None or not math.isfinite(factor):
@@ -84,10 +91,6 @@ def span(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-_NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
-BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
 
 
 def simulated_parts(result: Simulated) -> dict[str, tuple[int, RolloutComparison]]:

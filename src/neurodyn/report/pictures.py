@@ -189,23 +189,18 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
 
 
 def film(frames: np.ndarray, interval: float, caption: str) -> str:
-    """Return the HTML of an animation.
+    """Return the HTML of an animation of pictures [frames, height, width, 3], `interval` [s] apart.
 
-    Args:
-        frames: Pictures, shape [frames, height, width, 3]; the one at a third is the still picture.
-        interval: Time between pictures [s].
-        caption: Caption.
+    Readers who prefer reduced motion see the picture at a third.
     """
     size = (frames.shape[2], frames.shape[1])
     return moving_picture(webp_bytes(frames, interval), still_bytes(frames[len(frames) // 3]), size, caption)
 
 
 def film_of(record: Callable[[], Recording], caption: Callable[[Recording], str] = lambda made: made.title) -> str:
-    """Return the HTML of a recording's animation, or the reason for its absence.
+    """Return the HTML of a recording's animation with a caption, by default its title.
 
-    Args:
-        record: Makes the recording; the page shows the message of an InputError.
-        caption: Returns the caption; by default the title.
+    If `record` raises an InputError, the page shows its message instead.
     """
     try:
         with stage(0.0, 0.5):

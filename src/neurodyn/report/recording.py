@@ -22,7 +22,7 @@ from neurodyn.dynamics.batch import Trajectory, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.recorded import chosen_split, split_name
+from neurodyn.evaluate.recorded import chosen_split, run_name, split_name
 from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
@@ -250,11 +250,7 @@ def default_output(
 ) -> Path:
     """Return the default path of a page or picture: in the folder of its run, or here for what ships with the package.
 
-    Args:
-        run: Name of the run or policy.
-        stem: Name of the file.
-        suffix: Suffix with the dot.
-        resolve: Returns the folder of the run or policy.
+    `suffix` includes the dot; `resolve` returns the folder of the run or policy.
 
     Raises:
         InputError: There is no such run.
@@ -270,6 +266,4 @@ def _frames(robot: Robot, seconds: float) -> int:
 
 
 def _where(store: Store, episode: int, start: int, dt: float) -> str:
-    run = int(store.run[episode])
-    name = store.header.runs[run] if run >= 0 else f"episode {episode}"
-    return f"{name}, episode {episode} from {start * dt:.2f} s"
+    return f"{run_name(store, episode)}, episode {episode} from {start * dt:.2f} s"

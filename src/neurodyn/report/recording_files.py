@@ -21,6 +21,7 @@ from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list
 from neurodyn.report.recording import Recording
 
 _COLOURS = {"predicted": (217, 72, 15), "truth": (25, 113, 194)}
+MOST_COORDINATES = 8
 
 
 def require_rerun() -> Any:
@@ -100,9 +101,6 @@ def _part(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
 
 
-MOST_COORDINATES = 8
-
-
 def moving(material: ReportMaterial) -> str:
     """Return the section with the animation; empty without one."""
     if material.frames is None:
@@ -135,10 +133,7 @@ def trajectories(material: ReportMaterial) -> str:
 def trajectory_plots(recording: Recording, name: str, evaluated: float | None = None) -> list[str]:
     """Return headings and plots of position coordinates over time for all roll-outs of a recording.
 
-    Args:
-        recording: The roll-outs.
-        name: Prefix of the plot names.
-        evaluated: Horizon of the evaluation [s]; the time beyond it is marked.
+    `name` is a prefix of the plot names; the time beyond the `evaluated` horizon [s] is marked.
     """
     spec = recording.robot.spec
     seconds = [k * spec.dt for k in range(recording.frames + 1)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparison of runs as tables and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,11 @@ def settings(family: Family) -> Table:
 def costs(family: Family) -> Table:
     """Return training costs and model sizes, without columns that no run records."""
     columns = {
-        "Training": [_time(group, "seconds") for group in family.groups],
-        "CPU time": [_time(group, "cpu_seconds") for group in family.groups],
-        "Steps": [_number(group, "steps") for group in family.groups],
-        "Weights": [_number(group, "parameters") for group in family.groups],
-        "Model": [_kilobytes(group) for group in family.groups],
+        "Training": _costs(family, "seconds", span),
+        "CPU time": _costs(family, "cpu_seconds", span),
+        "Steps": _costs(family, "steps", "{:,.0f}".format),
+        "Weights": _costs(family, "parameters", "{:,.0f}".format),
+        "Model": _costs(family, "bytes", lambda size: f"{digits(size / 1000)} kB"),
     }
     known = {name: cells for name, cells in columns.items() if any(cell != MISSING for cell in cells)}
     rows = [list(row) for row in zip((group.name for group in family.groups), *known.values(), strict=True)]
@@ -169,16 +169,6 @@ def _setting(value: Any) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
-def _time(group: RunGroup, field: str) -> str:
-    mean = group.cost[field].mean
-    return MISSING if mean is None else span(mean)
-
-
-def _number(group: RunGroup, field: str) -> str:
-    mean = group.cost[field].mean
-    return MISSING if mean is None else f"{mean:,.0f}"
-
-
-def _kilobytes(group: RunGroup) -> str:
-    mean = group.cost["bytes"].mean
-    return MISSING if mean is None else f"{digits(mean / 1000)} kB"
+def _costs(family: Family, field: str, text: Callable[[float], str]) -> list[str]:
+    means = [group.cost[field].mean for group in family.groups]
+    return [MISSING if mean is None else text(mean) for mean in means]

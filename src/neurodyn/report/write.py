@@ -25,6 +25,9 @@ from neurodyn.report.numbers import member_parts, network_name, tossed_parts
 from neurodyn.report.page import code, figure, folded, grid, page, paragraph, section, tables
 from neurodyn.report.plots import PlotCurve, Span, look, plot
 
+_STANDARD_WORLDS = 512
+_FEW_STARTS = 10_000
+
 
 def training(material: ReportMaterial) -> str:
     """Return the section with training curves; empty if roll-outs were not measured during training."""
@@ -92,10 +95,6 @@ def _phases(material: ReportMaterial, lines: list[dict[str, Any]]) -> list[Span]
             label = f"{forecast}-frame roll-outs" if forecast else "single frames"
         spans.append(Span(spans[-1].end if spans else 0.0, max(times), label))
     return spans
-
-
-_STANDARD_WORLDS = 512
-_FEW_STARTS = 10_000
 
 
 def reproduce(material: ReportMaterial) -> str:

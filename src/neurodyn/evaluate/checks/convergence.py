@@ -28,6 +28,11 @@ WARNS, FAILS = 0.1, 0.3
 """Error at the declared step over the motion in the same frames; above it a model learns the error, not the robot."""
 
 _STILL = 1e-3  # lower bound of the motion that errors are divided by, for a robot at rest [m or rad]
+FREE = (0.05, 0.3)
+"""Difference of the velocity changes relative to their size, away from limits: warning and failure."""
+AT_LIMITS = 0.5
+"""The same at joint limits: warning."""
+_SPEED = 1.0  # speed of joints that run into limits [rad/s or m/s]
 
 
 class StepErrors(Result, frozen=True):
@@ -90,15 +95,6 @@ def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
             if half > 0.7 * error:
                 advice = "the error does not fall with the step: mend joint limits, contact material or armature"
     return judged(what, worst, (WARNS, FAILS), unit="%", scale=100.0, note=note, advice=advice)
-
-
-FREE = (0.05, 0.3)
-"""Difference of the velocity changes relative to their size, away from limits: warning and failure."""
-
-AT_LIMITS = 0.5
-"""The same at joint limits: warning."""
-
-_SPEED = 1.0  # speed of joints that run into limits [rad/s or m/s]
 
 
 class EngineAgreement(Figures, frozen=True):

@@ -5,6 +5,9 @@ from neurodyn.evaluate.checks.run import CheckResult, Finding
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
 
+SLOW = 300.0
+"""Steps per CPU-second below which a million transitions take about an hour."""
+
 
 def check_asset(subject: Subject) -> CheckResult:
     """Compare the declaration with the asset."""
@@ -46,10 +49,6 @@ def check_size(subject: Subject) -> CheckResult:
             Finding(what="network inputs", verdict="ok", value=inputs),
         ]
     )
-
-
-SLOW = 300.0
-"""Steps per CPU-second below which a million transitions take about an hour."""
 
 
 def check_speed(subject: Subject) -> CheckResult:

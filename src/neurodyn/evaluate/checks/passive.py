@@ -20,6 +20,12 @@ WARNS, FAILS = 0.05, 0.3
 
 _CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
 _NEAR = 0.02  # share of its range within which a joint is near a limit
+SECONDS, LAST = 3.0, 0.5
+"""Settling time, and time over which the rest is measured [s]."""
+DEEP = (0.01, 0.05)
+"""Depth of the deepest contact point in the ground: warning and failure [m]."""
+JITTER = (0.1, 1.0)
+"""Standard deviation of a velocity at rest: warning and failure [rad/s or m/s]."""
 
 
 class PassiveEnergy(Figures, frozen=True):
@@ -99,16 +105,6 @@ def _free(robot: Robot, q: Tensor) -> Tensor:
         slack = _NEAR * (upper - lower)
         near |= (q[..., column] < lower + slack) | (q[..., column] > upper - slack)
     return near.cumsum(1) == 0
-
-
-SECONDS, LAST = 3.0, 0.5
-"""Settling time, and time over which the rest is measured [s]."""
-
-DEEP = (0.01, 0.05)
-"""Depth of the deepest contact point in the ground: warning and failure [m]."""
-
-JITTER = (0.1, 1.0)
-"""Standard deviation of a velocity at rest: warning and failure [rad/s or m/s]."""
 
 
 class Rest(Result, frozen=True):

@@ -77,13 +77,7 @@ class Speed:
 
 
 def greatest_speeds(spec: StateSpec, bounds: PlausibleBounds, qd: Tensor) -> dict[str, Speed]:
-    """Return the largest speeds of joints, slides and a floating base.
-
-    Args:
-        spec: Names and units of the coordinates.
-        bounds: Plausible bounds of the robot.
-        qd: Velocities [rad/s or m/s], shape [..., nv].
-    """
+    """Return the largest speeds of joints, slides and a floating base from velocities [..., nv]."""
     fastest = qd.abs().nan_to_num(nan=math.inf).flatten(0, -2).amax(0).tolist()
     names = [name for joint in spec.joints for name in [joint.name] * joint.nv]
     found: dict[str, Speed] = {}

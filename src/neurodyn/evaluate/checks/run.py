@@ -20,6 +20,10 @@ from neurodyn.evaluate.rollouts import SEED
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot, load
 
+WORLDS, FRAMES = 128, 250
+_ROOM = "neurodyn.evaluate.checks"
+_WORLDS, _FRAMES = 16, 60
+
 
 class Finding(Result, frozen=True):
     """One row of a check.
@@ -109,16 +113,10 @@ def judged(
     note: str = "",
     advice: str = "",
 ) -> Finding:
-    """Return the row of a value that should be small.
+    """Return the row of a value that should be small; None or a non-finite value fails.
 
-    Args:
-        what: The measured quantity.
-        value: The value; None or a non-finite value fails.
-        bounds: Values above which the verdict is "warning" and "fails".
-        unit: Unit of the displayed value and bound.
-        scale: Factor from the value to that unit, for example 100 for percent.
-        note: Details in a few words.
-        advice: What to change if the verdict is not "ok".
+    `bounds` are the values above which the verdict is "warning" and "fails"; `scale` converts the value to `unit`, for
+    example 100 for percent. Advice is dropped if the verdict is "ok".
     """
     warns, fails = bounds
     known = None if value is None else finite(value)
@@ -144,11 +142,8 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-WORLDS, FRAMES = 128, 250
-
 Check = Callable[[Subject], CheckResult]
 
-_ROOM = "neurodyn.evaluate.checks"
 CHECKS: Registry[Check] = Registry(
     "check",
     asset=f"{_ROOM}.declaration:check_asset",
@@ -213,9 +208,6 @@ def _run(check: Check, subject: Subject) -> CheckResult:
         return check(subject)
     except InputError as error:
         return CheckResult(findings=[Finding(what="cannot be measured", verdict="fails", advice=str(error))])
-
-
-_WORLDS, _FRAMES = 16, 60
 
 
 def why_refused(robot: Robot) -> str | None:
