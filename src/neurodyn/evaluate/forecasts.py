@@ -123,7 +123,7 @@ class MemberErrors:
     @property
     def epistemic(self) -> Tensor:
         """Standard deviation of the members."""
-        assert self.path.epistemic is not None  # as its members do
+        assert self.path.epistemic is not None  # predicted by models with members
         return self.path.epistemic
 
     @property

@@ -113,7 +113,7 @@ class _Operators(TorchDispatchMode):
             self._found.copies.append(name)
         result = func(*args, **(kwargs or {}))
         tensors += [x for x in tree_leaves(result) if isinstance(x, Tensor)]
-        # Nothing is launched for nothing; single numbers of the host travel with the launch.
+        # Empty tensors launch nothing; host scalars are passed as launch arguments.
         filled = [x for x in tensors if x.numel() and (x.ndim or x.device.type == self._device)]
         places = {x.device.type for x in filled}
         if len(places) > 1:

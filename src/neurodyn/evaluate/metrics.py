@@ -157,7 +157,7 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated
     compared = Compared(robot, predicted, truth)
     end = truth.q.shape[1] - 1
     marks, sound = horizons_up_to(end), finite_worlds(truth)
-    # Baselines over the same roll-outs as the simulator's own: those that it brings to their end.
+    # Baselines count over all roll-outs with a finite truth.
     held, moving = (
         Compared(robot, path, truth).by_horizon(marks, sound)
         for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))

@@ -317,7 +317,7 @@ def _group(entries: list[RunFigures], varying: Sequence[str]) -> RunGroup:
 
 def _verdict(entries: Sequence[RunFigures]) -> str:
     """Return the worst verdict; for several runs with the name of the run."""
-    grades = [grade_of(entry.verdict) for entry in entries]
+    grades: list[Any] = [grade_of(entry.verdict) for entry in entries]
     worst = worst_grade(grades)
     entry = entries[grades.index(worst)]
     return entry.verdict if worst == "ok" or len(entries) == 1 else f"{entry.verdict} ({entry.run})"
@@ -386,7 +386,7 @@ def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
     last = timed[-1] if timed else {}
     seconds, cpu = last.get("seconds"), last.get("cpu_seconds")
     found = folder / "identification.json"
-    if found.is_file():  # which takes longer than the training of its networks
+    if found.is_file():  # takes longer than the training of its networks
         seconds, cpu = artifacts.read_json(found).get("seconds"), None
     trained = as_verdict(next((line["verdict"] for line in reversed(lines) if "verdict" in line), "ok"))
     if timed and not found.is_file() and not any(line.get("finished") for line in lines):

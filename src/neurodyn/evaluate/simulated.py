@@ -127,7 +127,7 @@ class _Simulate:
         dynamics = self._halved if asked.half_step else self._declared
         size = len(asked.batch.past.q), asked.half_step
         with threads(1), torch.no_grad():
-            if size not in self._warm:  # compile kernels and fill caches before anything is timed
+            if size not in self._warm:  # compile kernels and fill caches before timing
                 self._warm.add(size)
                 follow(dynamics, replace(asked.batch, drive=asked.batch.drive.until(2)))
             return roll_out(dynamics, [asked.batch])
@@ -264,7 +264,7 @@ def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult,
 def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
     """Roll a model out from all starts, after a warm-up."""
     batches = starts.batches()
-    # Compile kernels and fill caches before anything is timed; sizes as they will be.
+    # Compile kernels and fill caches for every batch size before timing.
     for batch in {len(b.past.q): b for b in batches}.values():
         with torch.no_grad():
             follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
@@ -315,7 +315,7 @@ def beside_simulator(
     if wild is not None:
         asked["driven"] = RolloutRequest(wild.rows(slice(None)))
     with SimulatorRollouts(robot, threads) as simulator:
-        with stage(0.0, 0.1, "simulator"):  # the first of many pieces; others may go on beside the model
+        with stage(0.0, 0.1, "simulator"):  # later pieces may run in parallel with the model
             pending = simulator.begin(asked)
         with stage(0.1, 0.25, "model"):
             found = roll_model_out(model, starts)
@@ -325,7 +325,7 @@ def beside_simulator(
             truths = pending.collect()
     truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
-    # Contacts and controllers take and give energy of their own.
+    # Contacts and controllers change the energy.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
     return Simulated(
         about=about(model, horizon, rollouts, seed),
@@ -383,7 +383,7 @@ def _few(robot: Robot, starts: Sampled, asked: int | None) -> int:
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
-    # Model, simulator, two baselines and the simulator again, each with errors beside it, all in memory at once.
+    # Model, simulator, two baselines and the reference roll-outs are in memory at once, each with its errors.
     needed = 10 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
     if needed > _MOST_BYTES:
         raise InputError(

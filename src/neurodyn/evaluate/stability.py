@@ -76,7 +76,7 @@ class _Watch:
         self.speed = torch.where(self.finite, torch.maximum(self.speed, fastest), self.speed)
         if proximity is None or environment.ground is None or not bool(fine.any()):
             return
-        # Worlds that are lost are measured where the first sound one is, and forgotten.
+        # Non-finite worlds are replaced by the first finite one, and their depths discarded.
         spare = int(fine.nonzero()[0])
         q = torch.where(self.finite[:, None] & fine[:, None], state.q, state.q[spare])
         readings = proximity(environment.ground, q, torch.zeros_like(state.qd), base_frame=False)

@@ -28,7 +28,7 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.evaluate.rollouts import SEED, RolloutBatch, about, roll_out
 
-_VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
+_VALUES = 40_000_000  # errors in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)
 _SUBSET = 1000
 _BATCH = 1024
@@ -41,7 +41,7 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
         return {}
     chances, labels, context = [], [], starts.context
     for windows, batch in zip(starts.windows, starts.batches(model.spec.context, environments=False), strict=True):
-        assert windows.contacts is not None  # of a log that a model of contacts fits
+        assert windows.contacts is not None  # the log of a model with contacts has labels
         labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
         chances.append(_chances(model, batch).flatten(0, 1))
     said, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
@@ -62,7 +62,7 @@ def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
     start, control = model.observation.of_state(present_state(batch.past)), batch.drive.torque
     assert control is not None  # a log has controls
     found = model.follow(model.begin(batch.past).hidden, start[None], control[None])
-    assert found.logits is not None  # asked for only of models with contacts
+    assert found.logits is not None  # called only for models with contacts
     return found.logits[..., : model.spec.nc].sigmoid().mean(0)
 
 

@@ -96,7 +96,7 @@ def bootstrap(
     """
     blocks, point = blocks_of(residuals.windows), point.pick(torch.tensor([0]))
     weights = _drawn(residuals, blocks, count, torch.Generator().manual_seed(derive_seed(seed, "bootstrap")))
-    # A group's Jacobian, its weighed copy and a difference of roll-outs stay near the processor together.
+    # A group's Jacobian, its weighted copy and a difference of roll-outs fit into the processor's cache.
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
     group = max(1, _BYTES // row)
@@ -139,7 +139,7 @@ def _drawn(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Ge
     times = torch.zeros(count, blocks.count, dtype=torch.float64)
     times.scatter_add_(1, drawn, torch.ones_like(times))
     logs = torch.ones(count, len(residuals.windows.logs), dtype=torch.float64)
-    if blocks.logs:  # what is free in a log that was not drawn stays where it is
+    if blocks.logs:  # free quantities of a log that was not drawn keep their prior
         logs = torch.where(times > 0.0, times, 1.0)
     width = 0 if residuals.prior is None else len(residuals.prior.columns)
     shift = torch.randn(count, width, generator=generator, dtype=torch.float64)

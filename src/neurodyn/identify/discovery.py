@@ -333,7 +333,7 @@ class _DiscoveryNetworks(GradientLearner):
         self._layers = first_layers(blueprint)
         self.weights = self._model.weights.detach().clone()
         generator = torch.Generator().manual_seed(settings.seed)
-        # A last layer of zeros would give the first ones no gradient, and the penalty would empty them meanwhile.
+        # Behind a last layer of zeros the first layers get no gradient, and the penalty would shrink them to zero.
         noise = torch.rand(self.weights.shape, generator=generator, dtype=torch.float64) - 0.5
         self.weights = torch.where(self.weights == 0, 0.1 * noise, self.weights).requires_grad_(True)
         self._values = self._model.physical().detach()

@@ -89,7 +89,7 @@ def discover_run(
         frames = settings.horizon
         train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
         held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-        with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
+        with torch_threads(1):  # keeps the order of sums; roll-outs use separate threads
             discovery = discover(
                 dynamics, train, held_out, settings, candidates,
                 run=out, record=record, resume=going_on, callbacks=callbacks,

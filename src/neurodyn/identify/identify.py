@@ -149,7 +149,7 @@ def identify(
             parameter or a combination of parameters affects neither the data nor a prior, there are too few windows for
             a bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    # Sums in one order on every machine; roll-outs have threads of their own.
+    # One torch thread keeps the order of sums the same on every machine; roll-outs use separate threads.
     with exclusive(out), torch_threads(1):
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
 

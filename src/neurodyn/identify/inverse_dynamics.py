@@ -38,6 +38,7 @@ from neurodyn.identify.convergence import Convergence, SearchEnd
 from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, refined
 from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.readings import MEDIAN
 from neurodyn.identify.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors
 from neurodyn.identify.search_space import SearchSpace
@@ -52,8 +53,6 @@ _DEGREE = 5
 _REWEIGHED = 6
 _HUBER = 3.0
 """Errors beyond this many standard deviations count linearly: no parameter explains stops or contacts."""
-_MEDIAN = 0.6745
-"""Median of |x| for a standard normal x."""
 _ITERATIONS = 60
 _GAIN = 1e-7
 _CORRELATION = 0.1
@@ -206,7 +205,7 @@ def fit_torques(
         upper, target = _triangle(columns * weight[..., None], torque * weight)
         x, converged = problem.minimised(upper, target, x)
         error = torque - columns @ problem.coefficients(x).numpy()
-        scale = np.median(np.abs(error), 0) / _MEDIAN
+        scale = np.median(np.abs(error), 0) / MEDIAN
     analysis = problem.analysis(upper, target, x, round(len(torque) * share))
     return TorqueFit(space.values(x), scale, analysis, converged)
 
@@ -389,6 +388,6 @@ def _triangle(columns: np.ndarray, target: np.ndarray) -> tuple[Tensor, Tensor]:
 
 def _rows(function: Callable[[Tensor], Tensor], x: Tensor, count: int) -> Tensor:
     """Return the Jacobian [count, n] of a batched function with `count` outputs."""
-    with torch.enable_grad():  # a copy of x for each number: one pass gives the gradients of all
+    with torch.enable_grad():  # one copy of x per output: a single backward pass gives all gradients
         points = x.expand(count, -1).clone().requires_grad_(True)
         return torch.autograd.grad(function(points).diagonal().sum(), points)[0]

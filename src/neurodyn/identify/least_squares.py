@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from neurodyn.identify.readings import Noise
+from neurodyn.identify.readings import MEDIAN, Noise
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
@@ -152,7 +152,7 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, we
     full, right = assemble(residuals, reduced, gradient, point, weights=weights)
     if not right.shape[-1]:
         return Point(point.x, point.local, back(gradient))
-    # The eliminated states have been damped before; here the rest is.
+    # `reduce` has damped the eliminated states already.
     size = torch.diagonal(full, dim1=-2, dim2=-1)
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
     damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
@@ -243,7 +243,7 @@ def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Soluti
     scale, joints = residuals.robust(best), residuals.noise.joined
     smaller = torch.minimum(joints, scale[: len(joints)])
     changed = residuals.with_scale(scale, Noise(*smaller.chunk(2)))
-    # Offsets of starting states keep their size in other units.
+    # Initial-state offsets keep their physical size.
     if residuals.initials:
         best = replace(best, initial=best.initial * joints / smaller)
     cost = changed.cost(best)
@@ -260,7 +260,7 @@ def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed
     """
     costs = residuals.window_costs(solution.point)[0]
     middle = costs.median()
-    deviation = (costs - middle).abs().median() / 0.6745
+    deviation = (costs - middle).abs().median() / MEDIAN
     rows = torch.nonzero(costs > middle + 8.0 * deviation)[:, 0]
     if not residuals.initials or not len(rows):
         return False

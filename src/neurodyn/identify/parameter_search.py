@@ -183,7 +183,7 @@ def _from_many_starts(
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
         resume=resume, report=lambda rounds, members: called(rounds, members.cost), executor=executor,
     )  # fmt: skip
-    # What one search from the nominal values would find is among the ends: many starts are never worse than one.
+    # The search from the nominal values is included, so that many starts are never worse than one.
     best = torch.cat([members.x[: _ENDS - 1], residuals.space.nominal[None]])
     solution = levenberg_marquardt(residuals, residuals.start(best), 2 * settings.round_iterations)
     order = solution.cost.argsort()

@@ -28,7 +28,7 @@ _LEAST_SHARE = 0.01
 
 LEAST = 1e-6
 """Minimum standard deviation; logs are stored in single precision."""
-_MEDIAN = 0.6745
+MEDIAN = 0.6745
 """Median of |x| for a standard normal x."""
 
 
@@ -168,10 +168,10 @@ class ComparedReadings:
         sizes = []
         for channel in range(len(self.channels)):
             own = errors[..., channel][self.compared[..., channel]].abs()
-            if not len(own):  # in the first frames of windows, before the delay
+            if not len(own):  # all frames of the window precede the delay
                 sizes.append(self.noise[channel])
                 continue
-            size = torch.maximum(own.median() / 0.6745, 0.1 * own.square().mean().sqrt())
+            size = torch.maximum(own.median() / MEDIAN, 0.1 * own.square().mean().sqrt())
             sizes.append(size.clamp_min(1e-9))
         return torch.where(self.given, self.noise, torch.stack(sizes))
 
@@ -218,7 +218,7 @@ def interpolated(values: Tensor, delay: Tensor) -> Tensor:
     index = left.long()[..., None] + torch.arange(-1, 3)
     gathered = [values.gather(1, index[..., k].clamp(0, frames - 1)[..., None].expand(-1, -1, width)) for k in range(4)]
     before, here, there, after = gathered
-    # Beyond the ends the curve goes on straight.
+    # Extrapolate linearly beyond the first and the last frame.
     before = torch.where((index[..., 0] < 0)[..., None], 2 * here - there, before)
     after = torch.where((index[..., 3] > frames - 1)[..., None], 2 * there - here, after)
     slope, next_slope = 0.5 * (there - before), 0.5 * (after - here)
@@ -313,7 +313,7 @@ def _part_noise(readings: Tensor, *, turns: bool) -> list[float]:
     if not differences:
         return torch.maximum(0.1 * spread, least).tolist()
     middle = torch.cat(differences).abs().median(0).values
-    return torch.maximum(middle / (0.6745 * 70.0**0.5), least).tolist()
+    return torch.maximum(middle / (MEDIAN * 70.0**0.5), least).tolist()
 
 
 @dataclass(frozen=True)
@@ -359,4 +359,4 @@ def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], wi
 
 
 def _sized(differences: Tensor) -> Tensor:
-    return (differences.abs().flatten(0, 1).median(0).values / (_MEDIAN * 70.0**0.5)).clamp_min(LEAST)
+    return (differences.abs().flatten(0, 1).median(0).values / (MEDIAN * 70.0**0.5)).clamp_min(LEAST)

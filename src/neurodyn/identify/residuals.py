@@ -32,7 +32,7 @@ from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.readings import LEAST, ComparedReadings, Noise
+from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
 from neurodyn.identify.search_space import Prior, SearchSpace
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
@@ -211,7 +211,7 @@ class Residuals:
         """Return a robust scale of each channel's errors at the first set of a point, shape [channels]."""
         errors = self.errors(point.pick(torch.tensor([0])))[0]
         joints = errors[..., : 2 * self._nv].abs().flatten(0, 1)
-        scale = (joints.median(0).values / 0.6745).clamp_min(LEAST)
+        scale = (joints.median(0).values / MEDIAN).clamp_min(LEAST)
         return scale if self.measured is None else torch.cat([scale, self.measured.robust(errors[..., 2 * self._nv :])])
 
     def _changed(self, **attributes: Any) -> "Residuals":
@@ -365,7 +365,7 @@ class Residuals:
         return self._halved(errors, sets) / 1e-4
 
     def _halved(self, errors: Tensor, sets: int) -> Tensor:
-        # Differences of differences: an angle that is wrapped on one side only must not jump.
+        # An angle that wraps in only one of the two errors must not add a jump of 2 pi.
         difference = errors[:sets] - errors[sets:]
         angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
         turns = torch.tensor([*angles, *([False] * (len(self.scale) - self._nv))], dtype=torch.bool)

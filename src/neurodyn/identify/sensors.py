@@ -112,7 +112,7 @@ def _closed(store: Store, settings: IdentificationSettings, robot: Robot) -> tup
             )
         return store, None
     if spec.control_kind != "target":
-        return store, None  # which is refused with all other differences
+        return store, None  # refused later, with all other differences
     if controller is None:
         raise InputError(
             f"the data of {robot.name!r} hold targets of a controller; valid: `controller` in the settings, or in the "

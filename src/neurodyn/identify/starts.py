@@ -80,7 +80,7 @@ def started(
     velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
     qd = past.qd.clone()
     qd[:, 0] = velocity
-    # The prior on the first velocity: accelerations within a frame, and the noise of two positions.
+    # Standard deviation of the prior on the first velocity: typical speeds, and the noise of two positions.
     std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
     residuals = Residuals(
         dynamics,

@@ -114,7 +114,7 @@ def reach(result: Simulated) -> list[str]:
             beaten = {h: value for h in comparison.by_horizon if (value := comparison.better(h, name)) is not None}
             lost = next((h for h, value in beaten.items() if value < 1), None)
             before = [h for h, value in beaten.items() if value >= 1 and (lost is None or int(h) < int(lost))]
-            if lost is None or not before:  # always better; or never, which the verdict says
+            if lost is None or not before:  # always better, or never, which the verdict states
                 continue
             useful, end = (span(int(h) * result.about.dt) for h in (before[-1], lost))
             lead = f"{metric.title}, {words}: better than the baselines for {useful}, not for {end}"

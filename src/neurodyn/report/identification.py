@@ -13,7 +13,7 @@ from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 
-_POINTS = 2400  # of a whole run, into which one zooms
+_POINTS = 2400  # points of a whole run, enough for zooming in
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 

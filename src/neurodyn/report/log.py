@@ -28,7 +28,7 @@ _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
 _RUNS = 3
 _SECONDS = 20.0
 """Longest part of a run that is shown."""
-_POINTS = 2400  # of a curve, into which one zooms
+_POINTS = 2400  # points of a curve, enough for zooming in
 _MOST_COORDINATES = 8
 
 

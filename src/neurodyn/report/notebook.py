@@ -26,7 +26,7 @@ class NotebookBar:
         """Prepare a bar with a title; nothing is shown before the first update."""
         self._title, self._begun = title, time.monotonic()
         self._handle: Any = None
-        self._shown: tuple[float, float, str] | None = None  # share, time and text of the last look
+        self._shown: tuple[float, float, str] | None = None  # share, time and text of the last update
         self._last = (0.0, "")
 
     def __enter__(self) -> Self:

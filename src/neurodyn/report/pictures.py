@@ -53,7 +53,7 @@ def pictures(
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
     shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
-    # One call for both panels, so that one camera sees both.
+    # One call renders both panels with the same camera.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
         ground = ground.posed(ground.pose[world : world + 1])
@@ -117,7 +117,7 @@ def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
     Raises:
         InputError: imageio-ffmpeg is not installed, or the file cannot be written.
     """
-    # The codec wants even sizes.
+    # H.264 requires even sizes.
     height, width = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
     module = film_writer()
     with atomic(path) as partial:

@@ -183,7 +183,7 @@ def _points(curve: PlotCurve, log: bool, most: int) -> tuple[np.ndarray, np.ndar
     x, y = x[kept], y[kept]
     if len(x) <= most:
         return x, y
-    # A stride would miss peaks: of neighbours the least and the greatest are drawn.
+    # Keep the minimum and the maximum of neighbouring points: a stride would miss peaks.
     parts = np.array_split(np.arange(len(x)), most // 2)
     drawn = np.unique([k for part in parts for k in (part[y[part].argmin()], part[y[part].argmax()])])
     drawn = np.union1d(drawn, [0, len(x) - 1])
@@ -256,7 +256,7 @@ def _inline(svg: str, description: str, contract: str) -> str:
     svg = re.sub(r' id="[xy]tick_\d+"', ' class="tick"', svg)
     used = set(re.findall(r'#([\w-]+)[")]', svg))
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
-    # Hundredths of a point are fine enough; inside tags only, so that text stays as it is.
+    # Round coordinates to hundredths of a point, only inside tags, so that text is unchanged.
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
     for stand_in, variable in VARIABLES.items():
         svg = svg.replace(stand_in, f"var({variable})")

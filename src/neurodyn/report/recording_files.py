@@ -203,7 +203,7 @@ def write_recording(recording: Recording, path: Path, kind: Format) -> None:
         write_rrd(recording, path)
         return
     if kind == "mp4":
-        film_writer()  # whether it is there shows before anything is rendered
+        film_writer()  # raises before rendering if it is missing
     frames, interval = pictures(recording)
     if kind == "mp4":
         write_mp4(frames, interval, path)

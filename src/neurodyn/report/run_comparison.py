@@ -17,7 +17,7 @@ LEAD = (
     "over the seeds). The best row is first."
 )
 _MOST_CURVES = 60
-_MOST_LETTERS = 40  # of a setting in a table
+_MOST_LETTERS = 40  # length of a setting in a table
 
 
 def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs compared") -> Path:

@@ -131,7 +131,7 @@ def _generate(material: ReportMaterial) -> list[str]:
 
 def _train(material: ReportMaterial) -> list[str]:
     config, kind = material.config, material.result.about.kind
-    if config is None or "phases" not in config.settings:  # made in another way than by training alone
+    if config is None or "phases" not in config.settings:  # not made by training alone
         return []
     verb = ["train", _robot(material)] if config.base is None else ["finetune", config.base]
     shares = ["--shares", *config.shares] if config.shares else []
@@ -166,7 +166,7 @@ def _settings_flags(material: ReportMaterial) -> list[object]:
 def _evaluate(material: ReportMaterial) -> list[str]:
     result, found = material.result, material.result.about
     flags: list[object] = ["--horizon", found.horizon]
-    # Starts along a log are thinned out to at most the number asked for, by default twice this.
+    # --rollouts limits the starts along a log; its default is twice this.
     if isinstance(result, Simulated) or found.rollouts < _FEW_STARTS:
         flags += ["--rollouts", found.rollouts]
     if not isinstance(result, Simulated):

@@ -26,7 +26,7 @@ WARNS, FAILS = 0.2, 0.25
 BAND = 0.02
 """Share of a joint's range within which it has settled."""
 
-_LAST = 0.5  # at the end, over which a joint that has settled is still [s]
+_LAST = 0.5  # final interval in which the swing is measured [s]
 
 
 class LimitTest(Result, frozen=True):

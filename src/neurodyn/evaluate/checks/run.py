@@ -189,7 +189,7 @@ def check(
     declared = robot if isinstance(robot, Robot) else load(robot)
     require_simulated(declared.drives, declared.name)
     subject = Subject(declared, ground, worlds, frames, seed, device)
-    _ = subject.scenario, subject.model  # what cannot be built at all is refused in one line
+    _ = subject.scenario, subject.model  # refuse a robot that cannot be built before any check
     subject.draw("states", 1)
     found = {}
     with torch_threads(threads):
