@@ -101,7 +101,7 @@ class Forecasts:
 
 @dataclass(frozen=True)
 class MemberErrors:
-    """Errors of neural dynamics with several members; shapes: see `Forecasts`.
+    """Errors of neural dynamics with several members; shapes and units: see `Forecasts`.
 
     Attributes:
         model: The model.

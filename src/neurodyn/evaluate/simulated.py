@@ -13,7 +13,6 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 import torch
-from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.config import to_dict
@@ -325,6 +324,13 @@ def beside_simulator(
             truths = pending.collect()
     truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
+    motion = None
+    if wild is not None and found_driven is not None:
+        path, true = found_driven.path, truths["driven"].path
+        motion = PartialComparison(
+            rollouts=path.worlds, seed=seed + 1, comparison=compare(robot, path, true, simulated=True),
+            calibration=member_calibration(model, path, true, wild.rows(slice(0, _DRAWN_OUT))),
+        )  # fmt: skip
     # Contacts and controllers change the energy.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
     return Simulated(
@@ -335,16 +341,7 @@ def beside_simulator(
         comparison=compare(robot, found.path, truth.path, simulated=True),
         reference_errors=reference_errors(robot, truths) if count else None,
         energy=energy_drift(robot, found.path, truth.path) if conserves else None,
-        driven=None
-        if found_driven is None
-        else PartialComparison(
-            rollouts=found_driven.path.worlds,
-            seed=seed + 1,
-            comparison=compare(robot, found_driven.path, truths["driven"].path, simulated=True),
-            calibration=UNSET
-            if wild is None
-            else member_calibration(model, found_driven.path, truths["driven"].path, wild.rows(slice(0, _DRAWN_OUT))),
-        ),
+        driven=motion,
         env_steps_per_second=steps / found.seconds,
         env_steps_per_cpu_second=steps / found.cpu_seconds,
         simulator_steps_per_cpu_second=steps / truth.cpu_seconds,

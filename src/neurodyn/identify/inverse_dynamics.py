@@ -2,8 +2,8 @@
 r"""Identification from logged torques by inverse dynamics, for robot arms with torque or current sensors.
 
 Joint torques are linear in the inertial parameters $\pi$ of the links (`multibody.inverse_dynamics`), and in rotor
-inertia a, viscous friction d, Coulomb friction f and spring stiffness k of each joint (`multibody.passive`). All
-samples of a log therefore reduce to one triangular matrix by a QR decomposition:
+inertia a, viscous friction d, Coulomb friction f and spring stiffness k of each joint. All samples of a log
+therefore reduce to one triangular matrix by a QR decomposition:
 
 $$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}), \qquad
 \min_x \; |R\,\phi(x) - z|^2 + |(x - x_0)/s|^2, \qquad Q R = W [Y, \ldots]$$
