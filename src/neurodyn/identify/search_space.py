@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is searched: the coordinates of free quantities in least squares.
-
-And priors that fix what a log does not see.
-"""
+"""Coordinates of the free quantities in least squares, and priors on them."""
 
 import copy
 import math
@@ -19,14 +16,14 @@ from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 
 
 class SearchSpace:
-    """Coordinates x of free quantities: values = size x, but for whole inertias.
+    """Coordinates x of the free quantities: value = size x, except for full inertias.
 
     Attributes:
         names: Names of the quantities.
-        lower: Least coordinates, shape [n].
-        upper: Greatest coordinates, shape [n].
+        lower: Lower bounds, shape [n].
+        upper: Upper bounds, shape [n].
         nominal: Coordinates of the nominal values, shape [n].
-        fixed: Coordinates that stay where they are, bool, shape [n].
+        fixed: Coordinates that are held constant, bool, shape [n].
     """
 
     def __init__(self, quantities: Parameters) -> None:
@@ -69,12 +66,12 @@ class SearchSpace:
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates are fixed, or lie on a bound that descent leads across, shape [..., n]."""
+        """Return which coordinates are fixed, or lie on a bound that a descent step would cross, shape [..., n]."""
         return self.fixed | ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 class FixedSpace:
-    """No coordinates at all: quantities keep their values, and only starting states are searched."""
+    """An empty search space: quantities keep their values, only initial states are searched."""
 
     def __init__(self, values: Tensor) -> None:
         self._values = values
@@ -96,10 +93,10 @@ class FixedSpace:
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal distributions of p of the free quantities.
+    """Independent normal priors on p of the free quantities.
 
     Attributes:
-        columns: Which quantities, int64, shape [p].
+        columns: Indices of the quantities, int64, shape [p].
         mean: Their nominal values, shape [p].
         deviation: Standard deviations, shape [p].
     """
@@ -109,26 +106,26 @@ class Prior:
     deviation: Tensor
 
     def distance(self, values: Tensor) -> Tensor:
-        """Return how far physical values [..., n] are from the mean, in standard deviations, shape [..., p]."""
+        """Return the distance of physical values [..., n] from the mean in standard deviations, shape [..., p]."""
         return (values[..., self.columns] - self.mean) / self.deviation
 
     def slope(self, quantities: int) -> Tensor:
-        """Return the derivative of `distance` by the physical values, shape [p, n]."""
+        """Return the derivative of `distance` with respect to the physical values, shape [p, n]."""
         slope = torch.zeros(len(self.columns), quantities, dtype=torch.float64)
         slope[torch.arange(len(self.columns)), self.columns] = 1.0 / self.deviation
         return slope
 
 
 def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Prior | None:
-    """Return the prior that settings ask for: standard deviations by name or pattern; None for none.
+    """Return the prior for standard deviations given by name or pattern; None if none are given.
 
     Args:
         specs: The free quantities.
         asked: Standard deviations, in the unit of the quantity or as a share of its nominal value ("20%"). The last
-            pattern that a quantity matches counts.
+            matching pattern counts.
 
     Raises:
-        InputError: A pattern matches no free quantity, or a standard deviation is not a number above 0.
+        InputError: A pattern matches no free quantity, or a standard deviation is not a finite number above 0.
     """
     found: dict[int, float] = {}
     for pattern, width in asked.items():
@@ -150,7 +147,7 @@ def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Pr
 
 
 def parse_priors(texts: Sequence[str]) -> dict[str, float | str]:
-    """Return the priors of a command line: NAME=DEVIATION or NAME=SHARE%.
+    """Parse priors from the command line: NAME=DEVIATION or NAME=SHARE%.
 
     Raises:
         InputError: A text is malformed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html of an identification: parameters with intervals, errors by horizon, what the log does not see."""
+"""RUN/report.html of an identification: parameters with intervals, errors by horizon, and unidentified directions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 
-_POINTS = 2400  # of a whole run, into which one zooms
+_POINTS = 2400  # points of a whole run, enough for zooming in
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
@@ -24,9 +24,9 @@ def write_identification(
 
     Args:
         run: Run directory.
-        result: The figures that `identify.identify` returns.
-        picture: Its sample.
-        runs: Its whole runs.
+        result: Figures of `identify.identify`.
+        picture: Forecasts of one held-out window.
+        runs: Fits of whole runs.
     """
     path = run / "report.html"
     write_text(path, render_identification(result, picture, runs))
@@ -36,7 +36,7 @@ def write_identification(
 def render_identification(result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
     """Return the page as HTML."""
     body = [
-        header(f"{'Hybrid' if result.weights else 'IdentificationFigures'} dynamics"),
+        header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
@@ -56,7 +56,7 @@ def render_identification(result: IdentificationFigures, picture: Sample, runs: 
 
 
 def lead(result: IdentificationFigures) -> str:
-    """Return what was identified from what, in a sentence."""
+    """Return a sentence on what was identified, and from what."""
     networks = f", and networks of {result.weights:,} weights" if result.weights else ""
     return (
         f"{result.robot}: {len(result.parameters)} parameters{networks}, from {result.windows} windows of "
@@ -76,7 +76,7 @@ def _headline(result: IdentificationFigures) -> str:
 
 
 def convergence(result: IdentificationFigures) -> str:
-    """Return whether the search has converged, and what intervals come from."""
+    """Return whether the search converged, and where the intervals come from."""
     if not result.converged:
         return f"Not converged: {result.reason}. There are no intervals."
     how = f"the sandwich covariance over {result.blocks}"
@@ -91,7 +91,7 @@ def convergence(result: IdentificationFigures) -> str:
 
 
 def torques(result: IdentificationFigures) -> Table:
-    """Return how far predicted torques are from those logged; empty where torques were not fitted."""
+    """Return the torque errors of inverse dynamics; empty for roll-outs."""
     found = result.torque
     head = ["Joint", "Logged", "Nominal misses", "Identified misses", "Of nominal"]
     if found is UNSET:
@@ -105,10 +105,10 @@ def torques(result: IdentificationFigures) -> Table:
 
 
 def parameters(result: IdentificationFigures) -> Table:
-    """Return the free quantities with their intervals, or why they have none."""
+    """Return the free quantities with their intervals, or the reason for a missing interval."""
     columns: dict[str, Callable[[IdentifiedParameter], str]] = {
         "Parameter": lambda entry: entry.name,
-        "IdentificationFigures": lambda entry: f"{entry.value:.4g}",
+        "Identified": lambda entry: f"{entry.value:.4g}",
         "95 % interval": lambda entry: _between(entry.interval) if entry.why_not is UNSET else f"none: {entry.why_not}",
     }
     if any(entry.sandwich is not UNSET for entry in result.parameters):
@@ -123,7 +123,7 @@ def parameters(result: IdentificationFigures) -> Table:
 
 
 def ends(result: IdentificationFigures) -> Table:
-    """Return where searches from several starts ended; without rows for one start."""
+    """Return the minima found from several starts; empty for one start."""
     found = result.ends
     if found is UNSET:
         return Table("", [], [])
@@ -134,7 +134,7 @@ def ends(result: IdentificationFigures) -> Table:
 
 
 def runs(result: IdentificationFigures) -> Table:
-    """Return root mean squares of whole runs' residuals, by model."""
+    """Return the root mean square residuals of whole runs by model."""
     models = list(result.runs[0].q) if result.runs else []
     head = ["Run", "Length", *models, "sensors' noise alone"]
     rows = [
@@ -145,7 +145,7 @@ def runs(result: IdentificationFigures) -> Table:
 
 
 def by_log(result: IdentificationFigures) -> Table:
-    """Return the quantities that differ from log to log, with the standard deviation of each value."""
+    """Return the quantities that vary between logs, with the standard deviation of each value."""
     entries = [(entry.name, entry.by_log) for entry in result.parameters if entry.by_log is not UNSET]
     logs = list(entries[0][1]) if entries else []
     rows = [[log, *(f"{found[log].value:.4g} ± {found[log].deviation:.2g}" for _, found in entries)] for log in logs]
@@ -153,17 +153,17 @@ def by_log(result: IdentificationFigures) -> Table:
 
 
 def sensors(result: IdentificationFigures) -> Table:
-    """Return the errors of sensors beside those of joints, on held-out windows."""
+    """Return the errors of sensors on held-out windows."""
     rows = [
         [name, f"{entry.nominal:.3g}", f"{entry.identified:.3g}", f"{entry.noise:.3g}"]
         for name, entry in result.sensors.items()
     ]
     title = "Sensors on held-out windows: root mean square (SI units)"
-    return Table(title, ["Reading", "Nominal", "IdentificationFigures", "Noise of the fit"], rows)
+    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
 
 
 def errors(result: IdentificationFigures) -> list[Table]:
-    """Return errors on held-out windows by model, positions and velocities, beside the noise floor."""
+    """Return errors of positions and velocities on held-out windows by model, with the noise floor."""
     titles: dict[str, Callable[[CoordinateErrors], float | None]] = {
         "Positions [rad or m]": lambda found: found.q_mean,
         "Velocities [rad/s or m/s]": lambda found: found.qd_mean,
@@ -183,7 +183,7 @@ def errors(result: IdentificationFigures) -> list[Table]:
 
 
 def errors_lead(result: IdentificationFigures) -> str:
-    """Return what the errors are means over."""
+    """Return a description of the held-out windows."""
     held = result.held_out
     return (
         f"Open-loop forecasts of {held.starts:,} windows of the {held.split} split, from states as {held.start}; mean "
