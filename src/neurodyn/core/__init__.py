@@ -19,7 +19,7 @@ with lazy(__name__):
     from neurodyn.core.description.mechanism import Fingerprint, Link, Mechanism
     from neurodyn.core.description.parameter import Parameter, select_parameters
     from neurodyn.core.description.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Sphere, Terrain
-    from neurodyn.core.description.sensors import SENSOR_KINDS, Part, Sensor, Stream
+    from neurodyn.core.description.sensors import SENSOR_KINDS, Part, Sensor, SensorKind, Stream
     from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
     from neurodyn.core.errors import InputError, MismatchError, NeurodynError
     from neurodyn.core.progress import Progress, showing, tracked
@@ -29,7 +29,7 @@ __all__ = [
     "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "Augmentation", "Blueprint", "BodyContact", "BodyShape", "Box",
     "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder",
     "Drive", "DriveLaw", "DriveNetwork", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism",
-    "Mesh", "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor", "Sphere",
-    "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
+    "Mesh", "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor", "SensorKind",
+    "Sphere", "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
     "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked", "write_json",
 ]  # fmt: skip
