@@ -26,7 +26,8 @@ class IdentifiedParameter(Record, frozen=True):
         interval: 95 % interval; None where there is none to believe.
         why_not: Why there is none; UNSET where there is one.
         sandwich: The interval of the sandwich covariance beside that of a bootstrap; UNSET without one.
-        prior: Standard deviation of its prior; UNSET without one.
+        prior: Width of its prior, of a normal one the standard deviation; UNSET without one.
+        prior_kind: Kind of this prior (`identify.priors.PRIORS`); UNSET for a normal one.
         nominal: What the robot's declaration says.
         with_networks: Its value beside the networks of a blueprint; UNSET without any.
         by_log: Its value in each log, where it has one of its own.
@@ -39,6 +40,7 @@ class IdentifiedParameter(Record, frozen=True):
     why_not: str | UnsetType = UNSET
     sandwich: list[float] | UnsetType = UNSET
     prior: float | UnsetType = UNSET
+    prior_kind: str | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
     by_log: dict[str, LogValue] | UnsetType = UNSET
 
