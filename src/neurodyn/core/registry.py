@@ -66,8 +66,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self.require(name)
         entry: Any = self._entries[name]
         if isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            entry = self._entries[name] = getattr(import_module(module), attribute)
+            entry = self._entries[name] = imported(entry)
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -82,6 +81,14 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         load_plugins()
         return len(self._entries)
+
+
+def imported(entry: Any) -> Any:
+    """Return what the text "module:attribute" names; anything else as it is."""
+    if not isinstance(entry, str):
+        return entry
+    module, _, attribute = entry.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def load_plugins() -> None:

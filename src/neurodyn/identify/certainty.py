@@ -16,6 +16,7 @@ from neurodyn.identify.convergence import Convergence, curvature, elsewhere, jud
 from neurodyn.identify.identifiability import Identifiability, blocks_of, identifiability, student_t
 from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduce
 from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve
 from neurodyn.identify.search_space import SearchSpace
@@ -95,13 +96,15 @@ class Certainty:
     derivatives: bool = True
 
     def found(
-        self, specs: Sequence[Parameter], values: Tensor, prior: dict[str, float], together: Tensor | None
+        self, specs: Sequence[Parameter], values: Tensor, prior: dict[str, tuple[str, float]], together: Tensor | None
     ) -> list[IdentifiedParameter]:
         """Return the quantities with their intervals, or the reason for a missing interval.
 
-        `values` are those of the fit, shape [n], and `prior` the standard deviations of priors by name. `together` are
-        the
-        values of the model's quantities, which come first, after joint training with networks; None without networks.
+        Args:
+            specs: The free quantities.
+            values: Their values, shape [n].
+            prior: Kinds and widths of priors by name of the quantity.
+            together: Values of the model's own beside networks, the first of them; None without networks.
         """
         lower, upper = _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
         sandwich = self.analysis.intervals(values, lower, upper)
@@ -110,6 +113,7 @@ class Certainty:
         found = []
         for k, spec in enumerate(specs):
             why = self._why_not(k, spec, float(values[k]))
+            kind, width = prior.get(spec.name, (NORMAL, UNSET))
             fast = sandwich[k]
             best = fast if drawn is None else drawn[k]
             both = drawn is not None and why is None and fast is not None
@@ -120,7 +124,8 @@ class Certainty:
                     interval=None if why is not None or best is None else list(best),
                     why_not=UNSET if why is None else why,
                     sandwich=list(fast) if both and fast is not None else UNSET,
-                    prior=prior.get(spec.name, UNSET),
+                    prior=width,
+                    prior_kind=UNSET if kind == NORMAL else kind,
                     nominal=spec.nominal,
                     with_networks=UNSET if together is None or k >= len(together) else float(together[k]),
                 )

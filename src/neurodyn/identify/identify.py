@@ -45,6 +45,7 @@ from neurodyn.identify.identifiability import identifiability, require_seen, war
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
+from neurodyn.identify.priors import prior_of
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
@@ -58,7 +59,6 @@ from neurodyn.identify.result import (
     SensorErrors,
     TorqueErrors,
 )
-from neurodyn.identify.search_space import prior_of
 from neurodyn.identify.sensors import LogSensors
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, lead, start_of, started
@@ -366,9 +366,8 @@ class _Identification:
             self.warnings.append(f"at the solution, {text}")
         together = None if self.hybrid is None else self.hybrid.physical().detach()
         prior = residuals.prior
-        widths = {} if prior is None else dict(zip(prior.columns.tolist(), prior.deviation.tolist(), strict=True))
-        by_name = {self.specs[k].name: width for k, width in widths.items()}
-        parameters = known.found(self.specs, values, by_name, together)
+        before = {} if prior is None else prior.by_name(self.specs)
+        parameters = known.found(self.specs, values, before, together)
         self.warnings += known.warnings(parameters)
         by_log = values_by_log(residuals, searched.point, analysis.variance)
         parameters = [

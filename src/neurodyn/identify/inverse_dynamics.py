@@ -125,6 +125,16 @@ class TorqueModel:
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
+        """Prepare the torques.
+
+        Raises:
+            InputError: The mechanism has force elements.
+        """
+        if mechanism.elements:
+            names = ", ".join(element.name for element in mechanism.elements)
+            raise InputError(
+                f"inverse dynamics: the force elements {names} are unknown to it; valid: method: roll-outs"
+            )
         self.mechanism = mechanism
         self.size = (LINK_PARAMETERS + len(_OWN)) * len(mechanism.links)
 

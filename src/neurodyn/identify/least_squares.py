@@ -214,7 +214,7 @@ def assemble(
     full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
     if residuals.prior is not None:
         values = residuals.space.values(point.x)
-        slope = residuals.prior.slope(values.shape[-1]).expand(len(values), -1, -1)
+        slope = residuals.prior.slope(values)
         slope = slope if physical else slope @ residuals.chain(point.x)
         distance = residuals.prior.distance(values) - (0.0 if weights is None else weights.prior)
         full[:, :n, :n] += slope.mT @ slope

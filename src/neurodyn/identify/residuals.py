@@ -32,8 +32,9 @@ from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.identify.priors import Prior
 from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
-from neurodyn.identify.search_space import Prior, SearchSpace
+from neurodyn.identify.search_space import SearchSpace
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27

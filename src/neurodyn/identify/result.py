@@ -21,15 +21,16 @@ class IdentifiedParameter(Record, frozen=True):
     """An identified quantity.
 
     Attributes:
-        name: Name.
-        value: Identified value.
-        interval: 95 % confidence interval; None if it is not trustworthy.
-        why_not: Reason for a missing interval.
-        sandwich: Interval from the sandwich covariance, where `interval` is from a bootstrap.
-        prior: Standard deviation of its prior; UNSET without one.
-        nominal: Declared value.
-        with_networks: Value after joint training with the networks of a blueprint.
-        by_log: Values of a quantity that varies between logs.
+        name: Its name.
+        value: What was identified.
+        interval: 95 % interval; None where there is none to believe.
+        why_not: Why there is none; UNSET where there is one.
+        sandwich: The interval of the sandwich covariance beside that of a bootstrap; UNSET without one.
+        prior: Width of its prior, of a normal one the standard deviation; UNSET without one.
+        prior_kind: Kind of this prior (`identify.priors.PRIORS`); UNSET for a normal one.
+        nominal: What the robot's declaration says.
+        with_networks: Its value beside the networks of a blueprint; UNSET without any.
+        by_log: Its value in each log, where it has one of its own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class IdentifiedParameter(Record, frozen=True):
     why_not: str | UnsetType = UNSET
     sandwich: list[float] | UnsetType = UNSET
     prior: float | UnsetType = UNSET
+    prior_kind: str | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
     by_log: dict[str, LogValue] | UnsetType = UNSET
 

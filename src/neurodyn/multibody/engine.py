@@ -22,6 +22,7 @@ from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree
 from neurodyn.multibody.body_contacts import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.drive import DrivenJoint, drive_torque, passive_torque
+from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.memory import StepMemory
@@ -225,13 +226,16 @@ class Engine:
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         driven = self._driven(scope, memory, readings, qd, control)
-        torque = self._torques(scope, tree, q, qd, driven)
+        added, pulled = element_forces(mechanism.elements or (), ElementMotion(scope, tree, motions, q, qd))
+        torque = self._torques(scope, tree, q, qd, driven, added)
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None,
         )  # fmt: skip
         external = self._external(scope)
+        if pulled:
+            external = _merged(external, pulled)
         if mechanism.body_contacts and self._contact is not None:
             _ = contacts.touched  # defines quantities that later networks may take as inputs
         if mechanism.supports:
@@ -313,7 +317,9 @@ class Engine:
             driven.append(scope.define(f"actuator.{name}", value))
         return driven
 
-    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any]) -> list[Scalar]:
+    def _torques(
+        self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any], added: Mapping[int, Any]
+    ) -> list[Scalar]:
         names = self._spec.qd_names
         torque: list[Scalar] = [0.0] * len(names)
         for dof, value in zip(self._spec.control_dofs, driven, strict=True):
@@ -326,6 +332,8 @@ class Engine:
                 constrained=self._contact is not None and self._contact.constrains_joints,
             )  # fmt: skip
             torque[dof] = torque[dof] + scope.define(f"passive.{names[dof]}", passive)
+            if dof in added:
+                torque[dof] = torque[dof] + added[dof]
         return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
 
     def _external(self, scope: Scope) -> Wrenches:

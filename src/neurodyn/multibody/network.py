@@ -1,60 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small network as a native loop with its adjoint, and its directional derivative."""
+"""A small network as a native loop with its own adjoint, and its derivative along a direction in its inputs."""
 
 from dataclasses import dataclass
 from itertools import pairwise
 
-from neurodyn.core.description.blueprint import Activation, Augmentation
+from neurodyn.core.activations import ACTIVATIONS
+from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.multibody.trace import Loop
-
-ACTIVATIONS: dict[Activation, tuple[str, str]] = {
-    "tanh": ("::wp::tanh(z)", "(real)1 - y * y"),
-    "elu": ("SELECT(z > (real)0, z, ::wp::exp(z) - (real)1)", "SELECT(z > (real)0, (real)1, y + (real)1)"),
-    "relu": ("SELECT(z > (real)0, z, (real)0)", "SELECT(z > (real)0, (real)1, (real)0)"),
-    "softplus": (
-        "SELECT(z > (real)0, z, (real)0) + ::wp::log((real)1 + ::wp::exp(SELECT(z > (real)0, -z, z)))",
-        "(real)1 / ((real)1 + ::wp::exp(-z))",
-    ),
-    "softsign": (
-        "z / ((real)1 + SELECT(z > (real)0, z, -z))",
-        "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))",
-    ),
-    "silu": (
-        "z / ((real)1 + ::wp::exp(-z))",
-        "y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",
-    ),
-}
-"""Value and slope of each activation at z, in terms of z and the value y."""
 
 
 def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
     """Return the network of an augmentation as a loop from scaled inputs to unscaled outputs.
 
-    Weights are laid out as in `Augmentation.weights`. `saved` holds the sums z, then the values y of each hidden layer.
+    Weights are laid out as `Augmentation.weights` says. `saved` holds, for each hidden layer, the sums z and then the
+    values y.
 
     Args:
         augmentation: The network.
-        first_weight: Index of its first weight in the program's weights.
-        name: Name in messages.
+        first_weight: Where its weights begin in the program's.
+        name: What it is called in messages.
     """
     widths = augmentation.widths
-    layers = _layers(widths, 2)
-    value, slope = ACTIVATIONS[augmentation.activation]
+    activation = ACTIVATIONS[augmentation.activation]
     return Loop(
         name=name,
         inputs=widths[0],
         outputs=widths[-1],
         saved=2 * sum(widths[1:-1]),
-        forward="\n".join(_forward(layer, value) for layer in layers),
-        adjoint=_adjoint(layers, widths, slope),
+        forward=_forward(widths, activation.value),
+        adjoint=_adjoint(widths, activation.slope),
         weights=augmentation.weights,
         first_weight=first_weight,
     )
 
 
+def _layers(widths: tuple[int, ...]) -> list[tuple[int, int, int, str, int]]:
+    """Return for each layer its width before and after, its first weight, what it reads, and its place in `saved`."""
+    layers, weight, place, source = [], 0, 0, "in"
+    for before, after in pairwise(widths):
+        layers.append((before, after, weight, source, place))
+        source = f"(saved + {place + after})"
+        place += 2 * after
+        weight += after * (before + 1)
+    return layers
+
+
+def _forward(widths: tuple[int, ...], value: str) -> str:
+    lines = []
+    layers = _layers(widths)
+    for number, (before, after, weight, source, place) in enumerate(layers):
+        bias = weight + before * after
+        hidden = number < len(layers) - 1
+        keep = f"saved[{place} + i] = z; saved[{place + after} + i] = {value};" if hidden else "out[i] = z;"
+        lines.append(
+            f"for (int i = 0; i < {after}; ++i) {{ real z = (real)weight[{bias} + i]; "
+            f"const number* row = weight + {weight} + i * {before}; "
+            f"for (int j = 0; j < {before}; ++j) z += row[j] * {source}[j]; {keep} }}"
+        )
+    return "\n".join(lines)
+
+
+def _adjoint(widths: tuple[int, ...], slope: str) -> str:
+    lines = []
+    layers = _layers(widths)
+    widest = max(widths)
+    lines.append(f"real delta[{widest}]; real passed[{widest}];")
+    lines.append(f"for (int i = 0; i < {widths[-1]}; ++i) delta[i] = seed[i];")
+    for number in range(len(layers) - 1, -1, -1):
+        before, after, weight, source, place = layers[number]
+        if number < len(layers) - 1:
+            lines.append(
+                f"for (int i = 0; i < {after}; ++i) {{ const real z = saved[{place} + i]; const real y = "
+                f"saved[{place + after} + i]; (void)z; (void)y; delta[i] *= ({slope}); }}"
+            )
+        bias = weight + before * after
+        lines.append(
+            f"for (int j = 0; j < {before}; ++j) passed[j] = 0;\n"
+            f"for (int i = 0; i < {after}; ++i) {{ const real d = delta[i]; weight_adj[{bias} + i] += d; "
+            f"const number* row = weight + {weight} + i * {before}; "
+            f"const Sums grad = weight_adj + {weight} + i * {before}; "
+            f"for (int j = 0; j < {before}; ++j) {{ grad[j] += d * {source}[j]; passed[j] += d * row[j]; }} }}\n"
+            f"for (int j = 0; j < {before}; ++j) delta[j] = passed[j];"
+        )
+    lines.append(f"for (int j = 0; j < {widths[0]}; ++j) adj[j] += delta[j];")
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class _Layer:
-    """A layer: widths, first weight, sources of values and slopes, and where it saves z, y, s and t."""
+    """A layer: widths, where its weights begin, what it reads, and where it saves z, y, s and t."""
 
     before: int
     after: int
@@ -73,82 +107,37 @@ class _Layer:
         return f"saved[{self.place + number * self.after} + i]"
 
 
-def _layers(widths: tuple[int, ...], saved: int) -> list[_Layer]:
-    """Return the layers, which save so many numbers for each unit: z, y and, with a direction, s and t."""
-    layers, weight, place = [], 0, 0
-    values, slopes = "in", f"(in + {widths[0]})"
-    for number, (before, after) in enumerate(pairwise(widths)):
-        layers.append(_Layer(before, after, weight, values, slopes, place, number < len(widths) - 2))
-        values, slopes = f"(saved + {place + after})", f"(saved + {place + 3 * after})"
-        place += saved * after
-        weight += after * (before + 1)
-    return layers
-
-
-def _forward(layer: _Layer, value: str) -> str:
-    keep = f"{layer.saved(0)} = z; {layer.saved(1)} = {value};" if layer.hidden else "out[i] = z;"
-    return (
-        f"for (int i = 0; i < {layer.after}; ++i) {{ real z = (real)weight[{layer.bias} + i]; "
-        f"const number* row = weight + {layer.weight} + i * {layer.before}; "
-        f"for (int j = 0; j < {layer.before}; ++j) z += row[j] * {layer.values}[j]; {keep} }}"
-    )
-
-
-def _adjoint(layers: list[_Layer], widths: tuple[int, ...], slope: str) -> str:
-    widest = max(widths)
-    lines = [f"real delta[{widest}]; real passed[{widest}];"]
-    lines.append(f"for (int i = 0; i < {widths[-1]}; ++i) delta[i] = seed[i];")
-    for layer in reversed(layers):
-        before, after, weight = layer.before, layer.after, layer.weight
-        if layer.hidden:
-            lines.append(
-                f"for (int i = 0; i < {after}; ++i) {{ const real z = {layer.saved(0)}; const real y = "
-                f"{layer.saved(1)}; (void)z; (void)y; delta[i] *= ({slope}); }}"
-            )
-        lines.append(
-            f"for (int j = 0; j < {before}; ++j) passed[j] = 0;\n"
-            f"for (int i = 0; i < {after}; ++i) {{ const real d = delta[i]; weight_adj[{layer.bias} + i] += d; "
-            f"const number* row = weight + {weight} + i * {before}; "
-            f"const Sums grad = weight_adj + {weight} + i * {before}; "
-            f"for (int j = 0; j < {before}; ++j) {{ grad[j] += d * {layer.values}[j]; passed[j] += d * row[j]; }} }}\n"
-            f"for (int j = 0; j < {before}; ++j) delta[j] = passed[j];"
-        )
-    lines.append(f"for (int j = 0; j < {widths[0]}; ++j) adj[j] += delta[j];")
-    return "\n".join(lines)
-
-
-_SIGMOID = "(real)1 / ((real)1 + ::wp::exp(-z))"
-_CURVATURES: dict[Activation, str] = {
-    "tanh": "(real)-2 * y * ((real)1 - y * y)",
-    "elu": "SELECT(z > (real)0, (real)0, y + (real)1)",
-    "relu": "(real)0 * z",
-    "softplus": f"{_SIGMOID} * ((real)1 - {_SIGMOID})",
-    "softsign": (
-        "SELECT(z > (real)0, (real)-2, (real)2) * ((real)1 - SELECT(y > (real)0, y, -y)) * "
-        "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))"
-    ),
-    "silu": f"{_SIGMOID} * ((real)1 - {_SIGMOID}) * ((real)2 + z * ((real)1 - (real)2 * {_SIGMOID}))",
-}
-"""Second derivatives of activations at z, in terms of z and the value y."""
-
-
 def tangent_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
-    """Return the loop from scaled inputs and a direction in them to the directional derivatives of the outputs.
+    """Return the loop from scaled inputs, and a direction in them, to the derivatives of the unscaled outputs.
 
-    Arguments: see `network_loop`.
+    Args:
+        augmentation: The network; its weights are laid out as `Augmentation.weights` says.
+        first_weight: Where they begin in the program's.
+        name: What it is called in messages.
     """
-    layers = _layers(augmentation.widths, 4)
-    value, slope = ACTIVATIONS[augmentation.activation]
+    layers = _tangent_layers(augmentation.widths)
+    activation = ACTIVATIONS[augmentation.activation]
     return Loop(
         name=name,
         inputs=2 * augmentation.widths[0],
         outputs=augmentation.widths[-1],
         saved=4 * sum(augmentation.widths[1:-1]),
-        forward="\n".join(_tangent_forward(layer, value, slope) for layer in layers),
-        adjoint=_tangent_adjoint(layers, augmentation.widths, slope, _CURVATURES[augmentation.activation]),
+        forward="\n".join(_tangent_forward(layer, activation.value, activation.slope) for layer in layers),
+        adjoint=_tangent_adjoint(layers, augmentation.widths, activation.slope, activation.curvature),
         weights=augmentation.weights,
         first_weight=first_weight,
     )
+
+
+def _tangent_layers(widths: tuple[int, ...]) -> list[_Layer]:
+    layers, weight, place = [], 0, 0
+    values, slopes = "in", f"(in + {widths[0]})"
+    for number, (before, after) in enumerate(pairwise(widths)):
+        layers.append(_Layer(before, after, weight, values, slopes, place, number < len(widths) - 2))
+        values, slopes = f"(saved + {place + after})", f"(saved + {place + 3 * after})"
+        place += 4 * after
+        weight += after * (before + 1)
+    return layers
 
 
 def _tangent_forward(layer: _Layer, value: str, slope: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.registry import Registry
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import RelativeMotion, Tree
 from neurodyn.multibody.contact_model import Contacts
@@ -200,25 +199,6 @@ def _link(instant: Instant, at: SensorFrame, name: str) -> Any:
     return dot(tree.axis(single[name]), moment if turning else force)
 
 
-SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
-"""Returns a reading from a step and a sensor's mounting; rotations are nine matrix entries, row by row."""
-
-SENSOR_FUNCTIONS: Registry[SensorFunction] = Registry(
-    "kind of sensor",
-    position="neurodyn.multibody.sensors:read_position",
-    orientation="neurodyn.multibody.sensors:read_orientation",
-    pose="neurodyn.multibody.sensors:read_pose",
-    gyroscope="neurodyn.multibody.sensors:read_gyroscope",
-    accelerometer="neurodyn.multibody.sensors:read_accelerometer",
-    imu="neurodyn.multibody.sensors:read_imu",
-    odometry="neurodyn.multibody.sensors:read_odometry",
-    contact_force="neurodyn.multibody.sensors:read_contact_force",
-    wrench="neurodyn.multibody.sensors:read_wrench",
-    joint_torque="neurodyn.multibody.sensors:read_joint_torque",
-)
-"""Reading function of each kind of sensor; the layout of readings is in `core.description.sensors.SENSOR_KINDS`."""
-
-
 def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return position and rotation matrix in the world."""
     return [*read_position(instant, at), *read_orientation(instant, at)]
@@ -227,3 +207,7 @@ def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:
 def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return angular velocity [rad/s] and specific force [m/s^2]."""
     return [*read_gyroscope(instant, at), *read_accelerometer(instant, at)]
+
+
+SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
+"""From a step and a sensor's place to its reading; a rotation is the nine entries of its matrix, row by row."""

@@ -14,11 +14,11 @@ from typing import Literal, cast
 
 from torch import Tensor, nn
 
+from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError
 from neurodyn.nets.gru import Hidden
 from neurodyn.nets.members import MemberGRU, MemberLinear
-from neurodyn.nets.mlp import ACTIVATIONS
 from neurodyn.nets.networks import TRUNKS, require_size
 
 
@@ -45,10 +45,11 @@ class EnsembleConfig(Config, frozen=True):
     head: int = 128
     skip: bool = True
     clip: float | None = 10.0
-    activation: Literal["silu", "relu"] = "silu"
+    activation: str = "silu"
 
     def __post_init__(self) -> None:
         TRUNKS.require(self.kind)
+        require_activation(self.activation, "function")
         for name in ("members", "width", "depth", "head"):
             if getattr(self, name) < 1:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
@@ -71,7 +72,7 @@ class Ensemble(nn.Module):
     def __init__(self, config: EnsembleConfig, inputs: int, outputs: int, events: int) -> None:
         super().__init__()
         self.config, self.inputs, self.outputs, self.events = config, inputs, outputs, events
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = ACTIVATIONS[config.activation].apply
         self.trunks = config.members if config.trunk == "own" else 1
         layer = TRUNKS[config.kind]
         sizes = [inputs] + [config.width] * config.depth

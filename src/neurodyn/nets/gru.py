@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from neurodyn.nets.members import Dense, Weight
 from neurodyn.nets.mlp import MLP
-from neurodyn.nets.networks import Activation
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class GRU(RecurrentNet):
         depth: int = 1,
         *,
         head: tuple[int, ...] = (),
-        activation: Activation = "silu",
+        activation: str = "silu",
         warmup: int = 10,
     ) -> None:
         """Build the network.

@@ -8,24 +8,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.nets.members import Dense, linear_weights
-from neurodyn.nets.networks import Activation, NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.sequence import SequenceNet
 
-ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
-IN_PLACE = {
-    "silu": lambda x: functional.silu(x, inplace=True),
-    "gelu": functional.gelu,
-    "relu": torch.relu_,
-    "tanh": torch.tanh_,
-}
+
+def silu_(x: Tensor) -> Tensor:
+    """Overwrite values by silu of them."""
+    return functional.silu(x, inplace=True)
 
 
 class Perceptron(SequenceNet):
     """Layers with one activation between them and no memory, of one network or of several members."""
 
     layers: nn.ModuleList
-    activation: Activation
+    activation: str
 
     @property
     def context(self) -> int:
@@ -38,8 +36,8 @@ class Perceptron(SequenceNet):
         return self.layers[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map every frame independently, shape [..., inputs] -> [..., outputs]; several members come first."""
-        activation = ACTIVATIONS[self.activation]
+        """Map every frame by itself, shape [..., inputs] -> [..., outputs], members first where there are several."""
+        activation = ACTIVATIONS[self.activation].apply
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x)
@@ -57,8 +55,8 @@ class Perceptron(SequenceNet):
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame without gradients; activations are in place."""
-        activation = IN_PLACE[self.activation]
+        """Map one frame without gradients; activations are computed in place."""
+        activation = ACTIVATIONS[self.activation].apply_
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x), None
@@ -79,8 +77,8 @@ class Perceptron(SequenceNet):
 class MLP(Perceptron):
     """Fully connected layers with one activation between them; every frame is mapped independently."""
 
-    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: Activation = "silu") -> None:
-        """Build the network; without hidden `widths` it is linear."""
+    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: str = "silu") -> None:
+        """Build the net; without hidden `widths` it is linear."""
         super().__init__()
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
         sizes = (inputs, *widths, outputs)

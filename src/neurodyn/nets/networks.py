@@ -4,8 +4,9 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
@@ -47,9 +48,6 @@ def require_size(widths: Sequence[int], *, depth: int = 1, copies: int = 1, what
 def weights_in(parameters: "Iterable[Tensor]") -> int:
     """Return the number of weights in the parameters of a model or a policy."""
     return sum(parameter.numel() for parameter in parameters)
-
-
-Activation = Literal["silu", "gelu", "relu", "tanh"]
 
 
 class SequenceKind(Protocol):
@@ -110,7 +108,7 @@ class NetConfig(Config, frozen=True):
     kind: str = "mlp"
     width: int = 128
     depth: int = 3
-    activation: Activation = "silu"
+    activation: str = "silu"
     heads: int = 4
     window: int = 10
     head: int = 64
@@ -120,6 +118,7 @@ class NetConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         net = NETWORKS[self.kind]
+        require_activation(self.activation, "function")
         least_of = {"width": 1, "depth": net.least_depth, "window": 1, "head": 0, "warmup": 0}
         for name, least in least_of.items():
             if getattr(self, name) < least:

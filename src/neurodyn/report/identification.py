@@ -4,10 +4,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.held_out import CoordinateErrors
+from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, RunFit, Sample
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
@@ -115,7 +116,7 @@ def parameters(result: IdentificationFigures) -> Table:
         columns["By the sandwich"] = lambda entry: MISSING if entry.sandwich is UNSET else _between(entry.sandwich)
     columns["Nominal"] = lambda entry: f"{entry.nominal:.4g}"
     if any(entry.prior is not UNSET for entry in result.parameters):
-        columns["Prior"] = lambda entry: MISSING if entry.prior is UNSET else f"± {entry.prior:.3g}"
+        columns["Prior"] = lambda entry: MISSING if entry.prior is UNSET else _prior(entry.prior, entry.prior_kind)
     if any(entry.with_networks is not UNSET for entry in result.parameters):
         columns["With networks"] = lambda entry: f"{entry.with_networks:.4g}"
     rows = [[cell(entry) for cell in columns.values()] for entry in result.parameters]
@@ -194,6 +195,10 @@ def errors_lead(result: IdentificationFigures) -> str:
 
 def _number(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3g}"
+
+
+def _prior(width: float, kind: str | UnsetType) -> str:
+    return PRIORS[NORMAL if kind is UNSET else kind].words(width)
 
 
 def _between(interval: list[float] | None) -> str:

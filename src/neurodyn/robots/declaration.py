@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
 from neurodyn.core.description.drive import Command, Drive, require_drives
+from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.description.spec import HasJointKind, JointKind, JointSpec, StateSpec, is_floating
@@ -127,6 +129,8 @@ class Robot(Config, frozen=True):
         end_effector: The robot's end effector; None without one.
         body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, in hybrid dynamics.
+        elements: Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset for
+            none.
         sensors: Sensors other than those of the joints (`core.description.sensors`), by name; `identify` compares
             their readings if a log has them.
         nominal: Positions of a nominal pose by joint [rad or m]; zero if not named.
@@ -173,6 +177,7 @@ class Robot(Config, frozen=True):
     end_effector: EndEffector | None = None
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
+    elements: tuple[ForceElement, ...] | UnsetType = UNSET
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
@@ -232,6 +237,7 @@ class Robot(Config, frozen=True):
             if not (math.isfinite(effort) and effort > 0):
                 raise ValueError(f"actuated: effort of {name!r} is {effort}; valid: a number above 0 [N m or N]")
         require_bodies(self.body_contacts, self.supports, names)
+        require_elements(self.elements or (), names)
         for name in self.locked:
             if name in names:
                 raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ConstraintParameters, SoftConstraints
+from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import choices, notice
 from neurodyn.robots import Robot
@@ -197,6 +199,7 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
         drives=robot.drives,
         body_contacts=robot.body_contacts,
         supports=robot.supports,
+        elements=(*(robot.elements or ()), *read_elements(model, robot)) or UNSET,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
 from neurodyn.core.registry import Registry
 
@@ -41,9 +42,6 @@ STRUCTURES: Registry[Structure] = Registry(
 """Structures by name; "free" for none."""
 
 
-Activation = Literal["tanh", "elu", "silu", "softplus", "relu", "softsign"]
-
-
 class Augmentation(Config, frozen=True):
     """One network of a hybrid model.
 
@@ -68,7 +66,7 @@ class Augmentation(Config, frozen=True):
     mode: Literal["add", "scale", "replace"] = "add"
     structure: str = FREE
     hidden: tuple[int, ...] = (16, 16)
-    activation: Activation = "tanh"
+    activation: str = "tanh"
     input_scale: tuple[float, ...] = ()
     output_scale: tuple[float, ...] = ()
     memory: int = 0
@@ -89,6 +87,7 @@ class Augmentation(Config, frozen=True):
                 f"memory is {self.memory} with memory_time {self.memory_time:g}; valid: a number of at least 0 and a "
                 "time above 0 [s]"
             )
+        require_activation(self.activation, "value")
         self._require_structure()
         for name in self.inputs:
             aged(name.removesuffix(")"))

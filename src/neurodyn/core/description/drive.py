@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
-from neurodyn.core.description.blueprint import Activation
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
@@ -259,11 +259,12 @@ class DriveNetwork(Config, frozen=True):
     history: tuple[float, ...]
     period: float
     hidden: tuple[int, ...] = (32, 32, 32)
-    activation: Activation = "softsign"
+    activation: str = "softsign"
     command: Literal["torque", "target"] = "target"
     error: float | None = None
 
     def __post_init__(self) -> None:
+        require_activation(self.activation, "value")
         require(len(self.signals) > 0, "signals", list(self.signals), "at least one")
         right = len(self.scales) == len(self.signals) and all(math.isfinite(s) and s != 0 for s in self.scales)
         require(right, "scales", list(self.scales), "a finite number other than 0 for each signal")

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import (
@@ -19,6 +20,7 @@ from neurodyn.core.description.contacts import (
     require_bodies,
 )
 from neurodyn.core.description.drive import Drive, bounds
+from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import is_floating
 from neurodyn.core.errors import require
@@ -95,6 +97,7 @@ class Mechanism(Config, frozen=True):
         drives: Drives between command and torque, by joint; other joints take torques.
         body_contacts: Pairs of bodies that can touch each other.
         supports: Bodies that slide on a horizontal plane.
+        elements: Passive force elements between joints or points; unset for none.
     """
 
     links: tuple[Link, ...]
@@ -105,6 +108,7 @@ class Mechanism(Config, frozen=True):
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
+    elements: tuple[ForceElement, ...] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):
@@ -128,6 +132,7 @@ class Mechanism(Config, frozen=True):
         for name in self.drives:
             require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
         require_bodies(self.body_contacts, self.supports, self.names)
+        require_elements(self.elements or (), self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
@@ -176,6 +181,8 @@ class Mechanism(Config, frozen=True):
             values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
         for support in self.supports:
             values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
+        for element in self.elements or ():
+            values |= element.quantities()
         return values
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
@@ -187,6 +194,8 @@ class Mechanism(Config, frozen=True):
         }
         for support in self.supports:
             found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
+        for element in self.elements or ():
+            found |= {name: element.bounds_of(name.rpartition(".")[2]) for name in element.quantities()}
         return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
@@ -225,9 +234,11 @@ class Mechanism(Config, frozen=True):
             begin = f"support.{support.name}"
             given = {what: named[f"{begin}.{what}"] for what in support.quantities() if "." not in what}
             supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
+        elements = tuple(element.with_quantities(named) for element in self.elements or ())
         return msgspec.structs.replace(
-            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports)
-        )
+            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports),
+            elements=elements or UNSET,
+        )  # fmt: skip
 
 
 Vector = tuple[float, ...]

@@ -7,15 +7,16 @@ settings of an identification. The two are matched by name.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.core.registry import Registry
+from neurodyn.core.registry import Registry, imported
 
 Quaternion = tuple[float, float, float, float]
 
@@ -52,20 +53,44 @@ _SPECIFIC_FORCE = Part(name="specific_force", components=_XYZ, unit="m/s^2")
 _VELOCITY = Part(name="linear_velocity", components=_XYZ, unit="m/s")
 _FORCE, _TORQUE = Part(name="force", components=_XYZ, unit="N"), Part(name="torque", components=_XYZ, unit="N m")
 
-SENSOR_KINDS: Registry[tuple[Part, ...]] = Registry(
+
+@dataclass(frozen=True)
+class SensorKind:
+    """A kind of sensor.
+
+    Attributes:
+        parts: Quantities of a reading, in order.
+        read: The traced function of a step and of the sensor's frame that returns the reading
+            (`multibody.sensors.SensorFunction`), or "module:attribute" where it is found.
+    """
+
+    parts: tuple[Part, ...]
+    read: str | Callable[..., list[Any]]
+
+    @property
+    def function(self) -> Callable[..., list[Any]]:
+        """The traced function."""
+        return imported(self.read)
+
+
+def _kind(read: str, *parts: Part) -> SensorKind:
+    return SensorKind(parts, f"neurodyn.multibody.sensors:{read}")
+
+
+SENSOR_KINDS: Registry[SensorKind] = Registry(
     "kind of sensor",
-    position=(_POSITION,),
-    orientation=(_ROTATION,),
-    pose=(_POSITION, _ROTATION),
-    gyroscope=(_SPIN,),
-    accelerometer=(_SPECIFIC_FORCE,),
-    imu=(_SPIN, _SPECIFIC_FORCE),
-    odometry=(_VELOCITY, _SPIN),
-    contact_force=(_FORCE,),
-    wrench=(_FORCE, _TORQUE),
-    joint_torque=(Part(name="torque", components=(), unit="N m"),),
-)  # fmt: skip
-"""Quantities of a reading by kind of sensor, in order; the measurement models are in `multibody.sensors`."""
+    position=_kind("read_position", _POSITION),
+    orientation=_kind("read_orientation", _ROTATION),
+    pose=_kind("read_pose", _POSITION, _ROTATION),
+    gyroscope=_kind("read_gyroscope", _SPIN),
+    accelerometer=_kind("read_accelerometer", _SPECIFIC_FORCE),
+    imu=_kind("read_imu", _SPIN, _SPECIFIC_FORCE),
+    odometry=_kind("read_odometry", _VELOCITY, _SPIN),
+    contact_force=_kind("read_contact_force", _FORCE),
+    wrench=_kind("read_wrench", _FORCE, _TORQUE),
+    joint_torque=_kind("read_joint_torque", Part(name="torque", components=(), unit="N m")),
+)
+"""Kinds of sensors by name."""
 
 
 class Stream(Config, frozen=True):
@@ -85,7 +110,7 @@ class Stream(Config, frozen=True):
         SENSOR_KINDS.require(self.kind)
         if not self.name or "." in self.name:
             raise ValueError(f"sensor {self.name!r}: valid: a name without dots")
-        per_joint = any(not part.components for part in SENSOR_KINDS[self.kind])
+        per_joint = any(not part.components for part in SENSOR_KINDS[self.kind].parts)
         if per_joint != bool(self.joints):
             need = "needs joints" if per_joint else "has no joints"
             raise ValueError(f"sensor {self.name!r}: a {self.kind} {need}")
@@ -95,7 +120,7 @@ class Stream(Config, frozen=True):
         """Quantities of a reading."""
         return tuple(
             part if part.components else msgspec.structs.replace(part, components=self.joints)
-            for part in SENSOR_KINDS[self.kind]
+            for part in SENSOR_KINDS[self.kind].parts
         )
 
     @property

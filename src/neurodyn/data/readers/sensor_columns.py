@@ -48,7 +48,7 @@ class SensorColumns(Config, frozen=True):
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
-        parts = [part.name for part in SENSOR_KINDS[self.kind]]
+        parts = [part.name for part in SENSOR_KINDS[self.kind].parts]
         for what, named in (("columns", self.columns), ("units", self.units), ("sign", self.sign)):
             for name in named:
                 if name not in parts:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from neurodyn.core.description.elements import modelled_tags
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.declaration import ASSET_SUFFIXES
@@ -103,7 +104,12 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
     if path.suffix.lower() == ".xml":
         root = parse_xml(path, "mujoco", "MJCF")
         efforts = _mjcf_efforts(path, notes)
-        unmodelled = tuple(tag for tag in ("equality", "tendon") if root.find(f"{tag}/*") is not None)
+        known = modelled_tags()
+        unmodelled = tuple(
+            tag
+            for tag in ("equality", "tendon")
+            if any(f"{tag}/{child.tag}" not in known for child in root.findall(f"{tag}/*"))
+        )
         notes += [
             f"the asset has <{tag}>: it is simulated, but the hybrid engine does not know it" for tag in unmodelled
         ]
