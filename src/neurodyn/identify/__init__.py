@@ -23,9 +23,9 @@ with lazy(__name__):
 
 __all__ = [
     "PRIORS", "Convergence", "Discovery", "DiscoverySettings", "DriveNetworkSettings", "Identifiability",
-    "Identification", "IdentificationSettings", "Noise", "Point", "Prior", "PriorKind", "Resamples",
-    "ResidualOptions", "Residuals", "Solution", "basin_hopping", "bootstrap", "changed", "curvature", "discover",
-    "discover_run", "estimate_noise", "fitted", "forecast_errors", "hybrid_forecast", "identifiability", "identify",
+    "Identification", "IdentificationSettings", "Noise", "Point", "Prior", "PriorKind", "Resamples", "ResidualOptions",
+    "Residuals", "Solution", "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run",
+    "estimate_noise", "fitted", "forecast_errors", "hybrid_forecast", "identifiability", "identify",
     "identify_drive_network", "judge", "levenberg_marquardt", "load_identification", "noise_floor", "prior_of",
     "profiles",
 ]  # fmt: skip

@@ -129,8 +129,8 @@ class Robot(Config, frozen=True):
         end_effector: The robot's end effector; None without one.
         body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, in hybrid dynamics.
-        elements: Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset for
-            none.
+        elements: Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset
+            for none.
         sensors: Sensors other than those of the joints (`core.description.sensors`), by name; `identify` compares
             their readings if a log has them.
         nominal: Positions of a nominal pose by joint [rad or m]; zero if not named.
