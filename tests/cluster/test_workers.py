@@ -117,7 +117,6 @@ HEAD = """
 import os, signal, sys, time
 from pathlib import Path
 from neurodyn.cli import main
-from neurodyn.cli.terminal import machine
 import neurodyn.cluster.workers as workers
 
 def parent(pid):
