@@ -26,7 +26,7 @@ class DrivenJoints:
     Attributes:
         q: Joint positions [rad or m].
         qd: Joint velocities [rad/s or m/s].
-        error: Target minus position [rad or m], wrapped to (-pi, pi] for continuous joints.
+        error: Target minus position [rad or m], wrapped to [-pi, pi) for continuous joints.
         target: Position targets [rad or m] or velocity targets [rad/s or m/s].
     """
 
