@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all kinds of dynamics have in common, and what learned ones add.
-
-With the quantities that a robot's declaration adds: end effector and contacts.
-"""
+"""Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -37,25 +34,25 @@ if TYPE_CHECKING:
 
 
 def declared_end_effector(robot: Robot | None) -> dict[str, Maker]:
-    """Return the place of the end effector, where the robot declares one."""
+    """Return a maker of the end effector's position [m], world frame; none if the robot declares no end effector."""
     end = None if robot is None else robot.end_effector
     if end is None:
         return {}
-    query = cache(partial(_end_effector, end))  # made when it is first asked for
+    query = cache(partial(_end_effector, end))  # built at the first use
     return {"end_effector_position": lambda of: query()(None, of.state.q, of.state.qd).position[:, 0]}
 
 
 def declared_contacts(
     robot: Robot | None, layout: ContactPointLayout | None, ground: Ground | None
 ) -> dict[str, Maker]:
-    """Return which of the declared contacts touch the ground: those with a contact point that is inside."""
+    """Return a maker of the contact state: a declared contact touches if one of its contact points is in the ground."""
     if robot is None or layout is None or not robot.contacts:
         return {}
     query = cache(partial(_proximity, layout))
     members = cache(partial(_members, layout, tuple(robot.contacts.values())))
 
     def touching(of: Quantities) -> Tensor:
-        """Return 1 where a body touches the ground and 0 elsewhere, shape [worlds, contacts]."""
+        """Return 1 for bodies that touch the ground and 0 for others, shape [worlds, contacts]."""
         q, qd = of.state.q.detach(), of.state.qd.detach()
         readings = query()(ground, q, qd)
         radius, member = members(q.device)
@@ -79,7 +76,7 @@ def _end_effector(end: EndEffector) -> "ProximityQuery":
 
 @lru_cache(maxsize=16)
 def _proximity(layout: ContactPointLayout) -> "ProximityQuery":
-    from neurodyn.geometry.proximity import ProximityQuery  # loads Warp, which robots without contacts do not need
+    from neurodyn.geometry.proximity import ProximityQuery  # imports Warp, which robots without contacts do not need
 
     return ProximityQuery(layout)
 
@@ -88,7 +85,7 @@ def _proximity(layout: ContactPointLayout) -> "ProximityQuery":
 def _members(
     layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return the radius of each contact point, and which contact it belongs to, shape [contact points, contacts]."""
+    """Return the radius [m] of each contact point, and its membership, shape [contact points, contacts]."""
     shapes = [contact_point.name.rpartition("/")[0] for contact_point in layout.contact_points]
     with torch.inference_mode(False):
         radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points], device=device)
@@ -99,18 +96,18 @@ def _members(
 
 
 _WORTH_CAPTURE = 8
-"""Frames of a roll-out from which on its step is captured on a GPU: recording takes as long as a few steps."""
+"""Shortest roll-out whose step is captured as a CUDA graph [frames]: recording costs as much as a few steps."""
 
 
 @dataclass(frozen=True)
 class _ResolvedEnvironment:
-    """The environment that was asked for last.
+    """The environment used last, cached with its derived values.
 
     Attributes:
-        given: As it was given.
+        given: The environment as the caller gave it.
         device: Device of the dynamics.
-        environment: With what was left open filled in, on that device.
-        down: Direction of gravity, as of `gravity_direction`.
+        environment: The same with defaults filled in, on that device.
+        down: Unit vector of gravity, see `gravity_direction`.
     """
 
     given: Environment | None
@@ -125,7 +122,7 @@ def _lies_on(environment: Environment, device: torch.device) -> bool:
 
 
 class BaseDynamics(ABC):
-    """What `Dynamics` asks for, but for `begin`, `step` and `reset`; a kind overrides what differs."""
+    """Default implementation of `Dynamics`; a kind adds `begin`, `step` and `reset`, and overrides what differs."""
 
     spec: StateSpec
     kind: str
@@ -141,17 +138,17 @@ class BaseDynamics(ABC):
 
     @property
     def network(self) -> str:
-        """What computes a step, in a word."""
+        """What computes a step, in one word."""
         return self.kind
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None where it feels none."""
+        """Points that are measured against the ground; None if the dynamics feel none."""
         return None
 
     @property
     def contacts_of_simulator(self) -> bool:
-        """Whether its contact points may be all that the simulator has, instead of those that the robot declares."""
+        """Whether the contact points may be all of the simulator's, instead of the declared ones."""
         return False
 
     @property
@@ -161,12 +158,12 @@ class BaseDynamics(ABC):
 
     @property
     def trained(self) -> bool:
-        """Whether it is ready for use."""
+        """Whether the dynamics are ready for use; false for a model with random weights."""
         return True
 
     @property
     def epistemic_scale(self) -> Tensor | None:
-        """Unit of the epistemic standard deviation: that of the states in the training data, shape [nq + nv + nx]."""
+        """Standard deviation of the training states, shape [nq + nv + nx], which scales the epistemic uncertainty."""
         return None
 
     @property
@@ -176,24 +173,24 @@ class BaseDynamics(ABC):
 
     @property
     def home(self) -> Environment:
-        """The environment where none is given."""
+        """The default environment."""
         return Environment()
 
     @property
     def base_com(self) -> Tensor | None:
-        """Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin."""
+        """Centre of mass of a floating base in the base frame [m], shape [3]; None for the origin."""
         return None
 
     def resolve_environment(self, environment: Environment | None) -> Environment:
-        """Return the environment with what it leaves open filled in.
+        """Return the environment with defaults filled in.
 
         Raises:
-            InputError: It asks for a gravity or a ground that the dynamics do not know.
+            InputError: The dynamics do not support its gravity or ground.
         """
         return self._resolved(environment).environment
 
     def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
-        """Return an environment with what is computed of it once, as checks that read gravity stall a GPU."""
+        """Return an environment with its derived values, cached because checks that read gravity stall a GPU."""
         known, device = self._surroundings, torch.device(self.device)
         if known is None or known.given is not environment or known.device != device:
             whole = self._filled_in(environment)
@@ -215,7 +212,7 @@ class BaseDynamics(ABC):
         return environment
 
     def parameters(self) -> Iterator[Tensor]:
-        """Return what can be trained: nothing."""
+        """Return the trainable tensors: none."""
         return iter(())
 
     @abstractmethod
@@ -239,29 +236,29 @@ class BaseDynamics(ABC):
 
     @abstractmethod
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]."""
+        """Restart the worlds where `mask` is true, shape [worlds]."""
 
     def rollout(
         self, context: State | Window, controls: Controls, environment: Environment | None = None
     ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
-        A world that leaves what is plausible is named (`dynamics.guard`). Takes the fast step (`step_`) unless
-        something asks for gradients: the context, the controls, or weights that are not frozen.
+        The first implausible state is reported, see `dynamics.guard`. The fast step (`step_`) is used unless the
+        context, the controls or the weights require gradients.
         """
         path = self._rollout(context, controls, environment)
         unread = path.q.is_meta or (path.q.is_cuda and torch.cuda.is_current_stream_capturing())
         return path if unread else watch_rollout(self, path, controls, environment)
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
-        """Predict T frames frame by frame; a kind with a faster way overrides this."""
+        """Predict T frames one by one; kinds with a faster way override this."""
         require_torques(self.spec, controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
         carry, state = self.begin(context, environment), present_state(context)
         return self._followed(carry, state, controls, tracked=tracked)
 
     def _followed(self, carry: Carry, state: State, controls: Controls, *, tracked: bool) -> Trajectory:
-        """Roll out from a carry, with gradients or by the fast step."""
+        """Roll out from a carry; with gradients if `tracked`, else by the fast step."""
         worth = state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE
         if not tracked and worth and not torch.cuda.is_current_stream_capturing():
             replayed = self._replayed(carry, state, controls)
@@ -283,9 +280,9 @@ class BaseDynamics(ABC):
         controls: Controls,
         environment: Environment | None = None,
     ) -> ComparedRollouts:
-        """Roll out beside other dynamics, or beside what was recorded; see `Dynamics.compare`."""
+        """Compare a roll-out with other dynamics or with a recorded trajectory; see `Dynamics.compare`."""
         with torch.no_grad():
-            # What one fills in by default, as a ground, holds for the other too.
+            # Defaults of these dynamics, for example the ground, apply to the other ones too.
             environment = self.resolve_environment(environment)
             predicted, label = self.rollout(context, controls, environment), "recorded"
             if not isinstance(truth, Trajectory):
@@ -297,19 +294,19 @@ class BaseDynamics(ABC):
         return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
-        """Return a frame between fixed buffers.
+        """Return a frame that reads and writes fixed buffers.
 
         Args:
             worlds: Number of worlds.
-            environment: What they are in; nothing is open in it.
-            like: Tensor of the precision and on the device of the buffers.
+            environment: Their environment, resolved.
+            like: Tensor whose dtype and device the buffers get.
         """
         return EagerFrame(self, worlds, environment, like)
 
     def _replayed(
         self, carry: Carry, state: State, controls: Controls, record: Recorder = cuda_graph
     ) -> Trajectory | None:
-        """Roll out by replays of one step; None where the step cannot be captured."""
+        """Roll out by replaying one captured step; return None if the step cannot be captured."""
         if self._no_capture:
             return None
         given = (controls[:, 0],)
@@ -338,11 +335,11 @@ class BaseDynamics(ABC):
         torque: Tensor | None = None,
         environment: Environment | None = None,
     ) -> Quantities:
-        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        """Return the named quantities of a state; see `Dynamics.quantities`."""
         return self.reader(environment).read(state, step, torque)
 
     def reader(self, environment: Environment | None = None) -> StateReader:
-        """Return what reads quantities off states in an environment; see `Dynamics.reader`."""
+        """Return a reader of named quantities in one environment; see `Dynamics.reader`."""
         given, robot = self._resolved(environment), self.robot
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
@@ -350,25 +347,25 @@ class BaseDynamics(ABC):
             contact_names=contact_names(robot),
         )  # fmt: skip
 
-    def require_ground(self) -> None:  # noqa: B027  # most feel any ground
-        """Refuse every ground, where the dynamics feel none."""
+    def require_ground(self) -> None:  # noqa: B027  # most kinds support any ground
+        """Raise `InputError` if the dynamics do not feel the ground."""
 
-    def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most know any gravity
-        """Refuse a gravity that the dynamics do not know."""
+    def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most kinds support any gravity
+        """Raise `InputError` if the dynamics do not support a gravity [m/s^2], shape [3] or [worlds, 3]."""
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
-        """Return what may ask for gradients of a roll-out."""
+        """Return the tensors that a roll-out may be differentiated by."""
         tensors = [context.q, context.qd, controls]
         return [*tensors, context.torque] if isinstance(context, Window) else tensors
 
 
 def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) -> Tensor | None:
-    """Return what drives and networks keep (`multibody.memory`) where some worlds begin anew.
+    """Return the memory of drives and networks (`multibody.memory`) after some worlds were restarted.
 
     Args:
-        known: What they keep now, shape [worlds, memory]; None where nothing has happened yet, as zeros are.
-        fresh: What they keep at a start, likewise.
-        mask: Worlds that begin anew, shape [worlds].
+        known: Present memory, shape [worlds, memory]; None stands for zeros.
+        fresh: Memory of a restarted world, shape [worlds, memory]; None stands for zeros.
+        mask: Worlds that are restarted, shape [worlds].
     """
     like = fresh if known is None else known
     if like is None:
@@ -378,17 +375,17 @@ def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) 
 
 
 class LearnedDynamics(nn.Module, BaseDynamics):
-    """Dynamics with weights, on the device of these.
+    """Dynamics with weights; they compute on the device of the weights.
 
     Attributes:
         declaration: Name of the robot, or absolute path of its declaration.
-        training_range: Range of motion in the data that it was made from; None where that is unknown.
+        training_range: Range of motion in the training data; None if unknown.
     """
 
     differentiable = True
 
     def __init__(self, spec: StateSpec, declaration: str | None = None) -> None:
-        """Take a robot.
+        """Set the robot.
 
         Args:
             spec: Names, order, units and dt of state and control.
@@ -400,13 +397,13 @@ class LearnedDynamics(nn.Module, BaseDynamics):
 
     @property
     def robot(self) -> Robot | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The declaration of the robot; None where it is gone."""
+        """The declaration of the robot; None if it cannot be found."""
         return self._robot
 
     @cached_property
     def _robot(self) -> Robot | None:
         if self.declaration not in ROBOTS and not Path(self.declaration).is_absolute():
-            return None  # a bare name is never the path of something in the present folder
+            return None  # a bare name is not taken as a path in the working directory
         try:
             return load(self.declaration)
         except InputError:
@@ -418,5 +415,5 @@ class LearnedDynamics(nn.Module, BaseDynamics):
         return str(next(self.parameters()).device)
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
-        """Return what may ask for gradients of a roll-out."""
+        """Return the tensors that a roll-out may be differentiated by."""
         return [*super()._leaves(context, controls), *self.parameters()]

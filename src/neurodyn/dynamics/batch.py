@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of worlds: states, controls, environments, histories, predictions and roll-outs.
 
-Checked when they are built, and picked, printed and drawn alike.
+`Batched` checks their shapes at construction, and lets them be indexed, printed and plotted.
 """
 
 import dataclasses
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> "Figure":
-    """Return an empty figure.
-
-    Args:
-        options: Options of `matplotlib.figure.Figure`.
-    """
+    """Return an empty figure that notebooks show; `options` are those of `matplotlib.figure.Figure`."""
     return _kind()(layout="constrained", **options)
 
 
@@ -50,17 +46,17 @@ def _kind() -> "type[Figure]":
 
 
 Axis = tuple[str, int]
-"""Name of an axis, and what is added to its size for comparisons."""
+"""Name of an axis, and the offset that is added to its size before comparison."""
 
 
 class Batched:
-    """Base of frozen dataclasses whose fields are arrays over a batch of worlds, or None."""
+    """Base class of frozen dataclasses whose fields are arrays over a batch of worlds, or None."""
 
     def __post_init__(self) -> None:
-        """Turn numpy arrays into tensors, and check all shapes and dtypes; neither copies nor reads a tensor.
+        """Convert numpy arrays to tensors, and check shapes and dtypes without copying or reading tensors.
 
         Raises:
-            InputError: An array has another number of axes, another size than its fellows, or another dtype.
+            InputError: An array has a wrong number of axes, or differs from the others in size or dtype.
         """
         fields, fixed = _fields(type(self))
         values, sizes, dtype = self.__dict__, dict(fixed), None
@@ -93,21 +89,21 @@ class Batched:
 
     @classmethod
     def unchecked(cls, **values: Any) -> Self:
-        """Return a batch of arrays that are known to fit, for loops in which a check of each frame would cost time."""
+        """Return a batch without the checks, for loops that are sure of their shapes."""
         made = object.__new__(cls)
         made.__dict__.update(values)
         return made
 
     @property
     def worlds(self) -> int:
-        """Number of worlds; 1 where the values are those of all worlds."""
+        """Number of worlds; 1 if the values apply to all worlds."""
         return _worlds(self) or 1
 
     def rows(self, index: Tensor | slice) -> Self:
         """Return some of the worlds.
 
         Args:
-            index: Numbers of the worlds, int64; or which of them, bool, shape [worlds]; or a slice.
+            index: Indices of the worlds, int64; or a mask, bool, shape [worlds]; or a slice.
         """
         changed = {name: value[index] for name, value in self._over_worlds().items()}
         changed |= {name: value.rows(index) for name, value in self.__dict__.items() if hasattr(value, "rows")}
@@ -115,7 +111,7 @@ class Batched:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return batches of the same fields one after another as one; what spans no worlds is that of the first."""
+        """Concatenate batches with the same fields; values without a worlds axis are taken from the first."""
         if len(parts) == 1:
             return parts[0]
         changed: dict[str, Any] = {
@@ -127,33 +123,33 @@ class Batched:
         return dataclasses.replace(parts[0], **changed)  # type: ignore[type-var]
 
     def to(self, target: torch.device | torch.dtype | str) -> Self:
-        """Return the arrays on another device, or of another dtype; a ground follows by itself when it is measured."""
+        """Return the batch with its arrays on another device or of another dtype; see `Environment.to` for grounds."""
         kinds = (Tensor, Batched)
         changed = {name: value.to(target) for name, value in self.__dict__.items() if isinstance(value, kinds)}
         return dataclasses.replace(self, **changed)  # type: ignore[type-var]
 
     def _over_worlds(self) -> dict[str, Tensor]:
-        """Return the arrays whose first axis is that of the worlds."""
+        """Return the arrays whose first axis runs over worlds."""
         worlds, fields = _worlds(self), dict(_fields(type(self))[0])
 
         def spans(name: str, value: Any) -> bool:
             if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != worlds:
                 return False
-            # The axes of an array that broadcasts have no names.
+            # Arrays that broadcast have no named axes.
             return fields[name][value.ndim][0][0] == "worlds" if fields[name] else value.ndim > 1
 
         return {name: value for name, value in self.__dict__.items() if spans(name, value)}
 
     def numpy(self) -> dict[str, np.ndarray]:
-        """Return all arrays that there are by name, on the host; those of a state within under their own names."""
+        """Return all arrays by name, on the host; nested states are flattened."""
         return {name: value.detach().cpu().numpy() for name, value, _ in _arrays(self)}
 
     def plot(self, spec: StateSpec | None = None, *, worlds: int = 8) -> "Figure":
-        """Draw every array: over time where it has frames, else as one point for each world.
+        """Draw every array: over time if it has frames, else as one point for each world.
 
         Args:
-            spec: Names of the coordinates, and the length of a frame; None for numbers.
-            worlds: Most worlds to draw.
+            spec: Names of the coordinates and dt for the labels; None for indices.
+            worlds: Greatest number of worlds to draw.
         """
         arrays = _arrays(self)
         figure = new_figure(figsize=(8.0, 0.8 + 2.2 * len(arrays)))
@@ -187,7 +183,7 @@ class Batched:
 
 @cache
 def _fields(kind: type) -> tuple[list[tuple[str, dict[int, tuple[Axis, ...]]]], dict[str, int]]:
-    """Return, for each field with arrays, its axes by their number (empty: any), and axes of a fixed size."""
+    """Return the layouts of each array field by number of axes (empty: any), and the axes of fixed size."""
     found, fixed = [], {}
     for name, hint in get_type_hints(kind).items():
         texts = [part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str")]
@@ -205,7 +201,7 @@ def _axis(word: str) -> Axis:
 
 
 def _tensor(value: Any, owner: Batched, name: str) -> Tensor:
-    """Return a numpy array or a number as a tensor of its dtype, or of the default one where it is no float."""
+    """Convert a numpy array or number to a tensor, of the default dtype unless it is an array of floats."""
     kind = type(value).__name__
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "fiu":
@@ -217,7 +213,7 @@ def _tensor(value: Any, owner: Batched, name: str) -> Tensor:
 
 
 def _refusal(owner: Batched, name: str) -> str:
-    """Say, in a line, what the shape of a field could have been."""
+    """Return the error message for a field of the wrong shape."""
     fields, _ = _fields(type(owner))
     layouts, shape = dict(fields)[name], list(getattr(owner, name).shape)
     words = " or ".join(
@@ -242,7 +238,7 @@ def _worlds(owner: Batched) -> int | None:
 
 
 def _arrays(owner: Batched) -> list[tuple[str, Tensor, tuple[str, ...]]]:
-    """Return name, values and names of the axes of all arrays, those of batches within first."""
+    """Return name, values and axis names of all arrays, nested batches first."""
     found = [array for value in owner.__dict__.values() if isinstance(value, Batched) for array in _arrays(value)]
     for name, layouts in _fields(type(owner))[0]:
         value = getattr(owner, name)
@@ -295,7 +291,7 @@ class State(Batched):
     Attributes:
         q: Positions [rad or m], shape [worlds, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, nv].
-        channels: Measured numbers beside them (`StateSpec.channels`), shape [worlds, nx]; None where there are none.
+        channels: Further measured values (`StateSpec.channels`), shape [worlds, nx]; None if there are none.
     """
 
     q: Float[Tensor, "worlds nq"]
@@ -303,7 +299,7 @@ class State(Batched):
     channels: Float[Tensor, "worlds nx"] | None = None
 
     def where(self, mask: Tensor, other: "State") -> "State":
-        """Return these states where `mask` is true, shape [worlds], bool, and those of `other` elsewhere."""
+        """Return these states where `mask` is true, shape [worlds], and the states of `other` elsewhere."""
         chosen, channels = mask[:, None], other.channels if self.channels is None else self.channels
         if self.channels is not None and other.channels is not None:
             channels = torch.where(chosen, self.channels, other.channels)
@@ -314,7 +310,7 @@ class State(Batched):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Control(Batched):
-    """What drives the robot during one frame: torques, PD targets, or both (they add up).
+    """Control during one frame: torques, PD targets, or their sum.
 
     Attributes:
         torque: Joint torques or forces [N m or N], shape [worlds, nu]; None for zero.
@@ -331,18 +327,21 @@ class Control(Batched):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Environment(Batched):
-    """What a world is in.
+    """Gravity and ground of a batch of worlds.
 
     Attributes:
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
-        ground: The shapes around the robot, seen by each world at a pose of its own; None for free space.
+        ground: The shapes around the robot, with a pose per world; None for free space.
     """
 
     gravity: Float[Tensor, "3"] | Float[Tensor, "worlds 3"] | None = None
     ground: Ground | None = None
 
     def to(self, target: torch.device | torch.dtype | str) -> "Environment":
-        """Return gravity and the poses of the ground on another device, or of another dtype."""
+        """Return the environment with gravity and ground poses on another device or of another dtype.
+
+        The shapes of the ground are moved when they are measured.
+        """
         moved, ground = super().to(target), self.ground
         if ground is None or ground.pose is None:
             return moved
@@ -351,14 +350,14 @@ class Environment(Batched):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Window(Batched):
-    """Recent history of a batch of worlds: T frames that led to the present state.
+    """Recent history of a batch of worlds: the T frames up to the present state.
 
     Attributes:
-        q: Positions at the starts of the T frames and at their end [rad or m], shape [worlds, T + 1, nq].
-        qd: Velocities, likewise [rad/s or m/s], shape [worlds, T + 1, nv].
-        torque: Controls during the T frames: torques [N m or N], or what `StateSpec.control_kind` says, shape
+        q: Positions at the start of each frame and at present [rad or m], shape [worlds, T + 1, nq].
+        qd: Velocities at the same times [rad/s or m/s], shape [worlds, T + 1, nv].
+        torque: Controls during the frames: torques [N m or N], or what `StateSpec.control_kind` says, shape
             [worlds, T, nu].
-        channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
+        channels: Further measured values, shape [worlds, T + 1, nx]; None if there are none.
     """
 
     q: Float[Tensor, "worlds states nq"]
@@ -368,22 +367,24 @@ class Window(Batched):
 
     @property
     def present(self) -> State:
-        """The state at the end of the window."""
+        """The present state, which is the last of the window."""
         return State(self.q[:, -1], self.qd[:, -1], None if self.channels is None else self.channels[:, -1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Step(Batched):
-    """One predicted frame, and what a kind of dynamics knows about it.
+    """Prediction of one frame.
 
     Attributes:
-        state: The state at the end of the frame.
-        contacts: Probability that each body of `StateSpec.contacts` touches something, shape [worlds, nc]; None where
-            that is not known.
-        termination: Probability that the frame ended an episode (a fall), shape [worlds]; None where that is not known.
-        epistemic: How far the members of an ensemble disagree on the mean: their standard deviation in each of
-            [q, qd, channels], in the units of the state, shape [worlds, nq + nv + nx]; None of other dynamics.
-        aleatoric: Standard deviation of the noise that is predicted, likewise.
+        state: The state after the frame.
+        contacts: Probability that each body of `StateSpec.contacts` touches something, shape [worlds, nc]; None if the
+            dynamics do not predict it.
+        termination: Probability that the episode terminated in the frame (a fall), shape [worlds]; None if the dynamics
+            do not predict it.
+        epistemic: Standard deviation of the ensemble members' means of [q, qd, channels], in the units of the state,
+            shape [worlds, nq + nv + nx]; None without an ensemble.
+        aleatoric: Standard deviation of the predicted noise, in the units and shape of `epistemic`; None if the
+            dynamics do not predict it.
     """
 
     state: State
@@ -395,15 +396,15 @@ class Step(Batched):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory(Batched):
-    """A roll-out: the first state and one more for each frame.
+    """A roll-out of T frames: the initial state and the state after each frame.
 
     Attributes:
         q: Positions [rad or m], shape [worlds, T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, T + 1, nv].
-        channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
+        channels: Further measured values, shape [worlds, T + 1, nx]; None if there are none.
         aleatoric: Standard deviation of the predicted noise in [q, qd, channels], shape [worlds, T, nq + nv + nx]; None
-            of dynamics that predict none.
-        epistemic: Standard deviation of an ensemble's means, likewise.
+            if the dynamics do not predict it.
+        epistemic: Standard deviation of the ensemble members' means, same shape; None without an ensemble.
     """
 
     q: Float[Tensor, "worlds states nq"]
@@ -420,18 +421,18 @@ class Trajectory(Batched):
 
 
 def present_state(context: State | Window) -> State:
-    """Return the state in which a context ends."""
+    """Return the present state of a context."""
     return context.present if isinstance(context, Window) else context
 
 
 class _Elsewhere(torch.Generator):
-    """Stands in on devices without generators of their own (`meta`), whose tensors hold no numbers."""
+    """Stands in for a generator on the `meta` device, which has none because its tensors hold no values."""
 
     device = torch.device("meta")
 
 
 def device_generator(device: torch.device, seed: int) -> torch.Generator:
-    """Return a generator whose `device` is the one given, seeded."""
+    """Return a seeded generator on a device."""
     if device.type == "meta":
         return _Elsewhere()
     return torch.Generator(device).manual_seed(seed)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps captured as CUDA graphs and replayed as one launch.
-
-Trees of tensors such as carries taken apart, put together, saved and restored.
-"""
+"""Steps captured as CUDA graphs, and the handling of trees of tensors such as carries: copy, write, save, restore."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -14,31 +11,31 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, NeurodynError
 
 StepFunction = Callable[..., tuple[Any, Any]]
-"""From a state and inputs to the next state and outputs."""
+"""A step: from state and inputs to the next state and outputs."""
 
 _WARM_UP = 3
-"""Calls before the capture, in which libraries choose their kernels and allocate."""
+"""Calls before the capture, in which libraries select kernels and allocate memory."""
 
 
 class CaptureError(NeurodynError):
-    """A step does other things in every call, which no graph can hold."""
+    """Raised if a step does not do the same in every call, so that a graph cannot represent it."""
 
 
 @runtime_checkable
 class RecordedGraph(Protocol):
-    """Something that was recorded and can be done again."""
+    """A recorded call."""
 
     def replay(self) -> None:
-        """Do it again, on the same memory."""
+        """Repeat the call on the same memory."""
         ...
 
 
 Recorder = Callable[[Callable[[], None], torch.device, Sequence[torch.Generator]], RecordedGraph]
-"""Records a call on a device that draws from some generators."""
+"""Records a call on a device; the generators are those that it draws random numbers from."""
 
 
 def cuda_graph(work: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]) -> RecordedGraph:
-    """Record a call as a CUDA graph, with the kernels that Warp launches."""
+    """Record a call as a CUDA graph, including Warp kernels."""
     import warp as wp
 
     from neurodyn.geometry.launching import start_warp, warp_stream
@@ -53,17 +50,17 @@ def cuda_graph(work: Callable[[], None], device: torch.device, generators: Seque
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
-    # Warp must know of a capture that somebody else has begun: it loads no modules and frees nothing meanwhile.
+    # Warp has to know of the capture by torch, during which it must not load modules or free memory.
     with torch.cuda.graph(graph, stream=side), wp.ScopedCapture(stream=warp_stream(device), external=True):
         work()
     return graph
 
 
 class CapturedStep:
-    """A step whose state lies in memory of its own, and which is replayed instead of called.
+    """A recorded step with its own buffer for the state; calls replay the recording.
 
     Attributes:
-        state: The state; it changes with every call.
+        state: The state, updated by every call.
     """
 
     def __init__(
@@ -80,14 +77,14 @@ class CapturedStep:
 
         Args:
             step: The step.
-            state: A state, from which it goes on.
-            inputs: Inputs of the shapes that will be given.
+            state: Initial state.
+            inputs: Inputs with the shapes of later calls.
             device: Device of all tensors.
-            generators: What the step draws from.
-            record: How it is recorded.
+            generators: Generators that the step draws from.
+            record: Records the call.
 
         Raises:
-            CaptureError: The step changes something of the state that is no tensor.
+            CaptureError: The step changes a part of the state that is not a tensor.
         """
         self.state, self._inputs = copied(state), copied(inputs)
         self._outputs: Any = None
@@ -102,26 +99,26 @@ class CapturedStep:
             write(self.state, after)
 
         self._recording = record(work, device, generators)
-        write(self.state, state)  # as it was before anything was tried
+        write(self.state, state)  # undo the warm-up
 
     def fits(self, state: Any, inputs: tuple[Any, ...]) -> bool:
-        """Return whether a state and inputs are like those that were recorded, but for the numbers in their tensors."""
+        """Return whether state and inputs differ from the recorded ones in nothing but the values of their tensors."""
         pairs = ((state, self.state), (inputs, self._inputs))
         return all(_same(_constants(a), _constants(b)) and _like(a) == _like(b) for a, b in pairs)
 
     def restart(self, state: Any) -> None:
-        """Go on from another state."""
+        """Set the state."""
         write(self.state, state)
 
     def __call__(self, *inputs: Any) -> Any:
-        """Make a step, and return its outputs in memory of their own."""
+        """Make a step, and return copies of its outputs."""
         write(self._inputs, inputs)
         self._recording.replay()
         return copied(self._outputs)
 
 
 def copied(tree: Any) -> Any:
-    """Return a tree with tensors of its own."""
+    """Return a copy of a tree, with its tensors copied."""
     tensors = list(_tensors(tree))
     fresh = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
     if tensors:
@@ -130,15 +127,15 @@ def copied(tree: Any) -> Any:
 
 
 def detached(tree: Any) -> Any:
-    """Return a tree without gradients, on the same memory."""
+    """Return a tree with its tensors detached, on the same memory."""
     return _rebuilt(tree, (tensor.detach() for tensor in _tensors(tree)))
 
 
 def write(target: Any, source: Any) -> None:
-    """Copy the tensors of a tree to those of another of the same form."""
+    """Copy the tensors of `source` into those of `target`, a tree with the same structure."""
     pairs = [(a, b) for a, b in zip(_tensors(target), _tensors(source), strict=True) if not _is_same(a, b)]
     if pairs:
-        # By way of memory of their own, as what one tensor is copied from may be what another is copied to.
+        # Through temporaries, because sources and targets may overlap.
         fresh = copied([b for _, b in pairs])
         torch._foreach_copy_([a for a, _ in pairs], fresh)  # pyright: ignore[reportPrivateImportUsage]
 
@@ -156,7 +153,7 @@ def _like(tree: Any) -> list[tuple[torch.Size, torch.dtype]]:
 
 
 def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
-    """Return the parts of a node by name or number; None of a leaf."""
+    """Return the children of a node by name or index; None for a leaf."""
     if isinstance(tree, tuple | list):
         return list(enumerate(tree))
     if isinstance(tree, dict):
@@ -167,7 +164,7 @@ def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a tree in its order."""
+    """Yield the tensors of a tree in order."""
     if isinstance(tree, Tensor):
         yield tree
         return
@@ -176,7 +173,7 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
 
 
 def _constants(tree: Any) -> list[Any]:
-    """Return what stands beside the tensors of a tree."""
+    """Return the leaves of a tree that are not tensors."""
     if isinstance(tree, Tensor):
         return []
     parts = parts_of(tree)
@@ -184,7 +181,7 @@ def _constants(tree: Any) -> list[Any]:
 
 
 def _rebuilt(tree: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return a tree with other tensors, taken in its order."""
+    """Return a tree with its tensors replaced in order."""
     if isinstance(tree, Tensor):
         return next(tensors)
     parts = parts_of(tree)
@@ -194,7 +191,7 @@ def _rebuilt(tree: Any, tensors: Iterator[Tensor]) -> Any:
 
 
 def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
-    """Return a node of a tree with other parts, which have the names of its own."""
+    """Return a node with its children replaced; `values` has the names of `parts_of`."""
     if isinstance(tree, dict):
         return values
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -207,13 +204,13 @@ def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
 
 
 _OWN = "__own__"
-"""Stands for what holds no numbers: whoever goes on has made it anew."""
+"""Stands for a part without state, which `restored_tree` takes from the template."""
 
 
 def saved_tree(tree: Any) -> Any:
-    """Return what changes of a tree of dataclasses, tuples, lists and dicts: tensors, numbers, texts and None.
+    """Return the state in a tree of dataclasses, tuples, lists and dicts: tensors, numbers, strings and None.
 
-    The result is made of dicts by name or number, and can be written by `core.artifacts.write_tree`.
+    The result consists of dicts by name or index, for `core.artifacts.write_tree`.
     """
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
@@ -225,10 +222,10 @@ def saved_tree(tree: Any) -> Any:
 
 
 def restored_tree(template: Any, saved: Any) -> Any:
-    """Return a tree of the form of a fresh one with what `saved_tree` gave in it.
+    """Return a tree with the structure of `template` and the state of `saved`, which `saved_tree` returned.
 
     Raises:
-        InputError: It is of another form.
+        InputError: `saved` has another structure.
     """
     if isinstance(saved, Tensor):
         return saved.to(template.device) if isinstance(template, Tensor) else saved

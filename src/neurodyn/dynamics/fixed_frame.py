@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of dynamics between buffers that stay where they are: for loops that allocate nothing, and for graphs."""
+"""A frame of dynamics with fixed buffers, for loops without allocation and for CUDA graphs."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -16,15 +16,17 @@ from neurodyn.dynamics.interface import Dynamics
 
 @runtime_checkable
 class FixedFrame(Protocol):
-    """One frame of a batch of worlds, without gradients; holds the history of the worlds.
+    """One frame of a batch of worlds without gradients; it holds the history of the worlds.
+
+    The caller writes `q`, `qd` and `torque`, calls `run`, and reads `q_next` and `qd_next`.
 
     Attributes:
-        q: Positions at the start, to be written, shape [worlds, nq].
-        qd: Velocities at the start, to be written, shape [worlds, nv].
-        torque: Torques during the frame [N m or N], to be written, shape [worlds, nu].
+        q: Positions at the start [rad or m], shape [worlds, nq].
+        qd: Velocities at the start [rad/s or m/s], shape [worlds, nv].
+        torque: Torques during the frame [N m or N], shape [worlds, nu].
         q_next: Positions one frame later, shape [worlds, nq].
         qd_next: Velocities one frame later, shape [worlds, nv].
-        capturable: Whether `run` is Warp launches alone, which a graph can hold.
+        capturable: Whether `run` consists of Warp launches only, which a graph can capture.
     """
 
     q: Tensor
@@ -35,19 +37,19 @@ class FixedFrame(Protocol):
     capturable: bool
 
     def run(self) -> None:
-        """Predict the frame; within a capture its launches join the graph."""
+        """Predict the frame. During a capture, its launches become part of the graph."""
         ...
 
     def refresh(self) -> None:
-        """Look at the model's weights anew, where they have moved since the last run."""
+        """Take over weights of the model that have changed or moved since the last run."""
         ...
 
     def reset(self, mask: Tensor | None) -> None:
-        """Forget the history of the worlds where `mask` is true, shape [worlds]; of all without a mask."""
+        """Clear the history of the worlds where `mask` is true, shape [worlds]; of all for None."""
         ...
 
     def moved(self, environment: Environment) -> "FixedFrame":
-        """Return the frame in another environment, with the history of its worlds: itself, or one with other buffers.
+        """Return the frame in another environment with the same history: this one, or one with other buffers.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -56,7 +58,7 @@ class FixedFrame(Protocol):
 
 
 class KeptFrames:
-    """The last frames of one model, for each thread its own: two threads may step the same model; copies have none."""
+    """The last frames of one model, cached per thread so that several threads can step it; copies start empty."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -68,12 +70,12 @@ class KeptFrames:
         return KeptFrames, ()
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the frame of a key, made now where there is none."""
+        """Return the frame of a key, and make it if there is none."""
         frames: dict[Any, Any] = self._local.__dict__
         if key not in frames:
             while len(frames) >= _MOST:
                 frames.pop(next(iter(frames)))
-            with torch.inference_mode(False):  # kept for later calls, in whatever mode
+            with torch.inference_mode(False):  # buffers have to be writable in later calls of any mode
                 frames[key] = make()
         return frames[key]
 
@@ -83,23 +85,16 @@ class KeptFrames:
 
 
 _MOST = 4
-"""Frames that are kept: those of the last numbers of worlds and environments."""
+"""Number of frames that are kept."""
 
 
 class EagerFrame:
-    """A `FixedFrame` of any dynamics: their own step, between buffers."""
+    """A `FixedFrame` of any dynamics, which calls their `step_` and copies the result."""
 
     capturable = False
 
     def __init__(self, dynamics: Dynamics, worlds: int, environment: Environment, like: Tensor) -> None:
-        """Make the buffers.
-
-        Args:
-            dynamics: The dynamics.
-            worlds: Number of worlds.
-            environment: What they are in.
-            like: Tensor of the precision and on the device of the buffers.
-        """
+        """Allocate the buffers. Arguments: see `BaseDynamics.fixed_frame`."""
         spec = dynamics.spec
         self._dynamics, self._environment, self._carry = dynamics, environment, None
         self.q, self.q_next = (like.new_zeros(worlds, spec.nq) for _ in range(2))
@@ -116,16 +111,16 @@ class EagerFrame:
         self.qd_next.copy_(step.state.qd)
 
     def refresh(self) -> None:
-        """Nothing is kept that could be elsewhere now."""
+        """Do nothing: the step reads the weights itself."""
 
     def reset(self, mask: Tensor | None) -> None:
-        """Forget the history of some worlds."""
+        """Clear the history of some worlds; see `FixedFrame.reset`."""
         if self._carry is not None:
             state = State(self.q, self.qd)
             self._carry = None if mask is None else self._dynamics.reset(self._carry, state, mask)
 
     def moved(self, environment: Environment) -> "EagerFrame":
-        """Return the frame in another environment: itself."""
+        """Return this frame, moved to another environment."""
         self._environment = environment
         if self._carry is not None:
             self._carry = replace(self._carry, environment=environment)
@@ -133,11 +128,11 @@ class EagerFrame:
 
 
 def wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]) -> bool:
-    """Return whether torch has to see the operations of a step: for gradients, tracing or transforms.
+    """Return whether torch has to compute a step: for gradients, tracing or transforms.
 
     Args:
-        tensors: What the step is computed from.
-        parameters: The parameters that it is computed with, one dictionary for each module.
+        tensors: Inputs of the step.
+        parameters: Its parameters, one dictionary for each module.
     """
     if torch.is_grad_enabled():
         if any(tensor.requires_grad for tensor in tensors):

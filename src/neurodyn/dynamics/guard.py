@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard: where worlds first leave what is plausible, said by name, with the states before it.
+"""Detection of diverged worlds: the first implausible state, by world, frame and quantity.
 
-One concept for roll-outs, solvers, environments and trainings. Worlds share nothing but weights, so one that breaks
-down does not touch the others; what the guard adds is that nobody goes on without a word. A fault names the world, the
-frame and the quantity. Within `watching` faults are collected, and the states before each are written to a folder as a
-store, which `neurodyn view RUN --data FILE` plays again; elsewhere a fault is a notice.
+Roll-outs, solvers, environments and trainings use the same check. Worlds share only the weights, so a diverged world
+does not affect the others. Inside `watching`, faults are collected and the states that led to each are written to a
+store, which `neurodyn view RUN --data FILE` replays. Outside of it, a fault is printed as a notice.
 """
 
 import itertools
@@ -22,7 +21,6 @@ from torch import Tensor
 from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, notice
-from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Environment, State, Trajectory, Window
 from neurodyn.robots.declaration import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
@@ -32,44 +30,44 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.interface import Dynamics
 
 FOLDER = "nan"
-"""Folder of a run that takes the states before its faults."""
+"""Folder of a run for the states before its faults."""
 
 KEPT = 32
-"""States before a fault that are kept, beside those that a model takes as its history."""
+"""Number of states kept before a fault, in addition to the history that the model needs."""
 
 MOST = 16
-"""Faults whose states are written, so that a model that breaks down everywhere does not fill a disk."""
+"""Greatest number of faults whose states are written, so that a model that always diverges does not fill the disk."""
 
 _FEW = 1 << 14
-"""Numbers below which the calls of torch cost more than the passes over memory."""
+"""Array size below which the overhead of torch calls outweighs the memory traffic."""
 
 TRAINING_MARGIN = 0.5
-"""How far beyond the range of its training data a model is believed, as a share of that range, to either side.
+"""Margin on either side of a model's training range, as a fraction of that range.
 
-A policy may drive a robot faster than the data did, and a model must be allowed to say so; one that has broken down
-goes on to any speed. In `pretrained:cartpole`, whose data reach 15 m/s and 36 rad/s, nothing is cut: random actions and
-swing-up stay within 9 m/s and 11 rad/s.
+A policy may drive a robot faster than it moves in the data, and the model has to be able to predict that; the speed of
+a diverged model has no bound. `pretrained:cartpole` is never cut: its data reach 15 m/s and 36 rad/s, while random
+actions and swing-up stay within 9 m/s and 11 rad/s.
 """
 
 BROKEN_MARGIN = 5.0
-"""The same in roll-outs, solvers and trainings: truth may well be faster than the training data were, but not ten times
-as fast."""
+"""The same margin for roll-outs, solvers and trainings: the true motion may leave the training range, but not reach
+ten times its speed."""
 
 
 class Fault(Record, frozen=True):
-    """Where a batch of worlds first leaves what is plausible.
+    """The first implausible state of a batch of worlds.
 
     Attributes:
-        where: What was running, as "roll-out of neural dynamics of 'ant'".
-        world: The world.
-        frame: The frame that ended in the state, from 1; 0 for the state that it began from.
-        quantity: Name of the coordinate, as "qd.ankle_1".
-        value: Its value [rad, m, rad/s or m/s]; None where it is not finite.
-        lower: Least plausible value; None for none.
-        upper: Greatest plausible value; None for none.
-        worlds: Worlds that leave it sooner or later, in what was looked at.
-        of: Worlds that were looked at.
-        states: Store with the states before it; empty where none was written.
+        where: What was running, for example "roll-out of neural dynamics of 'ant'".
+        world: Index of the world.
+        frame: The frame whose last state is implausible, from 1; 0 for the initial state.
+        quantity: Name of the coordinate, for example "qd.ankle_1".
+        value: Its value [rad, m, rad/s or m/s]; None if it is not finite.
+        lower: Lower plausible bound; None if there is none.
+        upper: Upper plausible bound; None if there is none.
+        worlds: Number of worlds that diverge.
+        of: Number of worlds that were checked.
+        states: Path of the store with the states before the fault; empty if none was written.
     """
 
     where: str
@@ -85,7 +83,7 @@ class Fault(Record, frozen=True):
 
     @property
     def words(self) -> str:
-        """The fault in a line."""
+        """Description of the fault in one line."""
         found = "is not finite"
         if self.value is not None:
             low, high = ("" if bound is None else f"{bound:.4g}" for bound in (self.lower, self.upper))
@@ -96,7 +94,11 @@ class Fault(Record, frozen=True):
 
 
 class DivergedError(InputError):
-    """Something stopped at a fault, which it carries."""
+    """Raised when a computation stops at a fault.
+
+    Attributes:
+        fault: The fault.
+    """
 
     def __init__(self, fault: Fault, advice: str) -> None:
         super().__init__(f"{fault.words}; {advice}")
@@ -105,11 +107,11 @@ class DivergedError(InputError):
 
 @dataclass
 class Watch:
-    """What `watching` collects.
+    """Faults collected by `watching`.
 
     Attributes:
         out: Folder for the states before faults; None to write none.
-        faults: The faults, in the order in which they were found.
+        faults: The faults in the order of detection.
     """
 
     out: Path | None = None
@@ -121,10 +123,10 @@ _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def watching(out: str | Path | None = None) -> Iterator[Watch]:
-    """Collect the faults of whatever runs within.
+    """Collect the faults that occur inside the context.
 
     Args:
-        out: Folder for the states before them, made when there is one; None to write none.
+        out: Folder for the states before faults, created at the first one; None to write none.
     """
     watch = Watch(None if out is None else Path(out))
     token = _WATCH.set(watch)
@@ -137,20 +139,19 @@ def watching(out: str | Path | None = None) -> Iterator[Watch]:
 def guard_bounds(
     dynamics: "Dynamics", robot: Robot | None = None, *, margin: float = TRAINING_MARGIN
 ) -> PlausibleBounds:
-    """Return the states of some dynamics outside of which they have broken down.
+    """Return the bounds outside of which dynamics count as diverged.
 
-    Those are the bounds of the robot, and for models also the range of velocities and channels of their training data,
-    widened. In models of logs they apply to what the log measures.
+    The bounds are those of the robot. For models they are tightened to the range of velocities and channels in the
+    training data, plus a margin. For models of logs they apply to the measured state.
 
     Args:
         dynamics: The dynamics.
-        robot: Declaration of the robot; None for that of the dynamics, without which positions have no bounds.
-        margin: By how much that range is widened to either side, as a share of it.
+        robot: Declaration of the robot; None to use that of the dynamics. Without one, positions are unbounded.
+        margin: Margin on either side of the training range, as a fraction of that range.
     """
-    spec, robot = dynamics.spec, robot or dynamics.robot
+    robot, known = robot or dynamics.robot, dynamics.training_range
     bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
-    known: TrainingRange | None = dynamics.training_range
-    found = bounds.of_spec(spec)
+    found = bounds.of_spec(dynamics.spec)
     return found if known is None else found.tightened(_widened(known.qd, margin), _widened(known.channels, margin))
 
 
@@ -160,21 +161,21 @@ def _widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...
 
 @torch.no_grad()
 def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: int = 0) -> Fault | None:
-    """Return the first fault of some roll-outs: of the earliest frame, in the world of the lowest number.
+    """Return the earliest fault of a batch of roll-outs; of several in one frame, that of the lowest world index.
 
     Args:
         bounds: Bounds of plausible states.
         path: The roll-outs.
-        where: What was running.
-        first: Frame that the first state ends.
+        where: What was running, for the fault.
+        first: Frame number of the first state in `path`; 0 for an initial state.
 
     Returns:
-        The fault; None where all states are plausible.
+        The fault; None if all states are plausible.
     """
     if _all_within(bounds, path):
         return None
     outside = bounds.outside(path.q, path.qd, path.channels)
-    # Whoever begins outside stays there, which is not what broke down; what is not finite is.
+    # A finite initial state outside of the bounds was given by the caller and is no fault of the dynamics.
     finite = path.q.isfinite().all(-1) & path.qd.isfinite().all(-1)
     outside = outside & ~(outside[:, :1] & finite) if not first else outside
     if not bool(outside.any()):
@@ -191,13 +192,13 @@ def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: in
 
 @torch.no_grad()
 def state_fault(bounds: PlausibleBounds, state: State, where: str, *, frame: int) -> Fault:
-    """Return the fault of a batch of states, one of which at least is outside: of the first of these.
+    """Return the fault of the first implausible state in a batch that has at least one.
 
     Args:
         bounds: Bounds of plausible states.
         state: The states.
-        where: What was running.
-        frame: The frame that ended in them.
+        where: What was running, for the fault.
+        frame: Number of the frame that led to the states.
     """
     outside = bounds.outside(state.q, state.qd, state.channels)
     world = int(outside.int().argmax())
@@ -220,7 +221,7 @@ def _finite(value: float) -> float | None:
 
 
 def _all_within(bounds: PlausibleBounds, path: Trajectory) -> bool:
-    """Return whether all states are plausible, in two passes over memory and no copy: this runs on every roll-out."""
+    """Return whether all states are plausible; it runs on every roll-out, hence two passes over memory and no copy."""
     states = path.q.shape[1]
     if not len(path.q) or not states:
         return True
@@ -233,22 +234,22 @@ def _all_within(bounds: PlausibleBounds, path: Trajectory) -> bool:
             continue
         size = part.shape[-1]
         low, high = (x[begin : begin + size] for x in (lower, upper))
-        rows = part.detach().flatten(1)  # over worlds first: long rows are what processors are fast at
+        rows = part.detach().flatten(1)  # reduce over worlds first: long rows vectorise well
         least, most = rows.amin(0).view(states, size).amin(0), rows.amax(0).view(states, size).amax(0)
-        within.append(((least >= low) & (most <= high)).all())  # what is not a number is in neither
+        within.append(((least >= low) & (most <= high)).all())  # false for NaN
         begin += size
     return bool(torch.stack(within).all()) if within else True
 
 
 @dataclass(frozen=True)
 class Before:
-    """What led to a fault, of one world.
+    """History of one world that led to a fault.
 
     Attributes:
         spec: Names, order and units.
-        window: The states, and the controls between them.
-        environment: What the worlds are in; None where unknown.
-        world: The world, whose pose of the ground counts.
+        window: The states and the controls between them, of one world.
+        environment: Environment of all worlds; None if unknown.
+        world: Index of the world, which selects its ground pose in `environment`.
     """
 
     spec: StateSpec
@@ -258,10 +259,10 @@ class Before:
 
 
 def report(fault: Fault, before: Before | None = None) -> Fault:
-    """Take note of a fault: collect it within `watching`, with its states written; give a notice elsewhere.
+    """Collect a fault and write its states inside `watching`; print a notice elsewhere.
 
     Returns:
-        The fault, which names the file of its states.
+        The fault, with the path of its states if they were written.
     """
     watch = _WATCH.get()
     if watch is None:
@@ -274,9 +275,12 @@ def report(fault: Fault, before: Before | None = None) -> Fault:
 
 
 def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
-    """Write the states before a fault to a store in a folder; return the fault, which names it.
+    """Write the last finite stretch of states before a fault to a new store in a folder.
 
-    Of what is kept the last states that are finite in a row are written; where there is none, no file is.
+    Nothing is written if the last state is not finite.
+
+    Returns:
+        The fault, with the path of the store.
     """
     from neurodyn.data.header import Split, Status, StoreHeader
     from neurodyn.data.writer import StoreWriter
@@ -319,13 +323,13 @@ def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
 def watch_rollout(
     dynamics: "Dynamics", path: Trajectory, controls: Tensor, environment: Environment | None
 ) -> Trajectory:
-    """Look at roll-outs, take note of their first fault, and return them.
+    """Report the first fault of roll-outs, if there is one, and return the roll-outs.
 
     Args:
-        dynamics: What made them.
+        dynamics: The dynamics that predicted them.
         path: The roll-outs.
-        controls: What acted, shape [worlds, T, nu].
-        environment: What the worlds were in, as it was given.
+        controls: Controls of the roll-outs, shape [worlds, T, nu].
+        environment: Environment of the worlds, as the caller gave it.
     """
     fault = fault_of(
         guard_bounds_of(dynamics), path, f"roll-out of {dynamics.kind} dynamics of {dynamics.spec.robot!r}"
@@ -336,7 +340,7 @@ def watch_rollout(
 
 
 def guard_bounds_of(dynamics: "Dynamics") -> PlausibleBounds:
-    """Return the bounds within which dynamics have not broken down, made once for each."""
+    """Return `guard_bounds` with the margin for roll-outs, cached on the dynamics."""
     known: Any = dynamics.__dict__.get("_guard_bounds")
     if known is None or known[0] is not dynamics.training_range:
         known = dynamics.__dict__["_guard_bounds"] = (
@@ -349,9 +353,9 @@ def guard_bounds_of(dynamics: "Dynamics") -> PlausibleBounds:
 def _before(
     dynamics: "Dynamics", path: Trajectory, controls: Tensor, environment: Environment | None, fault: Fault
 ) -> Before:
-    """Return the states before a fault, the plausible ones of a roll-out."""
+    """Return the plausible states of a roll-out before a fault."""
     rows, first = slice(fault.world, fault.world + 1), max(0, fault.frame - KEPT - dynamics.spec.context)
-    last = max(fault.frame, 1)  # the state in which it shows is left out
+    last = max(fault.frame, 1)  # without the implausible state
     window = Window(
         path.q[rows, first:last].detach(), path.qd[rows, first:last].detach(),
         controls[rows, first : last - 1].detach(),

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one interface of all dynamics: analytic, hybrid, neural, and world models.
+"""The interface of all dynamics: analytic, hybrid, neural and world models.
 
-A `Dynamics` steps a batch of worlds. It has no hidden mutable state: history lives in the carry that the caller holds,
-and the state that is passed to `step` overrides it, because simulators hand their own state to every step and users
-edit it.
+`Dynamics` step a batch of worlds and have no hidden mutable state. The caller holds the history as a carry. The state
+passed to `step` takes precedence over it, because simulators pass their own state to every step and users edit it.
 """
 
 from collections.abc import Iterator
@@ -24,22 +23,22 @@ from neurodyn.robots import Robot
 __all__ = ["Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state"]
 
 Carry = Any
-"""History of a batch of worlds; its type is private to each kind of dynamics."""
+"""History of a batch of worlds. Its type is private to each kind of dynamics."""
 
 
 @runtime_checkable
 class Dynamics(Protocol):
-    """A batch of worlds that can be stepped; torch tensors in, torch tensors out.
+    """Steps a batch of worlds; takes and returns torch tensors.
 
-    `neurodyn.dynamics.base` has what all kinds have in common.
+    `neurodyn.dynamics.base.BaseDynamics` implements most of it.
 
     Attributes:
-        spec: Names, order, units and dt of state and control; frames of context that help a prediction.
+        spec: Names, order, units and dt of state and control, and the number of useful context frames.
         kind: Name of the kind of dynamics (`neurodyn.dynamics.kinds`).
         differentiable: Whether gradients flow through `step` and `rollout`.
         measured: Whether the state is what a log measures, in the environment of that log. Otherwise it is the state of
             a simulator.
-        fingerprint: The articulation that the dynamics are of; None where that is unknown.
+        fingerprint: Identity of the articulation; None if unknown.
     """
 
     spec: StateSpec
@@ -50,27 +49,27 @@ class Dynamics(Protocol):
 
     @property
     def network(self) -> str:
-        """What computes a step, in a word: "gru", "identified" ..."""
+        """What computes a step, in one word: "gru", "identified" ..."""
         ...
 
     @property
     def robot(self) -> Robot | None:
-        """The declaration of the robot; None where there is none."""
+        """The declaration of the robot; None if there is none."""
         ...
 
     @property
     def device(self) -> str:
-        """Device of the tensors that it takes."""
+        """Device of inputs and outputs."""
         ...
 
     @property
     def contacts_of_simulator(self) -> bool:
-        """Whether its contact points may be all that the simulator has, instead of those that the robot declares."""
+        """Whether the contact points may be all of the simulator's, instead of the declared ones."""
         ...
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None where it feels none."""
+        """Points that are measured against the ground; None if the dynamics feel none."""
         ...
 
     @property
@@ -79,65 +78,65 @@ class Dynamics(Protocol):
         ...
 
     def parameters(self) -> Iterator[Tensor]:
-        """Return what can be trained."""
+        """Return the trainable tensors."""
         ...
 
     @property
     def trained(self) -> bool:
-        """Whether it is ready for use: no model with random weights."""
+        """Whether the dynamics are ready for use; false for a model with random weights."""
         ...
 
     @property
     def training_range(self) -> TrainingRange | None:
-        """Range of motion in the data that it was made from; None where there are none, or that is unknown."""
+        """Range of motion in the training data; None if there are none or it is unknown."""
         ...
 
     @property
     def uncertain(self) -> bool:
-        """Whether steps have an epistemic standard deviation."""
+        """Whether `step` returns an epistemic standard deviation."""
         ...
 
     @property
     def epistemic_scale(self) -> Tensor | None:
-        """Unit of the epistemic standard deviation: that of the states in the training data, shape [nq + nv + nx]."""
+        """Standard deviation of the training states, shape [nq + nv + nx], which scales the epistemic uncertainty."""
         ...
 
     def resolve_environment(self, environment: Environment | None) -> Environment:
-        """Return the environment with what it leaves open filled in; None for the default one.
+        """Return the environment with defaults filled in; for None, the default environment.
 
         Raises:
-            InputError: It asks for a gravity or a ground that the dynamics do not know.
+            InputError: The dynamics do not support its gravity or ground.
         """
         ...
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
-        """Return the carry of a batch of worlds whose history is `context` (a bare state has none)."""
+        """Return the carry of a batch of worlds with the history `context`; a `State` is a start without history."""
         ...
 
     def imagine(
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
     ) -> Carry:
-        """Return the carry of worlds in which a policy acts, as of `begin`.
+        """Return the carry of worlds for imagined roll-outs of a policy; see `begin`.
 
-        Of an ensemble, the worlds follow its members in turn, so that the policy meets what any of them believes.
+        In an ensemble each world follows one member, in turn, so that the policy experiences every member.
 
         Args:
             context: History of the worlds.
-            environment: What they are in.
-            uncertainty: Whether steps have to say how uncertain they are, where the dynamics know.
+            environment: Environment of the worlds; None for the default one.
+            uncertainty: Whether steps return their uncertainty, if the dynamics estimate it.
         """
         ...
 
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
-        """Predict one frame from `state` under `control`; the carry that is passed in stays valid."""
+        """Predict one frame from `state` under `control`. The given carry stays valid."""
         ...
 
     def step_(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
-        """Predict one frame without gradients, as fast as possible; the carry that is passed in is used up."""
+        """Predict one frame without gradients, as fast as possible. The given carry may be overwritten."""
         ...
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
+        """Restart the worlds where `mask` is true, shape [worlds]; the others stay bitwise the same."""
         ...
 
     def rollout(
@@ -153,19 +152,19 @@ class Dynamics(Protocol):
         controls: Controls,
         environment: Environment | None = None,
     ) -> ComparedRollouts:
-        """Roll out beside other dynamics of the robot, or beside what was recorded, without gradients.
+        """Compare a roll-out with other dynamics of the robot, or with a recorded trajectory, without gradients.
 
         Args:
-            truth: Other dynamics, which start from the same states; or a recorded trajectory from these.
+            truth: Other dynamics, which start from the same states; or a recorded trajectory from these states.
             context: History of the worlds.
             controls: Torques [N m or N], shape [worlds, T, nu].
-            environment: What both are in; None for the default of these dynamics.
+            environment: Environment of both; None for the default of these dynamics.
 
         Returns:
-            Both, with errors by joint; `plot()` draws them, and notebooks show a table.
+            Both roll-outs with errors by joint; `plot()` draws them, and notebooks show a table.
 
         Raises:
-            InputError: The recorded trajectory is of other worlds or coordinates, or shorter.
+            InputError: The recorded trajectory has other worlds or coordinates, or is shorter.
             MismatchError: The other dynamics have other joints, controls or another dt.
         """
         ...
@@ -178,31 +177,31 @@ class Dynamics(Protocol):
         torque: Tensor | None = None,
         environment: Environment | None = None,
     ) -> Quantities:
-        """Return what is known of a state by name (`dynamics.quantities`), computed when it is asked for.
+        """Return the named quantities of a state (`dynamics.quantities`), each computed on access.
 
         Args:
             state: The state.
-            step: The prediction that ended in it; None at a start.
-            torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
-            environment: What the worlds are in, as for `begin`.
+            step: The prediction that led to it; None for an initial state.
+            torque: Torques during that frame [N m or N], shape [worlds, nu]; None if unknown.
+            environment: Environment of the worlds, as for `begin`.
         """
         ...
 
     def reader(self, environment: Environment | None = None) -> StateReader:
-        """Return what reads quantities off states in one environment: what `quantities` looks up, once for a loop."""
+        """Return a reader of quantities in one environment: `quantities` for loops, with the set-up done once."""
         ...
 
 
 class MeasuredDynamics(Dynamics, Protocol):
-    """Dynamics of what a log measures, whose history takes a warm-up to read: it can be read for many at a time."""
+    """Dynamics of measured states, whose history costs a warm-up that can be shared between worlds."""
 
     def graft(self, carry: Carry, mask: WorldMask, source: Carry, chosen: Tensor) -> Carry:
-        """Give some worlds the history of others.
+        """Replace the history of some worlds.
 
         Args:
             carry: History of all worlds; it stays valid.
-            mask: Worlds that begin anew, shape [worlds].
-            source: Histories to take from.
+            mask: Worlds that are restarted, shape [worlds].
+            source: Histories to copy from.
             chosen: Row of `source` for each world, read where `mask` is true, shape [worlds].
         """
         ...

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hybrid model under its controller, as a log of targets is compared with it.
-
-And the laws of controllers, from targets and states to torques.
-"""
+"""Hybrid models under a joint controller, for logs that record targets instead of torques; control laws."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +21,13 @@ from neurodyn.multibody.engine import EngineConfig
 
 @dataclass(frozen=True)
 class DrivenJoints:
-    """Driven joints as a controller sees them.
+    """Inputs of a control law, each of shape [worlds, nu].
 
     Attributes:
-        q: Positions [rad or m], shape [worlds, nu].
-        qd: Velocities, likewise.
-        error: Target less position, the shorter way round where a joint turns without end.
-        target: The target.
+        q: Joint positions [rad or m].
+        qd: Joint velocities [rad/s or m/s].
+        error: Target minus position [rad or m], wrapped to [-pi, pi) for continuous joints.
+        target: Position targets [rad or m] or velocity targets [rad/s or m/s].
     """
 
     q: Tensor
@@ -40,23 +37,23 @@ class DrivenJoints:
 
 
 Law = Callable[[DrivenJoints, Mapping[str, Tensor]], Tensor]
-"""From joints and gains by name, shape [worlds, nu], to torques [N m or N], likewise."""
+"""A control law: from joints and gains by name to torques [N m or N]; all arrays have the shape [worlds, nu]."""
 
 LAWS: Registry[Law] = Registry(
     "controller",
     pd="neurodyn.dynamics.hybrid.closed_loop:pd_law",
     velocity="neurodyn.dynamics.hybrid.closed_loop:velocity_law",
 )
-"""Laws by the kind of controller; gains are in `core.description.drive.GAINS`."""
+"""Control laws by `Controller.kind`; `core.description.drive.GAINS` lists the gains of each."""
 
 
 class ClosedLoop(nn.Module):
-    """A model and its controller.
+    """A hybrid model driven through a joint controller.
 
     Attributes:
         plant: The model.
         controller: The controller.
-        physical: Free quantities of the model, then those of the controller.
+        physical: Free quantities of the model, followed by the free gains.
     """
 
     kind = "hybrid"
@@ -68,10 +65,11 @@ class ClosedLoop(nn.Module):
         Args:
             plant: The model.
             controller: The controller.
-            free: Gains that are free, by name.
+            free: Free gains, named "controller.JOINT.GAIN".
 
         Raises:
-            InputError: A gain lacks a driven joint, or the substeps of a frame are no multiple of its updates.
+            InputError: A gain is missing for a driven joint, or the substeps of a frame are not a multiple of the
+                controller updates.
         """
         super().__init__()
         self.plant, self.controller = plant, controller
@@ -93,7 +91,7 @@ class ClosedLoop(nn.Module):
 
     @property
     def config(self) -> EngineConfig:
-        """What the engine computes."""
+        """Settings of the engine."""
         return self.plant.config
 
     @property
@@ -103,18 +101,18 @@ class ClosedLoop(nn.Module):
 
     @torch.no_grad()
     def settle(self) -> HybridDynamics:
-        """Return the model with the values that its quantities have here."""
+        """Copy the current values of the free quantities to the model, and return it."""
         own = self.plant.physical
         own.raw.copy_(own.raw_of(self.physical()[: len(own.specs)]))
         return self.plant
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
-        """Predict T frames under targets, shape [worlds, T, nu]."""
+        """Predict T frames under targets [rad, m, rad/s or m/s], shape [worlds, T, nu]."""
         return self.simulate(context, controls, self.physical(), self.weights, environment)
 
     @property
     def memory(self) -> int:
-        """Numbers that the model keeps from step to step; a loop with a controller has none."""
+        """Size of the memory of drives and networks: always 0, because closed loops do not carry it."""
         return 0
 
     def simulate(
@@ -125,7 +123,7 @@ class ClosedLoop(nn.Module):
         weights: Tensor,
         environment: Environment | None = None,
     ) -> Trajectory:
-        """Predict as `rollout` does, with other parameters than the module's own; see `HybridDynamics.simulate`."""
+        """Predict as `rollout` does, but with given parameters and weights; see `HybridDynamics.simulate`."""
         return self.driven(context, controls, parameters, weights, environment)[0]
 
     def driven(
@@ -136,7 +134,7 @@ class ClosedLoop(nn.Module):
         weights: Tensor,
         environment: Environment | None = None,
     ) -> tuple[Trajectory, Tensor]:
-        """Predict as `simulate` does; return the roll-outs, and the torques at the beginning of their frames."""
+        """Predict as `simulate` does; also return the torques at the start of each frame, shape [worlds, T, nu]."""
         state = present_state(context)
         around, parts = self.plant.begin(state, environment).environment, self.controller.updates
         parameters = parameters.expand(len(state.q), -1) if parameters.ndim == 1 else parameters
@@ -177,14 +175,14 @@ class ClosedLoop(nn.Module):
 
 
 DrivenModel = HybridDynamics | ClosedLoop
-"""What the controls of a log drive: a model by torques, or its loop by targets."""
+"""A model that the controls of a log drive: by torques, or by targets through a controller."""
 
 
 def pd_law(joints: DrivenJoints, gains: Mapping[str, Tensor]) -> Tensor:
-    """Return torques [N m or N], shape [worlds, nu]."""
+    """Return kp (target - q) - kd qd [N m or N], shape [worlds, nu]."""
     return gains["kp"] * joints.error - gains["kd"] * joints.qd
 
 
 def velocity_law(joints: DrivenJoints, gains: Mapping[str, Tensor]) -> Tensor:
-    """Return torques [N m or N], shape [worlds, nu]."""
+    """Return kd (target - qd) [N m or N], shape [worlds, nu]."""
     return gains["kd"] * (joints.target - joints.qd)

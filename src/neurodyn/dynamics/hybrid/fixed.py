@@ -1,18 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of hybrid dynamics as a `FixedFrame`: on planes, where the ground is held for good."""
+"""A frame of hybrid dynamics on a plane or in free space as a `FixedFrame`: one recorded kernel launch."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.geometry.launching import Chain
+from neurodyn.multibody.engine import EngineConfig
 from neurodyn.multibody.trace.program import TracedProgram
 
-if TYPE_CHECKING:
-    from neurodyn.dynamics.hybrid.model import HybridDynamics
+
+class FrameSource(Protocol):
+    """What a frame reads from its dynamics; `HybridDynamics` documents the methods."""
+
+    spec: StateSpec
+    config: EngineConfig
+
+    def versions(self, environment: Environment) -> list[object]:
+        """Return values that differ whenever an input of the frame other than state and torque has changed."""
+        ...
+
+    def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Return ground, parameters and weights."""
+        ...
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame in another environment."""
+        ...
 
 
 class HybridFixedFrame:
@@ -21,16 +39,16 @@ class HybridFixedFrame:
     capturable = True
 
     def __init__(
-        self, dynamics: "HybridDynamics", program: TracedProgram, worlds: int, environment: Environment, like: Tensor
+        self, dynamics: FrameSource, program: TracedProgram, worlds: int, environment: Environment, like: Tensor
     ) -> None:
-        """Make the buffers, and record the launch of a program between them.
+        """Allocate the buffers and record the launch of the program.
 
         Args:
             dynamics: The dynamics.
             program: Their compiled step on planes.
             worlds: Number of worlds.
             environment: Gravity, and a plane or no ground.
-            like: Tensor of the precision and on the device of the buffers.
+            like: Tensor whose dtype and device the buffers get.
         """
         spec = dynamics.spec
         self._dynamics, self._environment, self._like = dynamics, environment, like
@@ -50,7 +68,7 @@ class HybridFixedFrame:
 
     @torch.no_grad()
     def after(self, state: State, torque: Tensor) -> State:
-        """Return the states after a frame from others, under torques [N m or N] of shape [worlds, nu]."""
+        """Return the states one frame later under torques [N m or N], shape [worlds, nu]."""
         if self._dynamics.versions(self._environment) != self._versions:
             self._write()
         self.q.copy_(state.q)
@@ -60,20 +78,19 @@ class HybridFixedFrame:
         return State.unchecked(q=self.q_next.clone(), qd=self.qd_next.clone(), channels=None)
 
     def run(self) -> None:
-        """Predict the frame."""
+        """Predict the frame from the buffers `q`, `qd` and `torque`."""
         self._chain()
 
     def refresh(self) -> None:
-        """Read parameters and weights anew, where they have changed."""
-        versions = self._dynamics.versions(self._environment)
-        if versions != self._versions:
+        """Update the buffers if parameters, weights, gravity or ground poses have changed."""
+        if self._dynamics.versions(self._environment) != self._versions:
             self._write()
 
     def reset(self, mask: Tensor | None) -> None:
-        """There is nothing to forget."""
+        """Do nothing: these dynamics have no memory."""
 
     def moved(self, environment: Environment) -> FixedFrame:
-        """Return the frame in another environment: itself, where that is a plane too."""
+        """Return the frame in another environment: this one if that is a plane too."""
         other = self._dynamics.fixed_frame(len(self.q), environment, self._like)
         if not isinstance(other, HybridFixedFrame) or other.values_fit(self._values) is False:
             return other
@@ -82,7 +99,7 @@ class HybridFixedFrame:
         return self
 
     def values_fit(self, values: tuple[Tensor | None, Tensor, Tensor]) -> bool:
-        """Return whether ground, parameters and weights have the shapes of these."""
+        """Return whether ground, parameters and weights have the shapes of this frame's buffers."""
         shapes = [None if value is None else value.shape for value in values]
         return [None if value is None else value.shape for value in self._values] == shapes
 
@@ -93,7 +110,7 @@ class HybridFixedFrame:
 
     @torch.no_grad()
     def _read(self) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Return ground, parameters and weights, in memory of their own."""
+        """Return copies of ground, parameters and weights."""
         self._versions = self._dynamics.versions(self._environment)
         held, parameters, weights = self._dynamics.values(self._environment, self.q, self.qd)
         return (

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid dynamics: rigid bodies with free quantities, and networks where a blueprint puts them (NeuralSim)."""
+"""Hybrid dynamics: rigid bodies with free quantities, and networks placed by a blueprint.
+
+Source: NeuralSim (Heiden et al., 2021, arXiv 2011.04217).
+"""
 
 import math
 from collections.abc import Callable
@@ -31,17 +34,17 @@ from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, take
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 
 FIXED_WORLDS = 64
-"""Most worlds for which a step goes through fixed buffers, though it could take several threads or another device."""
+"""Greatest number of worlds for which fixed buffers are preferred to several threads or another device."""
 
 
 @dataclass(frozen=True)
 class HybridCarry:
-    """What a batch of worlds is in, and what drives and networks keep.
+    """Environment of a batch of worlds, and the memory of drives and networks.
 
     Attributes:
         environment: Gravity and ground.
         memory: Delay lines, motors behind springs and hidden states (`multibody.memory`), shape [worlds, memory]; None
-            where nothing has happened yet, or nothing is kept.
+            at a start, or if nothing has a memory.
     """
 
     environment: Environment
@@ -56,14 +59,14 @@ class HybridDynamics(LearnedDynamics):
     Attributes:
         spec: Names, order, units and dt of state and control.
         mechanism: The tree of links.
-        config: What the engine computes.
+        config: Settings of the engine.
         physical: The free quantities.
         weights: Weights of the blueprint's networks, shape [weights], float64.
-        fingerprint: The articulation that the mechanism was taken from; None where it is unknown.
-        scene: The ground that is assumed where no environment is given; None for free space.
-        memory: Numbers that drives and networks keep from step to step; 0 where the state is complete.
-        compute_device: Device on which roll-outs are computed, to which all they take travels, and from which they come
-            back; None for that of the tensors that are given. For searches that run on the CPU.
+        fingerprint: The articulation that the mechanism was taken from; None if unknown.
+        scene: The default ground; None for free space.
+        memory: Size of the memory of drives and networks; 0 if the state is complete.
+        compute_device: Device of the computation, for searches that otherwise run on the CPU: inputs are copied to it
+            and results copied back. None for the device of the inputs.
     """
 
     kind = "hybrid"
@@ -87,16 +90,16 @@ class HybridDynamics(LearnedDynamics):
         Args:
             spec: Names, order, units and dt of state and control.
             mechanism: The tree of links.
-            config: What the engine computes; its `free` quantities and `ground` are filled in.
+            config: Settings of the engine; `free` and `ground` are overwritten.
             parameters: The free quantities.
             fingerprint: The articulation that the mechanism was taken from.
-            scene: The ground that is assumed where no environment is given.
+            scene: The default ground.
             declaration: Name or path of the robot's declaration; None for the name in `spec`.
-            threads: CPU threads among which worlds are split.
-            seed: Seed of the first weights.
+            threads: CPU threads over which worlds are split.
+            seed: Seed of the initial weights.
 
         Raises:
-            InputError: A quantity that is named does not exist, or the blueprint forms a cycle.
+            InputError: A named quantity does not exist, or the blueprint has a cycle.
         """
         reach = max([drive.reach for drive in mechanism.drives.values()], default=0.0)
         super().__init__(spec.with_context(max(config.context, math.ceil(reach / spec.dt - 1e-9))), declaration)
@@ -115,19 +118,19 @@ class HybridDynamics(LearnedDynamics):
         ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
         self._kept = KeptFrames()
-        self.memory = self._engine("plane").memory  # what a user named wrongly is refused now
+        self.memory = self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
         self._ground = HeldGround(mechanism) if self._feels_ground else None
         self._prisms = self.contacts_of_simulator and takes_prisms(mechanism, self.config)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process without what is compiled, which is compiled there for as many cores as it has."""
+        """Pickle without the compiled engines; the receiving process compiles them for its number of cores."""
         return _arrived, (type(self), {**self.__dict__, "_engines": {}})
 
     @property
     def threads(self) -> int:
-        """CPU threads among which worlds are split; no result depends on it."""
+        """CPU threads over which worlds are split; results do not depend on it."""
         return self._threads
 
     @threads.setter
@@ -138,7 +141,7 @@ class HybridDynamics(LearnedDynamics):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all quantities, those that follow from the state in the order of their computation."""
+        """Names of all quantities of the engine; computed ones in order of computation."""
         return self._engine("plane").names
 
     @property
@@ -148,46 +151,46 @@ class HybridDynamics(LearnedDynamics):
 
     @property
     def network(self) -> str:
-        """What kind of model it is."""
+        """Kind of model: "hybrid" with networks, "identified" without."""
         return "hybrid" if self.config.blueprint.augmentations else "identified"
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None where it feels none."""
+        """Points that are measured against the ground; None if the model feels none."""
         return contact_layout(self.mechanism) if self._feels_ground else None
 
     @property
     def contacts_of_simulator(self) -> bool:
-        """Whether contacts are soft constraints, which are those of the simulator."""
+        """Whether contacts are soft constraints, as in the simulator."""
         return self.config.contact is not None and CONTACT_MODELS[self.config.contact].constrains_joints
 
     @property
     def _feels_ground(self) -> bool:
-        """Whether there is a contact model, and a point that it is of."""
+        """Whether there are a contact model and contact points."""
         return self.config.contact is not None and bool(self.mechanism.points)
 
     @property
     def home(self) -> Environment:
-        """The robot's own gravity, on the model's own ground."""
+        """The default environment: gravity and ground of the model."""
         return self._home
 
     @property
     def base_com(self) -> Tensor:
-        """Centre of mass of the first link in its own frame [m], shape [3]."""
+        """Centre of mass of the first link in the link frame [m], shape [3]."""
         return self._base_com
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
-        """Return the carry of a batch of worlds; what drives and networks keep is what a window leaves of it.
+        """Return the carry of a batch of worlds; a window sets the memory of drives and networks.
 
         Raises:
-            InputError: A ground is asked for, but the dynamics have no contact model; or another gravity, but gravity
-                is one of the free quantities.
+            InputError: The environment has a ground, but the dynamics have no contact model; or it sets a gravity that
+                is a free quantity of the model.
         """
         environment = self.resolve_environment(environment)
         return HybridCarry(environment, self._memory_after(environment, context))
 
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
-        """Predict one frame: between fixed buffers where no gradient is wanted, on a CPU and on planes."""
+        """Predict one frame; on the CPU, on planes and without gradients through fixed buffers."""
         torque = frame_command(self.spec, state, control)
         frame = None if self.memory else self._frame_between_buffers(carry.environment, state, torque)
         if frame is not None:
@@ -199,7 +202,7 @@ class HybridDynamics(LearnedDynamics):
     step_ = torch.no_grad()(step)
 
     def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
-        """Return the frame between fixed buffers that such a step takes; None where it does not fit or not pay."""
+        """Return the frame with fixed buffers for a step; None if it cannot be used or does not pay."""
         q, qd, worlds = state.q, state.qd, len(state.q)
         if not worlds or not q.is_cpu:
             return None
@@ -210,7 +213,7 @@ class HybridDynamics(LearnedDynamics):
         if qd.dtype != q.dtype or torque.dtype != q.dtype:
             return None
         key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
-        # With the environment, whose number would be another one's if it were gone.
+        # The entry keeps the environment alive, so that its id is not reused.
         return self._kept.get(key, lambda: (self._fixed(environment, state, torque), environment))[0]
 
     def _fixed(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
@@ -222,7 +225,7 @@ class HybridDynamics(LearnedDynamics):
         return frame if isinstance(frame, HybridFixedFrame) else None
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
-        """Begin anew in some worlds."""
+        """Restart some worlds; see `Dynamics.reset`."""
         if not self.memory:
             return carry
         fresh = self._memory_after(carry.environment, context)
@@ -231,8 +234,8 @@ class HybridDynamics(LearnedDynamics):
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
-        On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every
-        frame, and shapes with soft contacts their contacts with a heightfield in every substep.
+        On planes the loop over time is compiled. On other grounds the contact points are measured once a frame, and the
+        contacts of shapes with a heightfield (soft contacts) in every substep.
         """
         require_torques(self.spec, controls)
         carry = self.begin(context, environment)
@@ -246,10 +249,10 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor,
         environment: Environment | None = None,
     ) -> Trajectory:
-        """Predict as `rollout` does, but with other parameters than the module's own.
+        """Predict as `rollout` does, but with given parameters and weights instead of the module's.
 
         Args:
-            context: First states, or what led to them, which drives and networks remember.
+            context: Initial states, or a window, which sets the memory of drives and networks.
             controls: Torques [N m or N], shape [worlds, T, nu].
             parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
             weights: Weights of the networks, shape [weights].
@@ -262,11 +265,11 @@ class HybridDynamics(LearnedDynamics):
 
     @property
     def plant(self) -> "HybridDynamics":
-        """What torques act on: these dynamics themselves, without a controller around them."""
+        """These dynamics themselves; of a `ClosedLoop`, the model inside."""
         return self
 
     def settle(self) -> "HybridDynamics":
-        """Return the dynamics with the values that their quantities have; see `ClosedLoop.settle`."""
+        """Return these dynamics; see `ClosedLoop.settle`."""
         return self
 
     def driven(
@@ -277,21 +280,21 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor,
         environment: Environment | None = None,
     ) -> tuple[Trajectory, Tensor]:
-        """Predict as `simulate` does; return the roll-outs, and the torques that act in their frames."""
+        """Predict as `simulate` does; also return the torques of the frames, shape [worlds, T, nu]."""
         return self.simulate(context, controls, parameters, weights, environment), controls
 
     def advance(
         self, state: State, torque: Tensor, parameters: Tensor, weights: Tensor, environment: Environment, parts: int
     ) -> State:
-        """Predict a part of a frame.
+        """Predict a fraction of a frame.
 
         Args:
-            state: States at its beginning.
-            torque: Torques over it [N m or N], shape [worlds, nu].
+            state: States at its start.
+            torque: Torques during it [N m or N], shape [worlds, nu].
             parameters: Physical values of the free quantities, shape [worlds, parameters].
             weights: Weights of the networks, shape [weights].
-            environment: Gravity and ground, as `begin` resolves it.
-            parts: Equal parts of a frame, a divisor of its substeps.
+            environment: Gravity and ground, resolved.
+            parts: Number of equal parts of a frame; a divisor of its substeps.
         """
         substeps = self.config.substeps // parts
         held = min(substeps, self._substeps(environment))
@@ -303,10 +306,10 @@ class HybridDynamics(LearnedDynamics):
     def frame_inputs(
         self, environment: Environment, state: State, parameters: Tensor
     ) -> tuple[Engine, Tensor | None, Tensor]:
-        """Return the engine of a frame, what is held over it, and all of its parameters, gravity among them.
+        """Return the engine of a frame, the ground that is held constant over it, and all parameters with gravity.
 
         Args:
-            environment: Gravity and ground, as `begin` resolves it.
+            environment: Gravity and ground, resolved.
             state: States.
             parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
         """
@@ -314,18 +317,18 @@ class HybridDynamics(LearnedDynamics):
         return engine, held, self._given(environment, len(state.q), parameters)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
-        """Return a frame between fixed buffers; on planes and in free space it is compiled as a whole."""
+        """Return a frame with fixed buffers; on planes and in free space it is a single kernel launch."""
         mode = self._mode(environment)
         if mode != "plane" or self.memory:
             return super().fixed_frame(worlds, environment, like)
         return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
 
     def versions(self, environment: Environment) -> list[object]:
-        """Return what tells whether parameters, weights, gravity or the poses of the ground have changed."""
+        """Return values that differ whenever parameters, weights, gravity or ground poses have changed."""
         ground = environment.ground
         pose = None if ground is None else ground.pose
         tensors = (self.physical.raw, self.weights, environment.gravity, pose)
-        # A tensor of inference mode does not say whether it was written to: it always has.
+        # Tensors of inference mode do not track writes and count as changed.
         return [
             object() if tensor.is_inference() else (tensor._version, tensor.data_ptr())
             for tensor in tensors
@@ -333,22 +336,22 @@ class HybridDynamics(LearnedDynamics):
         ]
 
     def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Return what a frame on a plane is computed from besides state and torque.
+        """Return the inputs of a frame on a plane other than state and torque.
 
         Args:
             environment: Gravity, and a plane or no ground.
-            q: Positions, of which only the number of worlds counts, shape [worlds, nq].
-            qd: Velocities, likewise.
+            q: Positions, shape [worlds, nq]; only the number of worlds matters.
+            qd: Velocities, shape [worlds, nv]; only the number of worlds matters.
 
         Returns:
-            The ground, shape [worlds, 6], None without contacts; the parameters, shape [parameters] or
+            The ground, shape [worlds, 6], or None without contacts; the parameters, shape [parameters] or
             [worlds, parameters]; the weights, shape [weights].
         """
         held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
         return held, self._given(environment, len(q), self.physical()), self.weights
 
     def require_ground(self) -> None:
-        """Refuse every ground, where the model feels none."""
+        """Raise `InputError` if the model does not feel the ground."""
         if not self._feels_ground:
             lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
@@ -357,7 +360,7 @@ class HybridDynamics(LearnedDynamics):
             )
 
     def require_gravity(self, gravity: Tensor) -> None:
-        """Refuse a gravity that the model does not know."""
+        """Raise `InputError` if gravity is a free quantity and differs from the given one."""
         own = self._home.gravity
         if self._gravity_is_free and own is not None and bool((gravity.cpu() - own.cpu()).abs().max() > 1e-3):
             raise InputError(
@@ -369,7 +372,7 @@ class HybridDynamics(LearnedDynamics):
         self, environment: Environment, context: State | Window, parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor | None:  # fmt: skip
-        """Return what drives and networks keep of a window, whose states are taken as measured in every frame."""
+        """Return the memory of drives and networks after a window, with the measured state set in every frame."""
         memory: Tensor | None = None
         if self.memory and isinstance(context, Window):
             for frame, torque in enumerate(context.torque.unbind(1)):
@@ -386,7 +389,7 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None = None,
         memory: Tensor | None = None,
     ) -> tuple[Trajectory, Tensor | None]:
-        """Return the roll-out, and the memory at its end."""
+        """Return the roll-out and the memory after it."""
         if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights, memory)
         q, qd = [state.q], [state.qd]
@@ -399,7 +402,7 @@ class HybridDynamics(LearnedDynamics):
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), memory
 
     def _mode(self, environment: Environment) -> GroundMode:
-        """Return how the ground is described; found once for one ground, as a robot stays on it."""
+        """Return the description of the ground that the engine needs, cached for the last ground."""
         ground, mode = self._last_mode
         if ground is not environment.ground:
             mode = ground_mode(environment.ground, prisms=self._prisms)
@@ -407,14 +410,14 @@ class HybridDynamics(LearnedDynamics):
         return mode
 
     def _substeps(self, environment: Environment) -> int:
-        """Return over how many steps the ground is held: a frame's, but one where contacts are those of shapes."""
+        """Return the number of substeps over which the ground is held: a whole frame, but 1 for contacts of shapes."""
         return 1 if self._mode(environment) == "prisms" else self.config.substeps
 
     def _launch(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
         weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
-        """Run the compiled loop, over which the ground is what it is in the first state."""
+        """Run the compiled loop with the ground found in the initial state."""
         here, there = controls.device, self.compute_device
         if there is not None and torch.device(there) != here:
             given = [None if x is None else x.to(there) for x in (parameters, weights, memory)]
@@ -452,7 +455,7 @@ class HybridDynamics(LearnedDynamics):
     def differentiated_frame(
         self, state: State, torque: Tensor, environment: Environment | None
     ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Return the states after a frame, and a function that differentiates them; see `Program.frame`."""
+        """Return the states after a frame and their vector-Jacobian product; see `TracedProgram.frame`."""
         if self.memory:
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: its drives or networks have a memory, and a frame depends on "
@@ -474,7 +477,7 @@ class HybridDynamics(LearnedDynamics):
     def _engine_on(
         self, environment: Environment, state: State, frames: int, parameters: Tensor
     ) -> tuple[Engine, Tensor | None]:
-        """Return the engine for a ground, and the ground under the states for so many frames."""
+        """Return the engine for a ground, and the ground under the states, repeated for the frames."""
         mode = self._mode(environment)
         if self._ground is None:
             return self._engine(mode), None
@@ -482,7 +485,7 @@ class HybridDynamics(LearnedDynamics):
         return self._engine(mode), ground[:, None].expand(-1, frames, -1)
 
     def _unbiased(self, q: Tensor, parameters: Tensor) -> Tensor:
-        """Return the positions of joints whose encoders read `q`."""
+        """Return the true joint positions for encoder readings `q`, with the encoder bias removed."""
         names = [spec.name for spec in self.physical.specs]
         for joint, drive in self.mechanism.drives.items():
             name, row = f"actuator.{joint}.bias", self.spec.q_names.index(joint)
@@ -495,7 +498,7 @@ class HybridDynamics(LearnedDynamics):
         if self._gravity_is_free:
             return values
         gravity = environment.gravity
-        assert gravity is not None  # `begin` fills it in
+        assert gravity is not None  # the environment is resolved
         gravity = gravity.to(values)
         if gravity.ndim == values.ndim == 1:
             return torch.cat([values, gravity])
@@ -509,18 +512,19 @@ class HybridDynamics(LearnedDynamics):
 
 
 def _arrived(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:
-    """Return a model in the process that it was sent to."""
+    """Unpickle a model."""
     model = kind.__new__(kind)
     vars(model).update({**attributes, "_threads": min(attributes["_threads"], available_cores())})
     return model
 
 
 Rows = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Takes gradients by the states after a frame, shape [worlds, rows, state], to those by states before, and controls."""
+"""Vector-Jacobian product of a frame: from gradients by the next state, shape [worlds, rows, state], to gradients by
+state and control."""
 
 
 def _chained(parts: list[Rows]) -> Rows:
-    """Return what differentiates a frame of several parts under the same controls."""
+    """Chain the vector-Jacobian products of the parts of a frame under constant control."""
 
     def rows(seeds: Tensor) -> tuple[Tensor, Tensor]:
         controls = []
@@ -533,10 +537,10 @@ def _chained(parts: list[Rows]) -> Rows:
 
 
 def first_weights(config: EngineConfig, seed: int) -> Tensor:
-    """Return the first weights of a blueprint's networks, of zero or little effect.
+    """Return initial weights of a blueprint's networks with zero or little effect.
 
-    Hidden layers are drawn uniformly within 1 / sqrt(inputs). Last layers are zero, but small where networks replace,
-    and of structures that gradients could not move away from zero.
+    Hidden layers are uniform within 1 / sqrt(inputs). Output layers are zero, except that they are small for networks
+    that replace a quantity, and for structures whose gradient vanishes at zero.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = []
@@ -545,7 +549,7 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
         for number, (before, after) in enumerate(pairwise(widths)):
             last = number == len(widths) - 2
             size = torch.full((after,), before**-0.5, dtype=torch.float64)
-            if last:  # what a memory takes in is drawn as in hidden layers
+            if last:  # the rows that feed a memory keep the size of hidden layers
                 start = STRUCTURES[augmentation.structure].start
                 size[: augmentation.outputs] = start if augmentation.mode != "replace" else 1e-2
             sizes = torch.cat([size.repeat_interleave(before), size])

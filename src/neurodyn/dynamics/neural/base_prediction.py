@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the prediction of a frame starts from: the state itself, or where a known mechanism would be at its end.
+"""Base predictions: known physics that a network corrects, instead of predicting the change of the state.
 
-A *base* is physics that the network need not learn and only corrects. "free" is the motion without contacts and joint
-limits (`multibody.motion`); "contact" is the whole step of the hybrid engine, with MuJoCo's soft contacts, limits
-and friction (`multibody.motion`), so that the network learns what the simulator does differently.
+A *base* computes the state after a frame from the mechanism (`multibody.motion`). "free" is the motion without contacts
+and joint limits. "contact" is the full step of the hybrid engine with MuJoCo's soft contacts, limits and friction, so
+that the network only learns the difference to the simulator.
 """
 
 from abc import ABC, abstractmethod
@@ -35,12 +35,12 @@ _STRENGTH = "gravity.z"
 
 @dataclass(frozen=True)
 class BoundMotion:
-    """A base motion between fixed buffers.
+    """A base motion with fixed buffers.
 
     Attributes:
-        after: Positions and velocities one frame later, shape [worlds, nq + nv]; rows may lie apart.
+        after: Positions and velocities one frame later, shape [worlds, nq + nv]; rows need not be adjacent in memory.
         launch: The recorded launch that computes them.
-        place: Writes what the motion knows of another environment with the same shapes; None where it knows nothing.
+        place: Updates the buffers to another environment with the same shapes; None if there is nothing to update.
     """
 
     after: Tensor
@@ -49,16 +49,16 @@ class BoundMotion:
 
 
 class BaseMotion(ABC):
-    """Motion of a robot over one frame, as far as it is known.
+    """Known part of the motion of a robot over one frame.
 
     Attributes:
-        whole: Whether nothing is left out, so that a network begins with no correction.
+        whole: Whether the motion is complete, so that the network starts from a correction of zero.
     """
 
     whole = False
 
     def __deepcopy__(self, memo: Any) -> "BaseMotion":
-        """Return itself: copies of a model share what does not change."""
+        """Return itself: the motion is constant, so copies of a model share it."""
         return self
 
     @abstractmethod
@@ -71,15 +71,17 @@ class BaseMotion(ABC):
             q: Positions in Newton's convention [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
             torque: Torques during the frame [N m or N], shape [..., nu].
-            environment: Gravity and ground; with several batch axes its rows belong to the first. None for gravity
+            environment: Gravity and ground; with several batch axes, its worlds run along the first. None for gravity
                 along -z and free space.
         """
 
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
-        """Return the motion as a recorded launch between fixed buffers; None where there is none.
+        """Return the motion as a recorded launch with fixed buffers; None if it cannot be recorded.
+
+        All tensors have to be contiguous.
 
         Args:
-            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            state: Positions and velocities, shape [worlds, nq + nv].
             torque: Torques during the frame [N m or N], shape [worlds, nu].
             gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
             environment: The ground; its gravity is not read.
@@ -96,13 +98,13 @@ class BaseMotion(ABC):
 
 
 class FreeBase(BaseMotion):
-    """Motion that nothing touches."""
+    """Motion without contacts, joint limits and joint friction."""
 
     def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
         """Trace the motion of a mechanism.
 
         Raises:
-            InputError: The base has values of its own.
+            InputError: The base has identified values.
         """
         from neurodyn.multibody.motion import FreeMotion  # loads Warp
 
@@ -146,7 +148,7 @@ class ContactBase(BaseMotion):
         return self._motion(q, qd, torque, self._gravity * down(q, environment), ground)
 
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
-        """Return the motion as a recorded launch; None on grounds that the contact points look for in every frame."""
+        """Return the motion as a recorded launch; None on grounds that have to be measured in every frame."""
         if self._gravity != GRAVITY:
             return None
         bound = self._motion.bound(state, torque, gravity, environment.ground)
@@ -163,17 +165,17 @@ class ContactBase(BaseMotion):
 BASES: Registry[Callable[[StateSpec, Mechanism, "Base"], BaseMotion]] = Registry(
     "base", free=FreeBase, contact=ContactBase
 )
-"""Bases of predictions by name: from state, mechanism and what the base is told."""
+"""Base motions by name: made from the spec, the mechanism and the settings of the base."""
 
 
 class Base(Config, frozen=True):
-    """What predictions start from.
+    """Settings of a base motion.
 
     Attributes:
-        kind: Name of a base, "free" or "contact".
+        kind: Name of the base, "free" or "contact".
         substeps: Steps in a frame, as many as the simulator takes.
-        values: Identified quantities that are not those of the mechanism, by name; "gravity.z" is the strength of
-            gravity, whatever its direction.
+        values: Identified quantities that replace values of the mechanism, by name; "gravity.z" is the magnitude of
+            gravity [m/s^2] in any direction.
     """
 
     kind: str
@@ -187,14 +189,13 @@ class Base(Config, frozen=True):
 
 @dataclass(frozen=True)
 class BasePrediction:
-    """Where the prediction of a frame starts from.
+    """State that the network corrects: the result of the base motion, or the present state without a base.
 
     Attributes:
         q: Positions [rad or m], shape [..., nq].
         qd: Velocities [rad/s or m/s], shape [..., nv].
-        gained: Velocity that the base motion has added, world axes, shape [..., nv]; None without a base, where
-            predictions start from the state itself.
-        view: What a floating base sees of itself there; None of a fixed one.
+        gained: Change of velocity by the base motion, world axes, shape [..., nv]; None without a base.
+        view: The state in the frame of a floating base; None for a fixed base.
     """
 
     q: Tensor
@@ -203,7 +204,7 @@ class BasePrediction:
     view: BaseView | None = None
 
     def repeated(self, count: int) -> "BasePrediction":
-        """Return as many of it along a new first axis, without copies."""
+        """Return the prediction expanded along a new first axis of length `count`, without copies."""
 
         def more(x: Tensor | None) -> Any:
             return None if x is None else x.expand(count, *x.shape)
@@ -214,7 +215,7 @@ class BasePrediction:
 
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:
-    """Return the base motion of a robot; None where none is asked for.
+    """Return the base motion of a robot; None without a base.
 
     Raises:
         InputError: There is no mechanism.
@@ -232,7 +233,7 @@ def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) 
 def predict_base(
     motion: BaseMotion | None, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
 ) -> BasePrediction:
-    """Return where the prediction of a frame starts from; arguments as of `BaseMotion`."""
+    """Return the base prediction of a frame. Arguments: see `BaseMotion.__call__`."""
     if motion is None:
         return BasePrediction(q, qd)
     after_q, after_qd = motion(q, qd, torque, environment)
@@ -240,13 +241,13 @@ def predict_base(
 
 
 def _one_gravity(environment: Environment) -> tuple[float, ...]:
-    """Return the gravity that all worlds have [m/s^2]."""
+    """Return the common gravity of all worlds [m/s^2], shape [3]."""
     like = torch.zeros(1, dtype=torch.float64)
     return tuple((GRAVITY * down(like, environment)).flatten()[:3].tolist())
 
 
 def down(q: Tensor, environment: Environment | None) -> Tensor:
-    """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
+    """Return gravity in units of standard gravity for every row of q, shape [..., 3]."""
     if environment is None or environment.gravity is None:
         return constant((0.0, 0.0, -1.0), q).expand(*q.shape[:-1], 3)
     gravity = environment.gravity.to(q) / GRAVITY
@@ -254,12 +255,12 @@ def down(q: Tensor, environment: Environment | None) -> Tensor:
 
 
 def repeat_rows(rows: Tensor, batch: torch.Size) -> Tensor:
-    """Repeat one row for each world over the later axes of a batch, shape [*batch, n]."""
+    """Expand one row per world over the later batch axes, shape [*batch, n]."""
     return rows.view(rows.shape[0], *(1,) * (len(batch) - 1), -1).expand(*batch, -1)
 
 
 def ground_of(environment: Environment, batch: torch.Size) -> "Ground | None":
-    """Return the ground of an environment, with a pose for every row of a batch that is flattened; None without one."""
+    """Return the ground of an environment with a pose for every row of the flattened batch; None without a ground."""
     ground = environment.ground
     if ground is None or ground.empty:
         return None

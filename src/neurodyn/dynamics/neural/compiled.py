@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A frame of neural dynamics in compiled kernels, without gradients.
 
-The same numbers as torch in a few launches between fixed buffers, which a graph can capture.
+It computes the same as torch in a few launches with fixed buffers, which a CUDA graph can capture.
 """
 
 from typing import Any
@@ -20,23 +20,23 @@ from neurodyn.nets.predictor import Predictor
 
 
 class CompiledFrame:
-    """One frame of a batch of worlds; what it reads and writes are its attributes.
+    """One frame of a batch of worlds, with buffers for inputs and outputs.
 
     Attributes:
         state: Positions and velocities at the start, shape [worlds, nq + nv].
         q: The positions [rad or m], a view of `state`.
-        qd: The velocities [rad/s or m/s], likewise.
+        qd: The velocities [rad/s or m/s], a view of `state`.
         torque: Torques during the frame [N m or N], shape [worlds, nu].
         gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
         q_next: Positions one frame later, shape [worlds, nq].
         qd_next: Velocities one frame later, shape [worlds, nv].
-        members_q_next: Positions to which each member leads, shape [members, worlds, nq].
-        members_qd_next: Velocities, likewise.
+        members_q_next: Next positions by each ensemble member, shape [members, worlds, nq].
+        members_qd_next: Next velocities by each ensemble member, shape [members, worlds, nv].
         x: Network inputs, shape [worlds, inputs].
-        y: Network outputs that lead to the next state, shape [worlds, outputs].
-        members_y: Those of each member, shape [members, worlds, outputs].
-        network: The compiled network; None where torch runs it.
-        capturable: Whether `run` is launches alone.
+        y: Network outputs behind `q_next` and `qd_next`, shape [worlds, outputs].
+        members_y: Network outputs of each ensemble member, shape [members, worlds, outputs].
+        network: The compiled network; None if torch runs it.
+        capturable: Whether `run` consists of launches only.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class CompiledFrame:
             encoding: The encoding.
             predictor: The predictor.
             worlds: Number of worlds.
-            environment: Gravity and ground; another one with the same shapes is taken by `place`.
-            network: Whether the network is compiled too; it has a compiled form (`network.is_plain`).
-            members: Members whose next states are wanted beside that which follows; of a compiled network all or none.
+            environment: Gravity and ground; `place` changes to another one with the same shapes.
+            network: Whether the network is compiled too, which needs a compiled form (`kernels.is_plain`).
+            members: Number of members whose next states are computed too; for a compiled network all or none.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -84,7 +84,7 @@ class CompiledFrame:
         self.place(environment)
 
     def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
-        """Return the launches that lead to the network's inputs, and what they must keep."""
+        """Return the launches that compute the network inputs, and the objects to keep alive."""
         spec, worlds = encoding.spec, len(self.state)
         bound = encoding.bound_base(self.state, self.torque, self.gravity, environment)
         self._place_base = None if bound is None else bound.place
@@ -105,7 +105,7 @@ class CompiledFrame:
         return [*commands, command], [*keep, kept]
 
     def place(self, environment: Environment) -> None:
-        """Put the worlds into an environment that has the same shapes as the first."""
+        """Change to another environment with the same shapes."""
         self._environment = environment
         if self._feels_gravity:
             self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
@@ -120,30 +120,30 @@ class CompiledFrame:
         self._whole()
 
     def encode(self) -> None:
-        """Fill the network's inputs alone, where torch runs it."""
+        """Compute the network inputs only, for networks that torch runs."""
         self._start_in_torch()
         self._encode()
 
     def decode(self) -> None:
-        """Apply the network's outputs alone, where torch runs it."""
+        """Apply the network outputs only, for networks that torch runs."""
         self._decode()
 
     def _start_in_torch(self) -> None:
-        """Find where the prediction starts, for a base that has no launch between fixed buffers."""
+        """Compute the base prediction with torch, for bases without a recorded launch."""
         if self._predict_base is not None:
             base = self._predict_base(self.q, self.qd, self.torque, self._environment)
             torch.cat([base.q, base.qd], dim=-1, out=self._start)
 
 
 def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:
-    """Return the ground that contact points are measured against, or a base stands on; None where there is none."""
+    """Return the ground that contact points or the base motion use; None if there is none."""
     ground = environment.ground
     blind = encoding.contact is None and not encoding.starts_ahead
     return None if blind or ground is None or ground.empty else ground
 
 
 def _zeros(like: Tensor, *shape: int) -> Tensor:
-    with torch.inference_mode(False):  # written to at every frame, in whatever mode
+    with torch.inference_mode(False):  # buffers have to be writable in any mode
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 
@@ -152,15 +152,15 @@ def _down(like: Tensor) -> Tensor:
 
 
 NETWORK_WORLDS = 16
-"""Most worlds for which the compiled network is the faster one on a CPU; beyond, torch's matrix products are.
+"""Number of worlds up to which the compiled network is faster on a CPU than torch's matrix products.
 
-Measured by benchmarks/neural_step.py: they meet at 8 to 24 worlds for the ant and ANYmal C, at 32 to 48 for the
-cartpole, depending on how busy the caches are.
+Measured by benchmarks/neural_step.py: the break-even is at 8 to 24 worlds for the ant and ANYmal C and at 32 to 48 for
+the cartpole, depending on the load of the caches.
 """
 
 
 class CompiledFrames:
-    """The frames of one model, for each thread its own: two threads may step the same model."""
+    """Compiled frames of one model, cached per thread, so that several threads can step it."""
 
     def __init__(self, encoding: Encoding, predictor: Predictor) -> None:
         self._encoding, self._predictor = encoding, predictor
@@ -169,7 +169,7 @@ class CompiledFrames:
         self._kept = KeptFrames()
 
     def of(self, encoding: Encoding, predictor: Predictor) -> bool:
-        """Return whether they are those of this encoding and predictor."""
+        """Return whether the frames were made for this encoding and predictor."""
         return encoding is self._encoding and predictor is self._predictor
 
     def step(
@@ -183,16 +183,20 @@ class CompiledFrames:
         spread: int = 0,
         mean: bool = True,
     ) -> tuple[State, State | None, Any] | None:
-        """Return the state one frame later, the members' states, and the network's memory; None for a step in torch.
+        """Predict one frame, or return None if torch has to compute it.
 
         Args:
             state: The state.
             torque: Torques during the frame [N m or N], shape [worlds, nu].
-            memory: The network's memory; it stays valid unless `predict` uses it up.
+            memory: The network's memory; it stays valid unless `predict` overwrites it.
             environment: Gravity and ground.
             predict: The predictor's frame in torch, for many worlds and for networks without a compiled form.
-            spread: Members whose states are wanted, [spread, worlds, ...]; 0 for none of them.
-            mean: Whether the worlds follow a single network, or the mean of all that there are.
+            spread: Number of members whose states are returned too; 0 for none.
+            mean: Whether the worlds follow a single network or the mean of all.
+
+        Returns:
+            The state one frame later, the states by each member, shape [spread, worlds, ...], valid until the next call
+            (None if `spread` is 0), and the network's memory.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -223,13 +227,13 @@ class CompiledFrames:
             after = State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
             if not spread:
                 return after, None, memory
-            # Read before the next frame; nobody keeps them.
+            # No copies: the caller reads them before the next frame.
             return after, State.unchecked(q=frame.members_q_next, qd=frame.members_qd_next, channels=None), memory
 
     def _frame(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
     ) -> CompiledFrame | None:
-        """Return the frame for such states; None where they, or the weights, are not as a compiled frame wants them."""
+        """Return the cached frame for inputs of these shapes; None if inputs or weights do not fit a compiled frame."""
         ground = felt_ground(self._encoding, environment)
         pose = None if ground is None else ground.pose
         key = (
@@ -265,7 +269,11 @@ class NeuralFixedFrame:
     """See `FixedFrame`."""
 
     def __init__(self, encoding: Encoding, predictor: Predictor, worlds: int, environment: Environment) -> None:
-        """Take a model's parts; an error where the ground is for another number of worlds."""
+        """Record the frame of a model.
+
+        Raises:
+            InputError: The ground is for another number of worlds.
+        """
         self._encoding, self._predictor = encoding, predictor
         like = encoding.dt
         plain = is_plain(predictor, like)
@@ -276,7 +284,7 @@ class NeuralFixedFrame:
         self.q, self.qd, self.torque = frame.q, frame.qd, frame.torque
         self.q_next, self.qd_next = frame.q_next, frame.qd_next
         self._compiled = plain and like.device.type == "cpu" and worlds <= NETWORK_WORLDS
-        # Hidden states are the compiled network's own, so that both ways to run it go on from each other's.
+        # Hidden states are shared with the compiled network, so that `run` may switch between it and torch.
         self._memory: Any = predictor.begin(worlds)
         if frame.network is not None:
             self._memory = frame.network.cells or None
@@ -296,7 +304,7 @@ class NeuralFixedFrame:
         frame.decode()
 
     def refresh(self) -> None:
-        """Look where the weights are now."""
+        """Update the addresses of the weights; see `FixedFrame.refresh`."""
         network = self._frame.network
         if network is not None and not network.refresh():
             raise RuntimeError("the network of a fixed frame was changed to another precision, device or form")
@@ -312,7 +320,7 @@ class NeuralFixedFrame:
             self._memory = self._predictor.reset(self._memory, mask)
 
     def moved(self, environment: Environment) -> "NeuralFixedFrame":
-        """Return the frame in another environment: itself, where shapes and number of poses are the same."""
+        """Return the frame in another environment: this one if the shapes and the number of poses are the same."""
         ground, own = felt_ground(self._encoding, environment), self._ground
         if _alike(ground, own):
             self._frame.place(environment)
@@ -326,7 +334,7 @@ class NeuralFixedFrame:
 
 
 def _alike(a: Ground | None, b: Ground | None) -> bool:
-    """Return whether two grounds differ in their poses at most."""
+    """Return whether two grounds have the same shapes and number of poses."""
     if a is None or b is None:
         return a is b
     return a.compiled is b.compiled and (None if a.pose is None else a.pose.shape) == (

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled kernels of a frame of neural dynamics.
-
-The encoding both ways, and the network with its members and their mean.
-"""
+"""Compiled kernels of a frame of neural dynamics: encoding, network (with ensemble members and mean) and decoding."""
 
 from functools import cache
 from typing import Any
@@ -28,12 +25,14 @@ from neurodyn.nets.predictor import Predictor
 def encode_launch(
     encoding: Encoding, state: Tensor, start: Tensor, torque: Tensor, gravity: Tensor, x: Tensor
 ) -> tuple[Any, Any]:
-    """Return the recorded launch that fills network inputs but for contact features, and what it must keep.
+    """Return the recorded launch that fills all network inputs but contact features, and the objects to keep alive.
+
+    All tensors but `start` have to be contiguous.
 
     Args:
         encoding: The encoding.
-        state: Present state, shape [worlds, nq + nv], contiguous as all but `start`.
-        start: State where the prediction starts, likewise; rows may lie apart.
+        state: Present state, shape [worlds, nq + nv].
+        start: Base prediction, shape [worlds, nq + nv]; rows need not be adjacent in memory.
         torque: Torques [N m or N], shape [worlds, nu].
         gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
         x: Network inputs, shape [worlds, inputs].
@@ -56,12 +55,12 @@ def encode_launch(
 
 
 def decode_launch(encoding: Encoding, start: Tensor, y: Tensor, q_next: Tensor, qd_next: Tensor) -> tuple[Any, Any]:
-    """Return the recorded launch that applies network outputs, and what it must keep.
+    """Return the recorded launch that applies network outputs, and the objects to keep alive.
 
     Args:
         encoding: The encoding.
-        start: State where the prediction starts, shape [worlds, nq + nv]; rows may lie apart.
-        y: Network outputs, once or several times those of all worlds, shape [rows, outputs], contiguous.
+        start: Base prediction, shape [worlds, nq + nv]; rows need not be adjacent in memory.
+        y: Network outputs of all worlds, once or for several members, shape [rows, outputs], contiguous.
         q_next: Next positions, shape [rows, nq], contiguous.
         qd_next: Next velocities, shape [rows, nv], contiguous.
     """
@@ -98,28 +97,28 @@ def _decode(dtype: torch.dtype) -> Any:
 
 
 _GROUP = 16
-"""Worlds of a CPU's thread: their inputs stay in its first cache beside some rows of weights."""
+"""Worlds per CPU thread, so few that their inputs and some rows of weights fit the L1 cache."""
 
 
 class CompiledNetwork:
-    """Normalisation, network and short cut between fixed buffers.
+    """Normalisation, network and linear skip with fixed buffers.
 
-    The weights are read where they lie: what changes them in place is felt at the next call.
+    The kernel reads the weights in place, so in-place changes take effect at the next call.
 
     Attributes:
         commands: The recorded launches.
         hidden: Hidden states, overwritten by every run, shape [cells, worlds, width].
-        cells: Those of each recurrent layer, shape [worlds, width] each.
+        cells: Views of the hidden states of each recurrent layer, shape [worlds, width] each.
     """
 
     def __init__(self, predictor: Predictor, x: Tensor, y: Tensor) -> None:
         """Record the launch.
 
         Args:
-            predictor: The predictor, of which there is a compiled form (`is_plain`).
-            x: Where its inputs are, shape [worlds, inputs], contiguous.
-            y: Where its outputs go, contiguous: shape [1, worlds, outputs], or their mean and then those of each
-                member, shape [1 + members, worlds, outputs].
+            predictor: The predictor, which must have a compiled form (`is_plain`).
+            x: Buffer of the inputs, shape [worlds, inputs], contiguous.
+            y: Buffer of the outputs, contiguous: shape [1, worlds, outputs] for a single network, or
+                [1 + members, worlds, outputs] with the mean first.
         """
         dense = predictor.net.dense()
         assert dense is not None
@@ -157,10 +156,10 @@ class CompiledNetwork:
             self.commands.append(self._mean.command)
 
     def refresh(self) -> bool:
-        """Look where the weights are now; modules that are moved replace them.
+        """Update the addresses of the weights, which change when modules are moved.
 
         Returns:
-            Whether they are still such as the kernel wants them.
+            False if the network has no compiled form any more.
         """
         found = self._addresses()
         if found == self._found:
@@ -193,11 +192,11 @@ def is_plain(predictor: Predictor, like: Tensor) -> bool:
 
 
 _Place = tuple[dict[str, Any], str]
-"""Where a parameter or a buffer is looked up, in the dictionary of its module."""
+"""Dictionary of a module and the name of a parameter or buffer in it."""
 
 
 def _weights(predictor: Predictor, dense: Dense) -> list[Weight | None]:
-    """Return statistics, short cut, cells and layers, in the kernel's order."""
+    """Return statistics, linear skip, cells and layers, in the order of the kernel's arguments."""
     given, wanted = predictor.normaliser, predictor.denormaliser
     weights: list[Weight | None] = [Weight(given, "mean"), Weight(given, "gain")]
     weights += [Weight(wanted, name) for name in ("mean", "std", "gain")]
