@@ -31,7 +31,7 @@ def main() -> None:
         new, old = folder / "new.h5", folder / "old.h5"
         write_store(new)
         shutil.copy(new, old)
-        with h5py.File(old, "r+") as file:  # as older versions wrote it
+        with h5py.File(old, "r+") as file:  # as a program of somebody else's writes it
             del file["checksums"]
         require(np.array_equal(Store.open(new).frames, Store.open(old).frames), "both stores hold the same")
         weights = folder / "weights.safetensors"

@@ -17,8 +17,9 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.neural.kernel_texts import decode_text, encode_text, mean_text, network_text
 from neurodyn.geometry import Ground
 from neurodyn.geometry.base_kernels import base_advance, base_view
-from neurodyn.geometry.launching import compile_for_cuda, kernel_resources, table_kernel
+from neurodyn.geometry.launching import table_kernel
 from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
+from tests.machine_code import compile_for_cuda, kernel_resources
 from tests.multibody import machines
 
 A100, H100 = 80, 90
@@ -110,12 +111,6 @@ def test_a_block_is_two_warps_where_registers_allow_more_than_32(
         assert block == 32 or warps > BLOCKS
         assert warps < 2 * BLOCKS or block == 64
         assert found.local < 4096
-
-
-def test_what_is_no_machine_code_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no machine code")
-    with pytest.raises(ValueError, match="no machine code"):
-        kernel_resources(tmp_path / "text")
 
 
 @pytest.mark.slow

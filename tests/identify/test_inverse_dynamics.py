@@ -86,7 +86,7 @@ def test_derivatives_are_those_of_finite_differences():
     specs = select_parameters(nominal().quantities(), ALL)
     model, space = TorqueModel(nominal()), inverse_dynamics.SearchSpace(Parameters(specs))
     x = space.nominal + 0.1 * torch.rand(len(specs), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = inverse_dynamics._derivative(model, specs, space, x)
+    found = inverse_dynamics._rows(lambda at: model.coefficients(space.values(at), specs), x, model.size)
     steps = 1e-6 * torch.eye(len(x), dtype=torch.float64)
     with torch.no_grad():
         ahead, behind = (model.coefficients(space.values(x + sign * steps), specs) for sign in (1, -1))

@@ -9,8 +9,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.identify.block_bootstrap import bootstrap
 from neurodyn.identify.identifiability import identifiability, require_seen
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.priors import parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.identify.search_space import parse_priors, prior_of
 from tests.identify import pendulum
 from tests.identify.optimisers.test_least_squares import of_point_masses
 

@@ -178,6 +178,6 @@ def test_what_cannot_be_reproduced_is_refused(made: Path, cartpole: Robot, plant
     with pytest.raises(InputError, match="its checksum differs"):
         reproduce(made, tmp_path / "again")
     (made / MANIFEST).unlink()
-    with pytest.raises(InputError, match=r"holds no manifest\.json, so it was started by an older version"):
+    with pytest.raises(InputError, match=r"holds no manifest\.json; valid: a run directory that a training wrote"):
         reproduce(made, tmp_path / "again")
     assert not (tmp_path / "again").exists()

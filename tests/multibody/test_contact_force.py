@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.multibody.contact_model import DEFAULTS, NAMES, friction_force, normal_force
+from neurodyn.multibody.contact_model import DEFAULTS, friction_force, normal_force
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.vectors import ZERO, array
@@ -26,10 +26,6 @@ def force(depth, velocity, **quantities):
     at = touch(depth, velocity)
     normal = normal_force(values.__getitem__, at)
     return np.array(normal * at.normal + friction_force(values.__getitem__, at, normal), float)
-
-
-def test_names_are_those_with_defaults():
-    assert set(NAMES) == set(DEFAULTS)
 
 
 def test_a_point_at_rest_is_pushed_out_by_its_depth():

@@ -149,7 +149,7 @@ def test_folders_that_hold_something_else_are_refused(tmp_path):
 def test_a_damaged_state_is_refused(tmp_path):
     out = tmp_path / "policy"
     train_policy(Hold(), here(), out, TINY)
-    artifacts.write_tree(out / "state", "training", {"position": {"iteration": 1}})
+    artifacts.write_tree(out / "state", "training", {"position": {"step": 1}})
     with pytest.raises(InputError, match="state does not fit its configuration"):
         train_policy(Hold(), here(), out, TINY, resume=True)
 

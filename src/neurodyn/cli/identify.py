@@ -89,8 +89,8 @@ def identify(
     from neurodyn.cli.terminal.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
+    from neurodyn.identify.priors import parse_priors
     from neurodyn.identify.run import identify as identify_robot
-    from neurodyn.identify.search_space import parse_priors
     from neurodyn.report.identification import write_identification
 
     require_writable(json, text=True)

@@ -114,7 +114,7 @@ def open_dynamics(
     if is_declared(name):
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
-        return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
+        return ResolvedDynamics(name, KINDS[name].simulate.get()(task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         shipped = [artifacts.PRETRAINED + n for n in artifacts.pretrained_names()]
         meant = suggestion(name, [*_declared(), *shipped])
@@ -139,12 +139,12 @@ def open_dynamics(
 
 def is_declared(name: str) -> bool:
     """Return whether dynamics are those of the declared robot, without a run: "analytic" or "hybrid"."""
-    return name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir()
+    return name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
 
 
 def _declared() -> list[str]:
     """Return the names of dynamics that a declared robot has without a run."""
-    return [kind.name for kind in KINDS.values() if "simulate" in kind.parts]
+    return [kind.name for kind in KINDS.values() if kind.simulate]
 
 
 def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:

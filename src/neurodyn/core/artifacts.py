@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that outlive a process: tensors as safetensors, everything else as JSON or YAML; never pickle.
+"""Files of results: tensors as safetensors, everything else as JSON or YAML; never pickle.
 
-Every file is written under another name and then renamed, so that a killed process leaves either the old
-file or the new one, never half of one. So is a folder; the one that it replaces goes after it is there. Where the
-system cannot exchange two folders, the old one waits beside its place under a name from which readers and writers put
-it back (`restore_folder`).
+Every file is written under a temporary name and then renamed, so a killed process leaves either the old or the new
+file. The same holds for folders; the old one is removed after the new one is in place. If the system cannot exchange
+two folders atomically, the old one is kept beside its place under a name from which readers and writers restore it
+(`restore_folder`).
 """
 
 import ctypes
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 STANDARD_OUTPUT = Path("-")
-"""Path that a user gives for standard output; the command line then prints everything else to standard error."""
+"""A user's path for standard output; the command line then prints everything else to standard error."""
 
 PRETRAINED = "pretrained:"
 PRETRAINED_POLICY = "pretrained-policy:"
@@ -41,19 +41,19 @@ _TENSOR = "__tensor__"
 _AXES = "axes"
 _COUNT = itertools.count()
 _PART, _OLD = ".part", ".old"
-"""Ends of the names of what is being written, and of folders that are being replaced."""
+"""Suffixes of files being written, and of folders being replaced."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-"""Of linux/fcntl.h and linux/fs.h."""
+"""Constants of linux/fcntl.h and linux/fs.h."""
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; on success it takes the place of `path`, on failure it vanishes.
+    """Yield a path to write to, which replaces `path` on success and is removed on failure.
 
-    A link is followed: the file that it leads to is replaced. What was written survives a power cut.
+    Links are followed. The file is synchronised, so it survives a power cut.
 
     Raises:
-        InputError: The file cannot be written (no space left, no permission, not a folder), or is no regular file.
+        InputError: The file cannot be written (no space left, no permission, not a folder), or is not a regular file.
     """
     target = regular_file(path)
     partial = _partial(target)
@@ -74,9 +74,9 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder to write into; on success it takes the place of `path`, on failure it vanishes.
+    """Yield an empty folder to write into, which replaces `path` on success and is removed on failure.
 
-    A folder that is there already is replaced; where `path` is a link, the folder that it leads to.
+    Links are followed.
 
     Raises:
         InputError: The folder cannot be written.
@@ -97,7 +97,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         _remove(partial)
         raise unwritable(path, error) from error
-    except InputError as error:  # of a file in it, which is not where the message says
+    except InputError as error:  # from a file in it, under its temporary name
         _remove(partial)
         raise InputError(str(error).replace(str(partial), str(path))) from None
     except BaseException:
@@ -106,20 +106,20 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def restore_folder(path: Path) -> None:
-    """Put a folder back whose writer was killed after it moved the old one away and before the new one was there.
+    """Restore a folder whose writer was killed after moving the old one away and before the new one was in place.
 
-    Whoever reads a folder that `atomic_folder` replaces calls this first; it does nothing where the folder is there.
+    Readers of folders written by `atomic_folder` call this first; it does nothing if the folder exists.
 
     Raises:
-        InputError: It may not be renamed; the message names what to rename.
+        InputError: It cannot be renamed; the message names what to rename.
     """
     try:
         target = Path(os.path.realpath(path))
-    except (OSError, ValueError):  # what no path can be, as its reader says
+    except (OSError, ValueError):  # not a valid path, as its reader will report
         return
     if os.path.lexists(target):
         return
-    with suppress(FileNotFoundError):  # its writer lives and was faster
+    with suppress(FileNotFoundError):  # its writer is alive and was faster
         old = max((left for left, _ in _left(target, _OLD)), key=lambda left: left.stat().st_ctime_ns, default=None)
         if old is not None:
             _put_back(old, target, path)
@@ -138,10 +138,10 @@ def _put_back(old: Path, target: Path, path: Path) -> None:
 
 
 def _put_in_place(new: Path, target: Path) -> list[Path]:
-    """Give a folder its name; return the folders that had it before, under names of their own.
+    """Give a folder its name; return the folders that had it before, under temporary names.
 
-    Where the system can, old and new exchange their names in one step. Elsewhere the name is free for a moment, and the
-    old folder is kept under one from which `restore_folder` finds it; who finds it meanwhile may put it back.
+    If the system can, old and new exchange their names atomically. Otherwise the name is free for a moment, and the old
+    folder is kept under a name from which `restore_folder` may put it back.
     """
     replaced: list[Path] = []
     if target.is_dir() and _exchange(new, target):
@@ -165,7 +165,7 @@ def _put_in_place(new: Path, target: Path) -> list[Path]:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders in one step; return whether the system can."""
+    """Exchange the names of two folders atomically; return whether that succeeded."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
         return call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
@@ -174,17 +174,17 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def regular_file(path: Path) -> Path:
-    """Return the file that a path leads to, links followed, if it is a regular file or not there.
+    """Return the target of a path, with links followed, if it is a regular file or does not exist.
 
     Raises:
-        InputError: It is a folder, a device, a pipe or a socket, or a link that leads to itself.
+        InputError: It is a folder, a device, a pipe or a socket, or a link to itself.
     """
     if path == STANDARD_OUTPUT:
         raise InputError("-: only text goes to standard output; give the path of a file")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = target.stat().st_mode
-    except (OSError, ValueError) as error:  # not there, or said by whatever writes it
+    except (OSError, ValueError) as error:  # does not exist, or the writer will report it
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
             raise unwritable(path, error) from None
         return target
@@ -201,11 +201,7 @@ _KINDS = (
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, with those above it, where there is none; of a link, the folder that it leads to.
-
-    Raises:
-        InputError: It cannot be made.
-    """
+    """Make a folder and its parents unless it exists, or raise an InputError; links are followed."""
     try:
         _make(path)
     except (OSError, ValueError) as error:
@@ -217,30 +213,30 @@ def _make(path: Path) -> None:
 
 
 def synchronise(path: Path) -> None:
-    """Have the system write a file, or the names in a folder, to the disk."""
+    """Flush a file, or the names in a folder, to disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
     except OSError as error:
-        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:  # file systems that cannot
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:  # unsupported by the file system
             raise
     finally:
         os.close(file)
 
 
 def unwritable(path: Path, error: Exception) -> InputError:
-    """Return the error of a file that the system does not let us write."""
+    """Return the error for a file that cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
     return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write")
 
 
 def _partial(target: Path, suffix: str = _PART) -> Path:
-    """Return a name beside a file that no other writer has."""
+    """Return a name beside a file that no other writer uses."""
     return target.with_name(f"{target.name}.{os.getpid()}-{next(_COUNT)}{suffix}")
 
 
 def _remove_stale(target: Path) -> None:
-    """Remove what writers of this file left when they were killed; old folders only where there is another."""
+    """Remove what killed writers of this target left; old folders only if the target exists."""
     for suffix in (_PART, _OLD) if target.is_dir() else (_PART,):
         for path, writer in _left(target, suffix):
             if not is_alive(writer):
@@ -248,7 +244,7 @@ def _remove_stale(target: Path) -> None:
 
 
 def _left(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:
-    """Yield what `_partial` names beside a target, and the number of the process that named it."""
+    """Yield the paths that `_partial` named for a target, and the process that named each."""
     for path in target.parent.glob(f"{glob.escape(target.name)}.*-*{suffix}"):
         writer = path.name.removeprefix(f"{target.name}.").partition("-")[0]
         if writer.isdecimal():
@@ -256,7 +252,7 @@ def _left(target: Path, suffix: str) -> Iterator[tuple[Path, int]]:
 
 
 def _remove_whole(path: Path, target: Path) -> None:
-    """Remove a folder, or a file; half of an old folder never lies where `restore_folder` would find it."""
+    """Remove a folder or file; an old folder is first renamed, so that `restore_folder` never finds half of it."""
     if path.name.endswith(_OLD):
         doomed = _partial(target)
         with suppress(OSError):
@@ -268,19 +264,19 @@ def _remove_whole(path: Path, target: Path) -> None:
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):  # what cannot be removed was never made
+    with suppress(OSError):  # what cannot be removed was never created
         path.unlink()
 
 
 def require_writable(*paths: Path | None, text: bool = False) -> None:
-    """Check that files can be written, before work is done whose result would be lost; nothing is left behind.
+    """Check before long work that its results can be written; leaves nothing behind.
 
     Args:
-        paths: The files; None for those that nobody asked for.
-        text: Whether they are texts, which may go to standard output.
+        paths: The files; None is skipped.
+        text: Whether they are text files, which may go to standard output.
 
     Raises:
-        InputError: A folder cannot be made or written to, or a folder lies where a file should.
+        InputError: A folder cannot be made or written to, or a folder is in the place of a file.
     """
     for path in paths:
         if path is None:
@@ -297,13 +293,13 @@ def require_writable(*paths: Path | None, text: bool = False) -> None:
         except InputError as error:
             raise InputError(str(error).replace(str(trial), str(path))) from None
         finally:
-            for folder in made:  # the innermost first
+            for folder in made:  # innermost first
                 with suppress(OSError):
                     folder.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; to standard output where the path is `-`."""
+    """Write a text file atomically, or print it if the path is `-`."""
     if path == STANDARD_OUTPUT:
         print(text, end="", file=sys.__stdout__, flush=True)
         return
@@ -317,15 +313,15 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def write_sealed(path: Path, data: dict[str, Any]) -> None:
-    """Write plain data as a JSON file with a checksum of its own, which `read_json` compares, atomically."""
+    """Write plain data as a JSON file with a checksum that `read_json` verifies, atomically."""
     write_json(path, sealed(json.loads(json.dumps(data, allow_nan=False))))
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, without the checksum that `write_sealed` added.
+    """Read a JSON file, and verify and drop the checksum of `write_sealed` if there is one.
 
     Raises:
-        InputError: The file is missing or malformed, or does not fit its checksum.
+        InputError: The file is missing or malformed, or its checksum differs.
     """
     text = read_text(path, "a JSON file")
     try:
@@ -349,16 +345,16 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
         try:
             own = {name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}
             save_file(own, partial, metadata={CHECKSUM: of_tensors(own)})
-        except SafetensorError as error:  # so it calls a full disk
+        except SafetensorError as error:  # raised for a full disk
             raise OSError(str(error)) from None
-        partial.chmod(0o644)  # it writes for the owner alone, and runs are shared
+        partial.chmod(0o644)  # safetensors writes for the owner only, but runs are shared
 
 
 def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
     """Read a safetensors file.
 
     Raises:
-        InputError: The file is missing, truncated, no safetensors file, or not what was written.
+        InputError: The file is missing, truncated, not a safetensors file, or its checksum differs.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -366,7 +362,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
     try:
         with safe_open(path, "pt") as file:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
-        wanted = (metadata or {}).get(CHECKSUM)  # files of older versions have none
+        wanted = (metadata or {}).get(CHECKSUM)  # files that others wrote have none
         if wanted is not None and wanted != of_tensors(tensors):
             raise InputError(f"{path}: is not what was written: its checksum differs; copy it again")
         return tensors
@@ -377,11 +373,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def read_weights(path: Path) -> "dict[str, torch.Tensor]":
-    """Read the weights of a model.
-
-    Raises:
-        InputError: As of `read_tensors`; or a weight is not a number.
-    """
+    """Read the weights of a model; see `read_tensors`. NaN raises an InputError."""
     tensors = read_tensors(path)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and tensor.isnan().any():
@@ -390,17 +382,16 @@ def read_weights(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool = False) -> None:
-    """Write nested dictionaries and lists with tensors inside as a numbered checkpoint.
+    """Write nested dictionaries and lists with tensors as a numbered checkpoint.
 
-    Its files are NAME-NUMBER.safetensors and NAME-NUMBER.json; NAME.json says which are there and which is the `last`
-    and the `best`. It is written last, so that a reader never pairs the tensors of one write with the structure of
-    another. The newest `keep` checkpoints stay, and the best; older ones go.
+    Its files are NAME-NUMBER.safetensors and NAME-NUMBER.json. NAME.json, which is written last, lists the checkpoints
+    and names the `last` and the `best`, so a reader never pairs tensors and structure of different writes.
 
     Args:
-        folder: Where the files lie.
-        name: What is saved.
-        tree: What is saved.
-        keep: How many of the newest stay.
+        folder: Folder of the files.
+        name: Name of the checkpoints.
+        tree: What to save.
+        keep: Number of newest checkpoints to keep, besides the best.
         best: Whether this is the best so far.
     """
     before = _Kept.read(folder, name) if (folder / f"{name}.json").exists() else _Kept((), None)
@@ -418,15 +409,15 @@ def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool 
 
 
 def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
-    """Read the last checkpoint that `write_tree` wrote; where it is damaged and the one before is not, that one.
+    """Read the last checkpoint of `write_tree`, or the one before if the last is damaged.
 
     Args:
-        folder: Where the files lie.
-        name: What was saved.
+        folder: Folder of the files.
+        name: Name of the checkpoints.
         best: Whether to read the best one instead.
 
     Raises:
-        InputError: The files are missing or malformed, or no checkpoint was the best.
+        InputError: The files are missing or malformed, or there is no best checkpoint.
     """
     path, kept = folder / f"{name}.json", _Kept.read(folder, name)
     if best:
@@ -449,8 +440,6 @@ def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
 
 def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
     path = folder / f"{name}-{number}.json"
-    if not path.exists():  # older versions had its structure in the file that names it
-        path = folder / f"{name}.json"
     tensors = read_tensors(folder / f"{name}-{number}.safetensors")
     try:
         return _put_tensors(read_json(path)["tree"], tensors)
@@ -460,7 +449,7 @@ def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Which checkpoints are there: the newest in order, and the best."""
+    """Numbers of the kept checkpoints: the newest in order, and the best."""
 
     newest: tuple[int, ...]
     best: int | None
@@ -474,7 +463,7 @@ class _Kept:
         path = folder / f"{name}.json"
         saved = read_json(path)
         saved = saved if isinstance(saved, dict) else {}
-        best, newest = saved.get("best"), saved.get("newest", [saved.get("generation")])  # "generation": older versions
+        best, newest = saved.get("best"), saved.get("newest", [])
         known = isinstance(newest, list) and newest and all(isinstance(number, int) for number in newest)
         if not known or not isinstance(best, int | None):
             raise InputError(f"{path}: damaged: it names no checkpoint; expected a file written by neurodyn")
@@ -485,15 +474,15 @@ def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") ->
     import torch
 
     if isinstance(tree, torch.Tensor):
-        # The order in memory comes back too: sums of products, and with them every bit of what follows a
-        # resumed training, depend on it (eigenvectors, for one, come column by column).
+        # Restore the memory layout too: sums of products depend on it, and with them bitwise resumption (eigenvectors,
+        # for example, are column-major).
         axes = sorted(range(tree.dim()), key=lambda axis: -tree.stride(axis))
         if tree.is_contiguous():
             axes = list(range(tree.dim()))
         tensors[prefix] = tree.permute(axes)
         return {_TENSOR: prefix, _AXES: axes}
     if isinstance(tree, dict):
-        # Keys become strings in JSON; integer keys (optimiser state) are marked to find their way back.
+        # JSON turns keys into strings; integer keys (optimiser state) are marked.
         return {
             (f"int:{key}" if isinstance(key, int) else key): _take_tensors(value, f"{prefix}/{key}", tensors)
             for key, value in tree.items()
@@ -507,7 +496,7 @@ def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
     if isinstance(tree, dict):
         if _TENSOR in tree:
             axes = tree[_AXES]
-            # A copy, because what is read lies anywhere in the file's memory, and what is computed is aligned.
+            # A copy is aligned in memory, unlike a view into the file.
             return tensors[tree[_TENSOR]].clone().permute([axes.index(axis) for axis in range(len(axes))])
         return {
             (int(key[4:]) if key.startswith("int:") else key): _put_tensors(value, tensors)
@@ -519,21 +508,17 @@ def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
 
 
 def pretrained_names() -> list[str]:
-    """Return the names of the models that ship with the package."""
+    """Return the names of the shipped models."""
     return sorted(path.parent.parent.name for path in _PRETRAINED_ROOT.glob("*/model/spec.json"))
 
 
 def pretrained_policy_names() -> list[str]:
-    """Return the names of the policies that ship with the package."""
+    """Return the names of the shipped policies."""
     return sorted(path.parent.name for path in _POLICY_ROOT.glob("*/policy.safetensors"))
 
 
 def resolve_run(run: str | Path) -> Path:
-    """Return the run directory that `run` names: a path, or "pretrained:NAME".
-
-    Raises:
-        InputError: There is no such run directory.
-    """
+    """Return the run directory of a path or "pretrained:NAME", or raise an InputError if there is none."""
     text = str(run)
     if text.startswith(PRETRAINED):
         name = text.removeprefix(PRETRAINED)
@@ -555,11 +540,7 @@ def resolve_run(run: str | Path) -> Path:
 
 
 def resolve_policy(policy: str | Path) -> Path:
-    """Return the folder that `policy` names: a path, or "pretrained-policy:NAME".
-
-    Raises:
-        InputError: There is no such policy.
-    """
+    """Return the folder of a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
     text, known = str(policy), pretrained_policy_names()
     if text.startswith(PRETRAINED_POLICY):
         name = text.removeprefix(PRETRAINED_POLICY)
@@ -577,7 +558,7 @@ def resolve_policy(policy: str | Path) -> Path:
 
 
 def _no_folder(path: Path, shipped: list[str]) -> str:
-    """Return that a folder is not there, with what its name is close to; empty where it is there."""
+    """Say that a folder is missing, with suggestions; empty if it exists."""
     if path.is_dir():
         return ""
     if path.exists():
@@ -588,7 +569,7 @@ def _no_folder(path: Path, shipped: list[str]) -> str:
 
 
 def is_policy(run: str | Path) -> bool:
-    """Return whether a folder, or what ships with the package, is a policy, not a run with a model."""
+    """Return whether a path or "pretrained-policy:NAME" is a policy rather than a run with a model."""
     if str(run).startswith(PRETRAINED_POLICY):
         return True
     return (Path(run) / "policy.safetensors").is_file() and not (Path(run) / "model").is_dir()

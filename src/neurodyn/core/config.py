@@ -16,32 +16,32 @@ from neurodyn.core.plain_data import parse_text, read_text
 T = TypeVar("T")
 
 EXTENDS = "extends"
-"""Key of a settings file that names the file or preset whose values hold where it gives none."""
+"""Key of a settings file that names another file or a preset, whose values are its defaults."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every declaration and configuration: frozen, keyword-only, no unknown keys.
+    """Base of all declarations and settings: frozen, keyword-only, no unknown keys.
 
     Attributes:
-        aliases: Older names of keys that files may still use at the top level, by the name that they have now.
-        presets: Folder of the presets that ship for these settings, which a file can extend by name; None for none.
+        aliases: Current name of each older top-level key that files may still use.
+        presets: Folder of the shipped presets, which a file can extend by name; None for none.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Path | None] = None
 
 
-_MOST = 3.4028234663852886e38  # of single precision, in which settings are computed with
+_MOST = 3.4028234663852886e38  # largest single-precision number, as settings are used in single precision
 
 
 def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequence[str] = ()) -> None:
-    """Refuse numbers that no setting can be, of settings that check themselves: negative, endless or absurdly large.
+    """Check the numbers of settings: finite, at least 0, and not absurdly large.
 
     Args:
-        config: The settings. Every number in them, also in lists, is finite and at least 0; whole numbers are at most
-            `MOST_COUNT`, and a `seed` is below 2^63.
-        above: Names of those that are above 0; of whole numbers at least 1.
-        signed: Names of those that may be negative.
+        config: The settings; numbers in tuples are checked too. Whole numbers are at most `MOST_COUNT`, a `seed` is
+            below 2^63.
+        above: Fields that must be above 0; whole numbers at least 1.
+        signed: Fields that may be negative.
 
     Raises:
         ValueError: "NAME is VALUE; valid: VALID".
@@ -62,29 +62,25 @@ def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequen
 
 
 def replaced(config: T, **changes: Any) -> T:
-    """Return settings with other values in some fields.
-
-    Raises:
-        InputError: A value is refused.
-    """
+    """Return settings with some fields changed, or raise an InputError for an invalid value."""
     try:
         return msgspec.structs.replace(config, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    except ValueError as error:  # of a struct that checks itself
+    except ValueError as error:  # from the struct's validation
         raise InputError(str(error)) from None
 
 
 def to_dict(config: Any) -> Any:
-    """Return `config` as plain dictionaries, lists, strings and numbers."""
+    """Return settings as plain dictionaries, lists, strings and numbers."""
     return msgspec.to_builtins(config)
 
 
 def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
-    """Build a `kind` from plain data.
+    """Build a struct from plain data.
 
     Args:
         data: Dictionaries, lists, strings and numbers, as `to_dict` returns them.
         kind: The struct to build.
-        where: What the data came from, for the error message.
+        where: Origin of the data, for the error message.
 
     Raises:
         InputError: A key is unknown or missing, or a value has the wrong type.
@@ -95,16 +91,12 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
         raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error})") from None
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {error}{_hint(str(error), kind)}") from None
-    except InputError as error:  # raised by a struct that checks itself
+    except InputError as error:  # from the struct's validation
         raise InputError(f"{where}: {error}") from None
 
 
 def renamed(data: Any, kind: Any, where: str) -> Any:
-    """Return data whose older keys have the names of today.
-
-    Raises:
-        InputError: Both names of a key are there.
-    """
+    """Return data with older keys renamed to current ones, or raise an InputError if both are present."""
     aliases = getattr(kind, "aliases", {})
     if not isinstance(data, dict) or not aliases.keys() & data.keys():
         return data
@@ -115,7 +107,7 @@ def renamed(data: Any, kind: Any, where: str) -> Any:
 
 
 def _hint(message: str, kind: Any) -> str:
-    """Return what would be valid at the place that a message of msgspec names ("... - at `$.a[0].b`")."""
+    """Return what is valid at the place that a message of msgspec names ("... - at `$.a[0].b`")."""
     if not message.startswith(("Object ", "Invalid enum value", "Expected `object`")):
         return ""
     place = re.search(r"at `\$(.*)`$", message)
@@ -130,7 +122,7 @@ def _hint(message: str, kind: Any) -> str:
 
 
 def _resolve(kind: Any, steps: list[tuple[str, str]]) -> Any:
-    """Follow keys and indexes into a type; None where they lead nowhere that can be named."""
+    """Follow keys and indices into a type; None if they lead to no named type."""
     for key, _ in steps:
         parts = (kind, *get_args(kind))
         if key:
@@ -143,10 +135,10 @@ def _resolve(kind: Any, steps: list[tuple[str, str]]) -> Any:
 
 
 def read_config(path: Path, kind: type[T]) -> T:
-    """Read a `kind` from a YAML, TOML or JSON file, which may extend another one.
+    """Read a struct from a YAML, TOML or JSON file, which may extend another one.
 
-    `extends: NAME` at the top level names the file NAME.yaml beside this one (or a path from here), else the preset
-    NAME of `kind`. Its values hold where this file gives none; tables are merged, lists are replaced.
+    `extends: NAME` at the top level names the file NAME.yaml beside this one (or a relative path), else the preset NAME
+    of `kind`. Its values are defaults for this file; tables are merged, lists are replaced.
 
     Raises:
         InputError: The file, or one that it extends, is missing, malformed, or does not describe a `kind`.
@@ -155,7 +147,7 @@ def read_config(path: Path, kind: type[T]) -> T:
 
 
 def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:
-    """Read a file together with what it extends."""
+    """Read a file merged with the files that it extends."""
     data = read_plain(path)
     if not isinstance(data, dict) or EXTENDS not in data:
         return data
@@ -170,7 +162,7 @@ def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]
 
 
 def read_flattened(path: Path) -> Any:
-    """Read plain data together with the files beside it that it extends; a preset that it extends stays a name.
+    """Read plain data merged with the files beside it that it extends; `extends` of a preset is kept.
 
     Raises:
         InputError: A file is missing or malformed.
@@ -181,7 +173,7 @@ def read_flattened(path: Path) -> Any:
 
 
 def _extended(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
-    """Return the file that `path` extends; None where there is none of that name."""
+    """Return the file that `path` extends; None if there is no such file."""
     if not isinstance(name, str):
         return None
     files = [folder / f"{name.removesuffix('.yaml')}.yaml" for folder in folders if folder is not None]
@@ -189,7 +181,7 @@ def _extended(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | N
 
 
 def _merged(base: Any, own: Any) -> Any:
-    """Return plain data with values of its own in place of those of a base, table by table."""
+    """Merge plain data over a base, table by table."""
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
     own = {key: _merged(base.get(key), value) for key, value in own.items() if key != EXTENDS}
@@ -197,21 +189,17 @@ def _merged(base: Any, own: Any) -> Any:
 
 
 def read_plain(path: Path) -> Any:
-    """Read the dictionaries, lists, strings and numbers of a YAML, TOML or JSON file.
-
-    Raises:
-        InputError: The file is missing or malformed.
-    """
+    """Read the plain data of a YAML, TOML or JSON file, or raise an InputError."""
     return parse_text(read_text(path, "a YAML, TOML or JSON file"), path.suffix.lower(), str(path))
 
 
 def to_yaml(config: Any) -> str:
-    """Return `config` as YAML text, keys in the order of their declaration."""
+    """Return settings as YAML text, with keys in the order of their declaration."""
     return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True, width=110)
 
 
 def describe_os_error(error: Exception) -> str:
-    """Return the plain-language part of an operating-system error."""
+    """Return the readable part of an operating-system error."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -219,13 +207,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A typed result; `rename` gives fields other keys in JSON.
 
     Attributes:
-        inline: Fields whose entries stand beside the other keys in JSON instead of below a key of their own.
+        inline: Fields whose entries are merged into the JSON object instead of nested under a key.
     """
 
     inline: ClassVar[tuple[str, ...]] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the result as JSON holds it; what is UNSET is left out."""
+        """Return the result as plain data for JSON, without UNSET fields."""
         found: dict[str, Any] = {}
         for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
             value = plain(getattr(self, name))
@@ -235,7 +223,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plain(value: Any) -> Any:
-    """Return records, and what holds them, as dictionaries and lists."""
+    """Return a value with all records in it as dictionaries and lists."""
     if isinstance(value, Record):
         return value.plain()
     if isinstance(value, Mapping):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM: the first ends a verb in order, a training between two steps; the second ends it at once."""
+"""Ctrl-C and SIGTERM: the first stops a command in order (a training between two steps), the second exits at once."""
 
 import os
 import signal
@@ -16,9 +16,9 @@ from neurodyn.core.errors import InputError
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
 RESUME = "; the same command with --resume goes on"
-"""What a message ends with where work was saved; the command line leaves it out of verbs without that flag."""
+"""End of a message if work was saved; the command line drops it for commands without that flag."""
 _SAME_SECONDS = 3.0
-"""Where several processes train together, a signal that follows another within this time is the same: the terminal and
+"""Time within which, in a training with several processes, a second signal counts as the same: the terminal and
 torchrun both send it [s]."""
 
 
@@ -35,10 +35,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Catches the first Ctrl-C or SIGTERM; a second one ends the process as usual.
+    """Catches the first Ctrl-C or SIGTERM; a second one exits as usual.
 
     Attributes:
-        signal: The signal that was caught; None while there was none.
+        signal: The signal that was caught; None for none yet.
     """
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class Interruption:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._release()
-        if self.signal is not None and kind is None:  # too late for the training, but not for what follows it
+        if self.signal is not None and kind is None:  # too late to stop the training, but not what follows it
             raise self.error(KEPT)
 
     def error(self, message: str) -> Interrupted:
-        """Return what ends the process."""
+        """Return the exception that stops the process."""
         return Interrupted(message, 128 + (self.signal or signal.SIGINT))
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
@@ -76,9 +76,9 @@ class Interruption:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """While a verb runs, end it in order at the first Ctrl-C or SIGTERM, and the process at once at the second.
+    """Stop the command within in order at the first Ctrl-C or SIGTERM, and exit at once at the second.
 
-    Where the interruption was lost on its way, as in the import of a package, what fails of that is interrupted, too.
+    If the interruption itself is lost, for example in the import of a package, the resulting error counts as one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -97,7 +97,7 @@ def stoppable() -> Iterator[None]:
 
 
 _stopped_by: list[int] = []
-"""The signal that ended the verb, once it has come."""
+"""Signal that stopped the command, once received."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages whose public names are imported when they are first used, so that importing a package costs nothing.
+"""Packages whose public names are imported on first use, so that importing a package is fast.
 
 A package writes its imports under `with lazy(__name__)` and lists their names in `__all__`. Type checkers, editors and
-the API reference see ordinary imports; Python is told only where each name is found.
+the API reference see ordinary imports.
 """
 
 import builtins
@@ -13,26 +13,26 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, Self
 
 _ENTERED = threading.RLock()
-"""Held while Python's import is replaced: two threads that import two packages do so one after the other."""
+"""Held while Python's import is replaced, so that threads that import packages take turns."""
 
 
 class _Home(NamedTuple):
-    """Where a name is found."""
+    """Module and name to import."""
 
     module: str
     name: str
 
 
 class lazy:  # noqa: N801 - read as a verb of the `with` statement
-    """Keep imports for the time when their names are used.
+    """Defer imports until their names are used.
 
-    Only statements `from MODULE import NAME` of the package itself are kept; what others import meanwhile, in other
-    threads, is imported. A name in `__all__` wins over a module of the package that is called the same, whose contents
-    `from PACKAGE.MODULE import NAME` still finds.
+    Only `from MODULE import NAME` statements of the package itself are deferred; imports in other threads run as usual.
+    A name in `__all__` takes precedence over a submodule of the same name, whose contents `from PACKAGE.MODULE import
+    NAME` still finds.
     """
 
     def __init__(self, package: str) -> None:
-        """Prepare; `package` is the `__name__` of the package."""
+        """Take the `__name__` of the package."""
         self._package = sys.modules[package]
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class lazy:  # noqa: N801 - read as a verb of the `with` statement
     def _kept(
         self, module: str, given: dict[str, Any] | None = None, local: Any = None, names: Any = (), level: int = 0
     ) -> Any:
-        """Return what an import of the package binds for now, as `__import__`."""
+        """Record an import of the package instead of running it; same signature as `__import__`."""
         if given is not vars(self._package):
             return self._import(module, given, local, names, level)
         if level or not names or "*" in names:
@@ -77,7 +77,7 @@ class _Lazy(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Python binds every module to its package once it is imported; that must not hide a function of the same name.
+        # Python binds every imported submodule to its package; that must not hide a function of the same name.
         if not (isinstance(value, ModuleType) and name in self.__all__):
             super().__setattr__(name, value)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One writer for each file or folder: a lock beside the target, which the system takes back when its process ends.
+"""One writer per file or folder: a lock beside the target that the operating system releases when its process exits.
 
-The lock is on an open file (flock), so that a killed writer leaves none: its lock file may stay, and is taken over.
-Where the file system has no such locks, the process that the file names is looked for instead.
+The lock is an flock on an open file. A killed writer may leave its lock file behind, but not the lock. On file systems
+without locks, the process named in the file is checked instead.
 """
 
 import errno
@@ -27,12 +27,12 @@ except ImportError:  # Windows
 
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _WORDS = 3
-"""Words of its command line by which a writer is called."""
+"""Words of a writer's command line that messages show."""
 
 
 @dataclass
 class _HeldLock:
-    """A lock of this process: its thread, and how often that asked for it."""
+    """A lock of this process: its thread, and its count of acquisitions."""
 
     thread: int
     count: int
@@ -44,13 +44,13 @@ _guard = threading.Lock()
 
 @contextmanager
 def exclusive(target: str | Path) -> Iterator[None]:
-    """Hold the lock of a file or folder that is about to be written; within a thread it may be held several times.
+    """Hold the lock of a file or folder that is about to be written; reentrant within a thread.
 
     Args:
-        target: The file or folder; it, and the folder that it is to lie in, need not be there.
+        target: The file or folder; neither it nor its parent has to exist.
 
     Raises:
-        InputError: Another process or thread is writing it, which the message names; or there can be no such file.
+        InputError: Another process or thread is writing it, which the message names; or the path is not valid.
     """
     try:
         path = Path(os.path.realpath(target))
@@ -68,21 +68,17 @@ def exclusive(target: str | Path) -> Iterator[None]:
             _write_owner(file)
             yield
         finally:
-            with suppress(OSError):  # still locked, so that nobody else holds this very file
+            with suppress(OSError):  # while locked, so that no other process holds this file
                 lock.unlink()
             os.close(file)
-            for folder in made:  # the innermost first; what has been written stays
+            for folder in made:  # innermost first; folders with files remain
                 with suppress(OSError):
                     folder.rmdir()
 
 
 @contextmanager
 def _once(key: str, target: str | Path) -> Iterator[bool]:
-    """Yield whether a lock is new to this thread.
-
-    Raises:
-        InputError: Another thread of this process holds it.
-    """
+    """Yield whether this thread acquires the lock for the first time; an InputError if another thread holds it."""
     thread = threading.get_ident()
     with _guard:
         held = _held.setdefault(key, _HeldLock(thread, 0))
@@ -101,7 +97,7 @@ def _once(key: str, target: str | Path) -> Iterator[bool]:
 
 def _open(path: Path, target: str | Path) -> tuple[Path, int]:
     """Return the lock file of a target, open and locked."""
-    for lock in (path.with_name(f".{path.name}.lock"), path / ".lock"):  # within, where only the target is ours
+    for lock in (path.with_name(f".{path.name}.lock"), path / ".lock"):  # inside, if only the target is writable
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             while True:
@@ -123,7 +119,7 @@ def _open(path: Path, target: str | Path) -> tuple[Path, int]:
 
 
 def _lock(file: int) -> bool:
-    """Lock an open file; return whether that was possible."""
+    """Try to lock an open file; return whether it succeeded."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +134,7 @@ def _lock(file: int) -> bool:
 
 
 def is_alive(pid: Any) -> bool:
-    """Return whether a process of this machine runs."""
+    """Return whether a process with this number runs on this machine."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -153,7 +149,7 @@ def is_alive(pid: Any) -> bool:
 def _write_owner(file: int) -> None:
     words = [Path(sys.argv[0]).name, *sys.argv[1:]][:_WORDS]
     owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S"), "command": words}
-    with suppress(OSError):  # a full disk: the lock holds, only its name is missing
+    with suppress(OSError):  # a full disk: the lock holds without a name
         os.ftruncate(file, 0)
         os.pwrite(file, json.dumps(owner).encode(), 0)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of users, as dictionaries, lists, strings and numbers: YAML, TOML and JSON, within stated limits.
+"""Plain data from users' YAML, TOML and JSON texts, within limits.
 
-Nothing but plain data comes out, and nothing hangs: pipes, devices, huge files, deep nesting and aliases that stand for
-millions of values are refused.
+Only dictionaries, lists, strings and numbers are returned. Inputs that could hang or exhaust memory are refused: pipes,
+devices, huge files, deep nesting, and aliases that expand to millions of values.
 """
 
 import json
@@ -18,25 +18,20 @@ import yaml
 from neurodyn.core.errors import InputError, unreadable
 
 MOST_BYTES = 64 << 20
-"""Size of a text file of settings, declarations or results [bytes]."""
+"""Largest text file of settings, declarations or results [bytes]."""
 
 MOST_DEPTH = 64
-"""Levels of nesting."""
+"""Deepest nesting [levels]."""
 
 MOST_VALUES = 4_000_000
-"""Values in a file, those behind aliases counted wherever they are used."""
-
+"""Largest number of values in a file, with aliases expanded."""
 
 MOST_NUMBER = 3.4e38
-"""Greatest number, beyond which single precision knows infinity alone."""
+"""Largest number, near the largest finite one in single precision."""
 
 
 def require_regular(path: Path, what: str) -> None:
-    """Refuse to read a pipe, device or socket, which may never end; a file that is not there is left to its reader.
-
-    Raises:
-        InputError: It is one.
-    """
+    """Raise an InputError for a pipe, device or socket, which may never end; a missing file is left to its reader."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -50,11 +45,11 @@ def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
 
     Args:
         path: The file.
-        what: What was expected, for the message ("a JSON file").
-        errors: What becomes of bytes that are no UTF-8, as of `str.decode`.
+        what: Expected contents, for the message ("a JSON file").
+        errors: Treatment of bytes that are not UTF-8; see `str.decode`.
 
     Raises:
-        InputError: It is missing, no regular file, larger than `MOST_BYTES`, or no UTF-8.
+        InputError: It is missing, not a regular file, larger than `MOST_BYTES`, or not UTF-8.
     """
     require_regular(path, what)
     try:
@@ -70,7 +65,7 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
     """Parse YAML, TOML or JSON text by file suffix.
 
     Raises:
-        InputError: The text is malformed or beyond the limits, or the suffix is none of .yaml, .yml, .toml, .json.
+        InputError: The text is malformed or exceeds the limits, or the suffix is unknown.
     """
     if suffix not in _PARSERS:
         raise InputError(f"{where}: unknown kind of file {suffix or '(no suffix)'!r}; valid: {', '.join(_PARSERS)}")
@@ -78,7 +73,7 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
         data = _PARSERS[suffix](text)
     except RecursionError:
         raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # dates and numbers that are none, too
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # including malformed dates and numbers
         raise InputError(f"{where}: not readable as {suffix[1:].upper()}: {error}") from None
     for place, value in _values(data, where):
         _require_plain(value, where, place)
@@ -86,7 +81,7 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, with limits on nesting and on what aliases stand for."""
+    """PyYAML's safe loader, with limits on nesting and on the expansion of aliases."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -124,11 +119,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _require_once(keys: Iterable[str]) -> None:
-    """Refuse a table that says something twice, of which one would be lost; TOML forbids that itself.
-
-    Raises:
-        ValueError: A key is there more than once.
-    """
+    """Raise a ValueError for a repeated key, whose first value would be lost; TOML forbids it itself."""
     seen: set[str] = set()
     for key in keys:
         if key in seen:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a long piece of work is: whoever does it says so, whoever wants to see it looks on.
+"""Progress of long work: the work reports it, and whoever called may show it.
 
     with showing(bar):                          # the command line
         evaluate(run)
@@ -7,8 +7,8 @@
     for batch in tracked(batches, text="simulator"):    # the work, at any depth
         ...
 
-Work within work fills its share: what is tracked within the third of ten batches goes from 20 to 30 %. Trainings, which
-run within one another, are given their `Progress` instead: `present_work()` for the present work.
+Nested work fills its share: what is tracked within the third of ten batches goes from 20 to 30 %. Trainings, which can
+run within one another, are given a `Progress` explicitly, for example `present_work()`.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Shows how far a piece of work is."""
+    """A display of progress."""
 
     def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
+        """Show the fraction of the work that is done, and a status line."""
         ...
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """The share of the whole that the work at hand fills."""
+    """The share of the whole that the current work fills."""
 
     shown: Progress
     begin: float
@@ -38,7 +38,6 @@ class _Stage:
     text: str
 
     def update(self, done: float, text: str) -> None:
-        """Show which share of it is done."""
         self.shown.update(self.begin + done * (self.end - self.begin), text or self.text)
 
 
@@ -47,19 +46,19 @@ _stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 @contextmanager
 def showing(progress: Progress | None) -> Iterator[None]:
-    """Show the work within on `progress`; None shows nothing of it."""
+    """Show the work within on `progress`; None hides it."""
     with _at(None if progress is None else _Stage(progress, 0.0, 1.0, "")):
         yield
 
 
 @contextmanager
 def stage(begin: float, end: float, text: str = "") -> Iterator[None]:
-    """Let the work within fill a share of the present work.
+    """Let the work within fill a share of the current work.
 
     Args:
-        begin: Share of the present work that was done before.
-        end: Share that is done after it.
-        text: What is being done; empty for what the present work says.
+        begin: Fraction of the current work that is done before it.
+        end: Fraction that is done after it.
+        text: Status line; empty for that of the current work.
     """
     outer = _stage.get()
     if outer is None:
@@ -74,24 +73,24 @@ def stage(begin: float, end: float, text: str = "") -> Iterator[None]:
 
 
 def tell(done: float, text: str = "") -> None:
-    """Say which share of the present work is done."""
+    """Report the fraction of the current work that is done."""
     present = _stage.get()
     if present is not None:
         present.update(done, text)
 
 
 def present_work() -> Progress | None:
-    """Return the present work, for trainings and others that are given their progress; None if nobody looks on."""
+    """Return the current work as a `Progress` to hand on; None if nothing is shown."""
     return _stage.get()
 
 
 def tracked(items: Collection[T], text: str = "") -> Iterator[T]:
-    """Yield items, each of which takes the same share of the present work."""
+    """Yield items, each of which takes an equal share of the current work."""
     yield from counted(iter(items), len(items), text)
 
 
 def counted(items: Iterator[T], count: int, text: str = "") -> Iterator[T]:
-    """Yield what is expected to be `count` items, as `tracked` does."""
+    """Yield an expected number of items, as `tracked` does."""
     outer = _stage.get()
     if outer is None:
         yield from items

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a result comes from: versions of packages, source and processor, and checksums of files and tensors."""
+"""Origin of results: versions of packages, source commit and processor, and checksums of files and tensors."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ _HERE = Path(__file__).resolve().parent.parent
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Return the installed versions of neurodyn, numpy, h5py and of further `packages`, for a header."""
+    """Return the installed versions of neurodyn, numpy, h5py and further `packages`."""
     versions = {}
     for name in ("neurodyn", "numpy", "h5py", *packages):
         try:
@@ -31,32 +31,32 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def source_commit() -> str:
-    """Return the commit of the git repository that this package lies in; empty where it lies in none.
+    """Return the commit of the package's git repository; empty outside of one.
 
-    "+changes" follows where tracked files of the package differ from that commit.
+    "+changes" is appended if tracked files of the package differ from that commit.
     """
-    if _git("ls-files", "--error-unmatch", "__init__.py") is None:  # no git, or the repository of somebody else
+    if _git("ls-files", "--error-unmatch", "__init__.py") is None:  # no git, or another project's repository
         return ""
     commit = _git("rev-parse", "HEAD") or ""
     return commit if _git("diff-index", "--quiet", "HEAD", "--", ".") is not None else f"{commit}+changes"
 
 
 def repositories() -> list[Path]:
-    """Return the git repositories of this package's source and of the working directory, each once."""
+    """Return the distinct git repositories of this package's source and of the working directory."""
     folders = [_HERE] if source_commit() else []
     found = [_git("rev-parse", "--show-toplevel", folder=folder) for folder in (*folders, Path.cwd())]
     return [Path(top) for top in dict.fromkeys(top for top in found if top)]
 
 
 def repository_state(repository: Path) -> str:
-    """Return commit, status and difference of a git repository as a text, in the form of rsl_rl's `git/*.diff`."""
+    """Return commit, status and diff of a git repository as text, in the format of rsl_rl's `git/*.diff`."""
     parts = {"commit": ("rev-parse", "HEAD"), "status": ("status",), "diff": ("diff", "HEAD")}
     texts = {name: _git(*arguments, folder=repository) or "" for name, arguments in parts.items()}
     return "\n\n\n".join(f"--- git {name} ---\n{text}" for name, text in texts.items()) + "\n"
 
 
 def processor() -> str:
-    """Return the model of the processor."""
+    """Return the model name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -64,7 +64,7 @@ def processor() -> str:
 
 
 def _git(*arguments: str, folder: Path = _HERE) -> str | None:
-    """Return what git says of a folder; None where it fails."""
+    """Return the output of a git command in a folder; None if it fails."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
@@ -74,16 +74,16 @@ def _git(*arguments: str, folder: Path = _HERE) -> str | None:
 
 
 CHECKSUM = "checksum"
-"""Key of a JSON file, and of the metadata of a safetensors file, that holds the checksum of all else in it."""
+"""Key of the checksum in a JSON file or in the metadata of a safetensors file."""
 
 
 def sealed(data: dict[str, Any]) -> dict[str, Any]:
-    """Return plain data with its checksum."""
+    """Return plain data with its checksum added."""
     return {**data, CHECKSUM: _of(data)}
 
 
 def opened(data: Any) -> tuple[Any, bool]:
-    """Return data without its checksum, and whether the two fit; what has none fits."""
+    """Return data without its checksum, and whether it matches; true if there is none."""
     if not isinstance(data, dict) or CHECKSUM not in data:
         return data, True
     rest = {name: value for name, value in data.items() if name != CHECKSUM}
@@ -91,7 +91,7 @@ def opened(data: Any) -> tuple[Any, bool]:
 
 
 def of_tensors(tensors: "dict[str, torch.Tensor]") -> str:
-    """Return the checksum of named tensors: of their names, types, shapes and bytes."""
+    """Return the checksum of the names, types, shapes and bytes of tensors."""
     import torch
 
     crc = 0
@@ -104,13 +104,13 @@ def of_tensors(tensors: "dict[str, torch.Tensor]") -> str:
 
 
 def of_file(path: Path) -> str:
-    """Return the SHA-256 of the bytes of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def of_files(folder: Path, *patterns: str) -> str:
-    """Return the SHA-256 of names and bytes of the files in a folder that match patterns, in the order of the names."""
+    """Return the SHA-256 of the names and contents of a folder's files that match the patterns, in order of names."""
     digest = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}):
         digest.update(f"{path.relative_to(folder).as_posix()} {of_file(path)}\n".encode())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registries: everything that users can add one of is found in one by name.
+"""Registries of everything that users can extend, by name.
 
-A package of your own names the module that does the adding as an entry point of the group "neurodyn.plugins". It is
-imported when a name is not known, and before names are listed.
+A package can name a module that registers its entries as an entry point of the group "neurodyn.plugins". It is imported
+when a name is unknown, and before names are listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,34 +21,30 @@ _loaded: list[str] = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things of one sort by name.
+    """Entries of one kind by name.
 
     Attributes:
-        what: What an entry is, for error messages.
+        what: Kind of an entry, for error messages.
     """
 
     def __init__(self, what: str, **entries: T | str) -> None:
-        """Begin with some entries.
+        """Start with some entries.
 
         Args:
-            what: What an entry is.
-            entries: Things by name; the text "module:attribute" is imported when the thing is first asked for.
+            what: Kind of an entry.
+            entries: Entries by name; a text "module:attribute" is imported on first use.
         """
         self.what = what
         self._entries: dict[str, T | str] = dict(entries)
 
     def add(self, name: str, entry: T | str, *, replace: bool = False) -> None:
-        """Add a thing, or the text "module:attribute" that says where it is.
-
-        Raises:
-            InputError: The name is taken, and the thing is not to be replaced.
-        """
+        """Add an entry, or a text "module:attribute"; an InputError if the name is taken and `replace` is not set."""
         if name in self._entries and not replace:
             raise InputError(f"{self.what} {name!r} is registered already; valid: another name, or replace=True")
         self._entries[name] = entry
 
     def register(self, name: str) -> Callable[[F], F]:
-        """Return a decorator that adds what it decorates."""
+        """Return a decorator that adds a function or class."""
 
         def added(entry: F) -> F:
             self.add(name, entry)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -57,29 +53,20 @@ class Registry(Mapping[str, T], Generic[T]):
         return added
 
     def remove(self, name: str) -> None:
-        """Take a thing out again."""
+        """Remove an entry."""
         del self._entries[name]
 
     def require(self, name: str) -> None:
-        """Refuse names that are not there.
-
-        Raises:
-            InputError: There is no such thing; the message lists the valid names.
-        """
+        """Raise an InputError that lists the valid names if a name is unknown."""
         if name not in self:
             raise unknown(self.what, name, self)
 
     def __getitem__(self, name: str) -> T:
-        """Return the thing of a name.
-
-        Raises:
-            InputError: As of `require`.
-        """
+        """Return an entry, or raise an InputError that lists the valid names."""
         self.require(name)
         entry: Any = self._entries[name]
         if isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            entry = self._entries[name] = getattr(import_module(module), attribute)
+            entry = self._entries[name] = imported(entry)
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -96,21 +83,25 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
 
-def load_plugins() -> None:
-    """Import the plug-ins of installed packages, each once.
+def imported(entry: Any) -> Any:
+    """Return what the text "module:attribute" names; anything else as it is."""
+    if not isinstance(entry, str):
+        return entry
+    module, _, attribute = entry.partition(":")
+    return getattr(import_module(module), attribute)
 
-    Raises:
-        InputError: One cannot be imported.
-    """
+
+def load_plugins() -> None:
+    """Import the plug-ins of installed packages, once; an InputError names one that cannot be imported."""
     if PLUGINS in _loaded:
         return
-    from importlib.metadata import entry_points  # not by every start of the command line
+    from importlib.metadata import entry_points  # slow, and not needed at every start of the command line
 
-    _loaded.append(PLUGINS)  # first, because a plug-in may ask a registry for something
+    _loaded.append(PLUGINS)  # first, because a plug-in may look up a registry
     for entry in entry_points(group=PLUGINS):
         try:
             entry.load()
-        except Exception as error:  # whatever the plug-in raises is about the plug-in
+        except Exception as error:  # any exception is the plug-in's
             raise InputError(
                 f"plug-in {entry.name!r} ({entry.value}) cannot be imported ({type(error).__name__}: {error}); mend "
                 "or uninstall it"

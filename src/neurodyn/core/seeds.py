@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers that can be repeated: one seed, many independent named streams."""
+"""Reproducible random numbers: one seed, many independent named streams."""
 
 import zlib
 
@@ -9,7 +9,7 @@ from neurodyn.core.errors import InputError
 
 
 def require_seed(seed: int) -> None:
-    """Refuse a seed that some generator does not take, with an InputError."""
+    """Raise an InputError for a seed outside the range of all generators."""
     if not 0 <= seed < 1 << 63:
         raise InputError(f"seed is {seed}; valid: a whole number of at least 0 and below 2^63")
 
@@ -18,14 +18,14 @@ def derive_seed(seed: int, *names: str | int) -> int:
     """Return the seed of a named stream; streams of different names are independent.
 
     Args:
-        seed: The seed that the user gave.
-        names: What the stream is for, for example ("generate", batch); numbers are at least 0.
+        seed: The user's seed.
+        names: Purpose of the stream, for example ("generate", batch); numbers are at least 0.
 
     Raises:
-        InputError: As of `require_seed`.
+        InputError: The seed is negative, or 2^63 or more.
     """
     require_seed(seed)
-    # SeedSequence takes missing words for zeros: one is added so that ("a", 0) is another stream than ("a",).
+    # SeedSequence pads with zeros: numbers are raised by one, so that ("a", 0) differs from ("a",).
     words = [zlib.crc32(name.encode()) if isinstance(name, str) else name + 1 for name in names]
     return int(np.random.SeedSequence([seed, *words]).generate_state(1, dtype=np.uint64)[0] >> np.uint64(1))
 

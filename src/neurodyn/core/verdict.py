@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts: whether a result can be used, why not, and what to do. One vocabulary for checks, trainings and policies.
+"""Verdicts on checks, trainings and policies: whether a result can be used, why not, and what to do.
 
-A verdict is written as "ok", or as "GRADE: WHAT; ADVICE": in the last line of a verb, on the page, and in the JSON
-under `verdict`, where its first word is the grade. A training whose verdict fails ends with exit code 2.
+A verdict is written as "ok" or "GRADE: WHAT; ADVICE": in the last line of a command's output, in the report, and in
+JSON under `verdict`. A training whose verdict fails exits with code 2.
 """
 
 import math
@@ -14,33 +14,33 @@ from typing import Literal
 from neurodyn.core.errors import InputError
 
 Grade = Literal["ok", "warning", "fails"]
-"""ok; warning: usable with care, as said; fails: not to be used."""
+"""ok; warning: usable with care; fails: not to be used."""
 
 _ORDER: tuple[Grade, ...] = ("ok", "warning", "fails")
 
 LEAST_STEPS = 100
-"""Steps below which a training that a time budget ends has hardly begun."""
+"""Steps below which a training that a time budget stopped has hardly begun."""
 
 LEAST_EPISODES = 5
-"""Training episodes below which held-out episodes say little of others."""
+"""Training episodes below which results on held-out episodes do not generalise."""
 
 LEAST_TRANSITIONS = 1000
-"""Training transitions below which no network is worth training."""
+"""Training transitions below which training a network is not worthwhile."""
 
 EXPLOITED = 0.5
-"""Relative difference of the returns in a model and in the reference above which a policy exploits its model."""
+"""Relative difference of returns in model and reference above which a policy exploits its model."""
 
 MOST_FAILED = 0.5
-"""Share of episodes that fail above which a policy or a planner cannot be used."""
+"""Fraction of failed episodes above which a policy or a planner cannot be used."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One verdict.
+    """A grade with its reason and advice.
 
     Attributes:
-        grade: Its grade.
-        what: What was found; empty where all is well and there is nothing to say.
+        grade: The grade.
+        what: What was found; empty if nothing.
         advice: What to do; empty for nothing.
     """
 
@@ -54,16 +54,16 @@ class Verdict:
 
 
 def grade_of(verdict: str) -> str:
-    """Return the grade of a verdict as it is written."""
+    """Return the grade of a written verdict."""
     return verdict.partition(":")[0]
 
 
 def require_usable(verdict: str, result: Path | None = None) -> None:
-    """Refuse a result whose verdict fails.
+    """Raise an InputError if a verdict fails.
 
     Args:
-        verdict: As it is written.
-        result: Where the result is; None where whoever catches the error says so.
+        verdict: The written verdict.
+        result: Path of the result, for the message; None to leave it out.
 
     Raises:
         InputError: It fails.
@@ -73,19 +73,19 @@ def require_usable(verdict: str, result: Path | None = None) -> None:
 
 
 def as_verdict(text: str) -> Verdict:
-    """Return a verdict that was written; what to do stays behind what was found."""
+    """Parse a written verdict; its advice stays part of `what`."""
     grade, _, told = text.partition(":")
     grades: dict[str, Grade] = {one: one for one in _ORDER}
     return Verdict(grades.get(grade, "ok"), told.strip())
 
 
 def worst_grade(grades: Iterable[Grade]) -> Grade:
-    """Return the worst of some grades; "ok" of none."""
+    """Return the worst grade; "ok" for none."""
     return _ORDER[max(map(_ORDER.index, grades), default=0)]
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return several verdicts as one: the worst grade, and all that is not ok, the worst first."""
+    """Combine verdicts: the worst grade, and everything that is not ok, worst first."""
     known = [one for one in verdicts if one.grade != "ok"]
     if not known:
         return Verdict()
@@ -95,7 +95,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def of_steps(steps: int, least: int = LEAST_STEPS) -> Verdict:
-    """Judge how many steps a time budget left room for."""
+    """Judge the number of steps that a time budget allowed."""
     if steps >= least:
         return Verdict()
     return Verdict(
@@ -105,7 +105,7 @@ def of_steps(steps: int, least: int = LEAST_STEPS) -> Verdict:
 
 
 def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
-    """Judge a training whose best model is that of a step; `adapted` where it began from a trained one."""
+    """Judge a training by the step of its best model; `adapted` if it started from a trained one."""
     if best or not steps:
         return Verdict()
     if adapted:
@@ -120,9 +120,9 @@ def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
 
 
 def of_divergence(first: float, last: float, best_step: int) -> Verdict:
-    """Judge a training that diverged, from the scores of its first and its last validation.
+    """Judge a training that diverged, by the scores of its first and last validation.
 
-    What was kept before it did can be used where it is better than what the training began from.
+    What was kept before can be used if it is better than the start of the training.
     """
     usable = best_step > 0 and math.isfinite(last)
     return Verdict(
@@ -133,7 +133,7 @@ def of_divergence(first: float, last: float, best_step: int) -> Verdict:
 
 
 def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
-    """Judge steps that were left out because a gradient was not finite."""
+    """Judge steps skipped because their gradient was not finite."""
     if not skipped:
         return Verdict()
     return Verdict(
@@ -143,7 +143,7 @@ def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
 
 
 def of_left_out(windows: int, fault: str) -> Verdict:
-    """Judge windows that were left out of their batches because a model broke down on them."""
+    """Judge windows left out of their batches because the model failed on them."""
     if not windows:
         return Verdict()
     return Verdict(
@@ -152,7 +152,7 @@ def of_left_out(windows: int, fault: str) -> Verdict:
 
 
 def of_data(episodes: int, transitions: int) -> Verdict:
-    """Judge how much a model is to be learned from."""
+    """Judge the amount of training data."""
     if episodes >= LEAST_EPISODES and transitions >= LEAST_TRANSITIONS:
         return Verdict()
     return Verdict(
@@ -162,7 +162,7 @@ def of_data(episodes: int, transitions: int) -> Verdict:
 
 
 def of_persistence(mine: float | None, persistence: float | None, what: str) -> Verdict:
-    """Judge a mean error beside that of the prediction that nothing moves."""
+    """Judge a mean error relative to that of the persistence baseline."""
     if mine is None:
         return Verdict("fails", "no roll-out is finite", "train longer, or look at the data (neurodyn inspect)")
     if persistence is None or mine < persistence:
@@ -174,7 +174,7 @@ def of_persistence(mine: float | None, persistence: float | None, what: str) -> 
 
 
 def of_faults(fault: str, worlds: int, of: int) -> Verdict:
-    """Judge roll-outs of which some left what is plausible."""
+    """Judge roll-outs, some of which became implausible."""
     if not worlds:
         return Verdict()
     grade: Grade = "fails" if worlds > 0.05 * of else "warning"
@@ -182,7 +182,7 @@ def of_faults(fault: str, worlds: int, of: int) -> Verdict:
 
 
 def of_bounds(mode: str, share: float, frames: int, first: str) -> Verdict:
-    """Judge the share of long roll-outs that stay within plausible bounds."""
+    """Judge the fraction of long roll-outs that stay within plausible bounds."""
     if share >= 1.0:
         return Verdict()
     found = f"{1 - share:.2%} of {mode} roll-outs leave bounds in {frames:,} frames"
@@ -193,7 +193,7 @@ def of_bounds(mode: str, share: float, frames: int, first: str) -> Verdict:
 
 
 def of_returns(imagined: float, real: float, reference: str) -> Verdict:
-    """Judge a return in a model beside that in a reference."""
+    """Judge a return in a model relative to that in a reference."""
     gap = abs(imagined - real) / max(abs(imagined), abs(real), 1e-12)
     if gap <= EXPLOITED or real > imagined:
         return Verdict()
@@ -204,14 +204,14 @@ def of_returns(imagined: float, real: float, reference: str) -> Verdict:
 
 
 def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -> Verdict:
-    """Judge the share of episodes that fail; what they do is said as "60% of episodes WHAT"."""
+    """Judge the fraction of failed episodes; `what` completes "60% of episodes ..."."""
     if share <= MOST_FAILED:
         return Verdict()
     return Verdict(grade, f"{share:.0%} of episodes {what}", advice)
 
 
 def of_last_resort(times: int, of: int, what: str, advice: str) -> Verdict:
-    """Judge decisions that found nothing, so that the last one went on: none may be wanted, and 5 % fail."""
+    """Judge decisions without a solution, at which the previous one continued: any is a warning, more than 5 % fail."""
     if not times:
         return Verdict()
     grade: Grade = "fails" if times > 0.05 * of else "warning"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of one function in several processes, and how many processor cores this process may use.
+"""Calls of one function in several processes, and the number of processor cores available to this process.
 
-Processes, not threads: simulators on a CPU share scratch memory within a process. The others are plain Python processes
-that talk through pipes, so that a script which calls the library needs no `if __name__ == "__main__"`.
+Simulators on a CPU share scratch memory within a process, so processes are used instead of threads. They are plain
+Python processes that communicate through pipes, so calling scripts need no `if __name__ == "__main__"`.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from neurodyn.core.errors import InputError
 
 WORTHWHILE = 10.0
-"""Time that calls must still take in one process for others to be started [s]; starting one takes some seconds."""
+"""Remaining time of the calls in one process above which others are started [s]; starting one takes seconds."""
 
 AHEAD = 4
-"""Results that are waited for by each process at most, so that memory stays bounded."""
+"""Most results per process that wait to be consumed, to bound memory."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,7 +40,7 @@ class Calls(Protocol[T_contra, R_co]):
     """Calls of one function in several processes: a context manager with the `map` of `Workers`.
 
     Attributes:
-        count: Most processes.
+        count: Largest number of processes.
     """
 
     count: int
@@ -52,34 +52,34 @@ class Calls(Protocol[T_contra, R_co]):
     ) -> None: ...
 
     def map(self, arguments: Sequence[T_contra], /) -> Iterator[R_co]:
-        """Return an iterator over the result for each argument, in their order."""
+        """Return an iterator over the results, in the order of the arguments."""
         ...
 
 
 class Executor(Protocol):
-    """Where functions are called for many arguments, as `neurodyn.cluster.Cluster`."""
+    """A place to call functions for many arguments, for example `neurodyn.cluster.Cluster`."""
 
     def workers(self, function: Callable[[T], R], /) -> Calls[T, R]:
-        """Return calls of a function of a module, or of a picklable object, which each process has its own of."""
+        """Return calls of a module's function or of a picklable object, of which each process has a copy."""
         ...
 
 
 class Workers(Generic[T, R]):
     """Calls a function for many arguments, in this process and in `count - 1` others; a context manager.
 
-    Results come in the order of the arguments. They do not depend on the number of processes if the function gives the
-    same result for the same argument whatever it was called with before. Leaving the context ends the other processes.
+    Results come in the order of the arguments. They do not depend on the number of processes if the function's result
+    depends on its argument alone. Leaving the context stops the other processes.
 
     Attributes:
-        count: Most processes.
+        count: Largest number of processes.
     """
 
     def __init__(self, function: Callable[[T], R], count: int) -> None:
-        """Prepare the calls; other processes are started by `map` where it saves time.
+        """Prepare the calls; `map` starts other processes if that saves time.
 
         Args:
-            function: What is called: a function of a module, or a picklable object, which each process has its own of.
-            count: Most processes, this one included.
+            function: A module's function, or a picklable object, of which each process has a copy.
+            count: Largest number of processes, including this one.
         """
         self.count = count
         self._function = function
@@ -95,13 +95,13 @@ class Workers(Generic[T, R]):
         self._end()
 
     def map(self, arguments: Sequence[T]) -> Iterator[R]:
-        """Return an iterator over the result for each argument.
+        """Return an iterator over the results.
 
-        The first call is made here and now, and shows how long all of them take. Other processes begin at once; this
-        one joins in when it is asked for results. A further `map` must wait until all results were taken.
+        The first call is made at once, to estimate the time of all. Other processes start immediately; this one joins
+        in when results are requested. All results have to be consumed before the next `map`.
 
         Raises:
-            InputError: A process was ended from outside, as where memory ran out; or whatever the function raises.
+            InputError: A process was killed from outside, for example out of memory; or whatever the function raises.
         """
         first: list[R] = []
         if not self._others and arguments:
@@ -125,7 +125,7 @@ class Workers(Generic[T, R]):
         try:
             yield from queue.results(self._function)
         except BaseException:
-            self._end()  # nobody wants what they are still at
+            self._end()  # what they are working on is not needed
             raise
 
     def _end(self) -> None:
@@ -139,7 +139,7 @@ class Workers(Generic[T, R]):
 
 
 class _Queue(Generic[T, R]):
-    """Arguments that are taken one by one, and results that are given back in their order."""
+    """Arguments that are taken one by one, and results that are returned in order."""
 
     def __init__(self, arguments: Sequence[T], ahead: int) -> None:
         self._arguments, self._ahead = arguments, ahead
@@ -149,7 +149,7 @@ class _Queue(Generic[T, R]):
         self._stopped = False
 
     def serve(self, call: Callable[[T], R]) -> None:
-        """Call for one argument after another until there is none left."""
+        """Call for one argument after another until none is left."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped or self._open() or not self._left())
@@ -159,7 +159,7 @@ class _Queue(Generic[T, R]):
             self._call(call, number)
 
     def results(self, call: Callable[[T], R]) -> Iterator[R]:
-        """Yield all results in order, and call for arguments in between."""
+        """Yield all results in order; call for further arguments while waiting."""
         while self._given < len(self._arguments):
             with self._changed:
                 if self._given not in self._outcomes and not self._open():
@@ -177,7 +177,7 @@ class _Queue(Generic[T, R]):
                 yield value
 
     def stop(self) -> None:
-        """Take no further argument."""
+        """Take no more arguments."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -233,15 +233,15 @@ class _Process:
         return value
 
     def kill(self) -> None:
-        """End the process at once: it holds nothing that anybody needs."""
+        """Kill the process."""
         self._process.kill()
 
     def close(self) -> None:
-        """Wait for the end of a process that was killed, and of the thread that waits for its results."""
+        """Wait for a killed process, and for the thread that waits for its results."""
         self._process.wait()
         with self._called:
             for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):  # what was not sent yet
+                with contextlib.suppress(OSError):  # unsent data
                     pipe.close()  # type: ignore[union-attr]
 
     def _send(self, what: Any) -> None:
@@ -251,11 +251,11 @@ class _Process:
 
 
 def serve() -> None:
-    """Read a function and then arguments from standard input, and write its results to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    warnings.simplefilter("ignore")  # which the other process says already
+    """Read a function and then arguments from standard input, and write results to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process stops this one
+    warnings.simplefilter("ignore")  # the parent process shows them
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed does not belong to the results
+    os.dup2(2, 1)  # prints must not mix with results
     requests = sys.stdin.buffer
     try:
         function = pickle.load(requests)
@@ -268,7 +268,7 @@ def serve() -> None:
 
 
 def outcome_of(function: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
-    """Return whether a call was fine, and its result or its error, as another process can read it."""
+    """Return whether a call succeeded, and its result or its error in picklable form."""
     try:
         return True, function(argument)
     except Exception as error:
@@ -283,10 +283,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_cores() -> int:
-    """Return the cores that this process may use, at least 1.
+    """Return the number of cores that this process may use, at least 1.
 
-    These are the cores that it is bound to, no more than the quota of its control group (how containers are limited),
-    and no more than the environment variable OMP_NUM_THREADS where that is set.
+    It is limited by the CPU affinity, the quota of the control group (as in containers), and OMP_NUM_THREADS if set.
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = (bound, _quota(), _asked())
@@ -294,11 +293,7 @@ def available_cores() -> int:
 
 
 def resolve_threads(threads: int | None) -> int:
-    """Return a number of threads or processes: the one asked for, or that of the available cores for None.
-
-    Raises:
-        InputError: It is below 1.
-    """
+    """Return a valid number of threads or processes, or raise an InputError; None for all available cores."""
     if threads is None:
         return available_cores()
     if threads < 1:
@@ -312,13 +307,13 @@ def _asked() -> int | None:
 
 
 def _quota() -> int | None:
-    """Return the cores that the control group of this process may use, rounded up; None for no limit."""
+    """Return the cores allowed by the control group of this process, rounded up; None for no limit."""
     found = [cores for folder in _control_groups() if (cores := _cores_of(folder)) is not None]
     return math.ceil(min(found)) if found else None
 
 
 def _control_groups() -> list[Path]:
-    """Return the folders of the control groups that this process is in, inner ones first, in versions 1 and 2."""
+    """Return the folders of this process's control groups, inner ones first, for cgroup versions 1 and 2."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -335,7 +330,7 @@ def _control_groups() -> list[Path]:
 
 
 def _cores_of(folder: Path) -> float | None:
-    """Return the quota of a control group over its period; None for no limit."""
+    """Return quota over period of a control group; None for no limit."""
     try:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header of a trajectory store, which holds origin and layout of its data, and the checksums of its arrays."""
+"""The header of a trajectory store, its table of episodes, and the checksums of its arrays."""
 
 import json
 import zlib
@@ -32,9 +32,9 @@ EPISODE = np.dtype(
     [
         ("start", "<i8"),  # row of the episode's first state
         ("length", "<i4"),  # transitions; the episode has length + 1 rows
-        ("world", "<i4"),  # world of the simulation; -1 where there is none
-        ("run", "<i4"),  # index into the header's runs; -1 where there is none
-        ("group", "<i2"),  # index into the header's groups; -1 where there is none
+        ("world", "<i4"),  # world of the simulation; -1 for none
+        ("run", "<i4"),  # index into the header's runs; -1 for none
+        ("group", "<i2"),  # index into the header's groups; -1 for none
         ("status", "i1"),  # Status
         ("split", "i1"),  # Split
     ]
@@ -44,9 +44,8 @@ EPISODE = np.dtype(
 class Status(IntEnum):
     """How an episode ended.
 
-    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short before the state in which a
-    simulation diverged, or became implausible.
-    LOG: where a recording ended. TERMINATED: in what its task calls a failure.
+    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut before the state in which the
+    simulation diverged or became implausible. LOG: at the end of a recording. TERMINATED: in a failure of its task.
     """
 
     COMPLETE = 0
@@ -57,7 +56,7 @@ class Status(IntEnum):
 
 
 class Split(IntEnum):
-    """What an episode is for."""
+    """Purpose of an episode."""
 
     TRAIN = 0
     VALIDATION = 1
@@ -73,17 +72,17 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         simulator: Solver, substeps and sampling of the simulator; None for logs.
         seed: Seed of the sampling; None for logs.
         fingerprint: Identity of the simulated articulation; None for logs.
-        sources: Digest of what the simulated robot was built from (`robots.bundle.source_digest`); None for logs, and
-            where it was not noted.
-        scene: Shapes around the robot, at a pose of its own in each episode; None where unknown or in free space.
-        contact_points: Points of the robot that are measured against the scene; None where there are none.
-        mechanism: The robot's tree of links; None where it is unknown.
+        sources: Digest of the files that the simulated robot was built from (`robots.bundle.source_digest`); None for
+            logs and if it was not recorded.
+        scene: Shapes around the robot, placed by a pose in each episode; None if unknown or in free space.
+        contact_points: Contact points of the robot; None if it has none.
+        mechanism: The robot's tree of links; None if unknown.
         versions: Versions of the packages that made the data.
         notes: What the reader did and measured: files, rates, alignment.
         groups: Names of the groups that episodes belong to.
         runs: Names of the runs that episodes were cut from.
-        streams: What was measured beside the joints, in the order of its columns.
-        controller: What made torques of the controls, where these are targets and it is known.
+        streams: Sensor streams, in the order of their columns.
+        controller: Controller that turned controls into torques; None unless controls are targets and it is known.
         schema_version: Version of the file layout.
     """
 
@@ -110,7 +109,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         return self.spec.robot
 
     def differences(self, other: "StoreHeader") -> list[str]:
-        """List, in words, the differences of `other` from this header; what robots were built from may differ."""
+        """List in words how `other` differs from this header, `sources` aside."""
         mine, theirs = (_flatten({**_plain(header), "sources": None}) for header in (self, other))
         absent = "absent"
         return [
@@ -121,11 +120,11 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
 
 
 def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
-    """Return EPISODE records of episodes that lie one after another.
+    """Return EPISODE records of episodes that are stored one after another.
 
     Args:
         lengths: Transitions of each episode, shape [E].
-        **fields: Other fields, one value for all or one each; world, run and group are -1 unless given.
+        **fields: Other fields, one value for all or one each; world, run and group default to -1.
     """
     lengths = np.asarray(lengths, np.int64)
     table = np.zeros(len(lengths), EPISODE)
@@ -136,10 +135,10 @@ def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
 
 
 def write_header(file: h5py.File, header: StoreHeader) -> None:
-    """Write `header` into an open file: as JSON, and as attributes for people.
+    """Write the header into an open file as JSON, and its main fields as readable attributes.
 
-    All texts have fixed lengths. Those of variable length lie in HDF5's global heap, whose reader can run for ever on
-    a damaged file.
+    All texts have fixed lengths: HDF5 keeps variable-length texts in its global heap, and reading a damaged heap can
+    hang for ever.
     """
     spec = header.spec
     text = json.dumps(_plain(header)).encode()
@@ -167,7 +166,6 @@ def write_header(file: h5py.File, header: StoreHeader) -> None:
 
 
 def _fixed_length(value: Any) -> Any:
-    """Return a value whose texts have a fixed length."""
     if isinstance(value, str):
         return np.bytes_(value.encode())
     if isinstance(value, list):
@@ -179,7 +177,7 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     """Read the header of an open file.
 
     Raises:
-        InputError: The file is no store, or one of another schema version.
+        InputError: The file is no trajectory store, or has another schema version.
     """
     if _text(file.attrs.get("format")) != FORMAT:
         raise InputError(
@@ -189,13 +187,12 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     schema = file.attrs.get("schema_version")
     if schema != SCHEMA_VERSION:
         raise InputError(f"{where}: has schema version {schema}; this version of neurodyn reads {SCHEMA_VERSION}")
-    old = file.attrs.get("header")  # where version 0.1 had it
-    text = _checked_text(dataset(file, "header"), where) if old is None else _text(old)
+    text = _checked_text(dataset(file, "header"), where)
     return from_dict(json.loads(text), StoreHeader, f"{where} (header)")
 
 
 def _checked_text(header: h5py.Dataset, where: str) -> str:
-    text, wanted = bytes(header[()]), header.attrs.get(_CRC)  # older stores have no checksum
+    text, wanted = bytes(header[()]), header.attrs.get(_CRC)  # stores that others wrote have none
     if wanted is not None and zlib.crc32(text) != int(wanted):
         raise InputError(f"{where}: damaged store: its header changed; copy it again from where it is whole")
     return text.decode()
@@ -206,11 +203,7 @@ def _text(value: Any) -> str:
 
 
 def dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset of an open file.
-
-    Raises:
-        InputError: The file has none of that name.
-    """
+    """Return a dataset of an open file, or raise an InputError if it is missing or stored elsewhere."""
     if isinstance(file.get(name, getlink=True), _ELSEWHERE):
         raise InputError(f"{file.filename}: {name!r} is a link to elsewhere, which is not followed; {_OWN}")
     values = file.get(name)
@@ -236,41 +229,41 @@ def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 CHECKSUMS = "checksums"
-"""Dataset of one record for each piece."""
+"""Dataset of one checksum record for each piece of rows."""
 
 PIECE_ROWS = 4096
-"""Rows of a piece, unless fewer were committed at once."""
+"""Rows in a piece; fewer if fewer were committed at once."""
 
 _PLACE = (("batch", "<i8"), ("rows_end", "<i8"), ("episodes_end", "<i8"))
 
 
 def record_type(arrays: Sequence[str]) -> np.dtype:
-    """Return the type of a record: batch, end in rows and in episodes, and the CRC of each array that the store has."""
+    """Return the type of a checksum record: batch, end in rows and in episodes, and a CRC for each array."""
     return np.dtype([*_PLACE, *((name, "<u4") for name in arrays)])
 
 
 def crc(values: np.ndarray) -> int:
-    """Return the CRC-32 of the bytes of an array."""
+    """Return the CRC-32 of an array's bytes."""
     return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data) if values.size else 0
 
 
 def pieces(count: int) -> list[int]:
-    """Return where the pieces of so many new rows end; one piece where there are none."""
+    """Return the end of each piece of `count` new rows; one piece if there are none."""
     return [*range(PIECE_ROWS, count, PIECE_ROWS), count]
 
 
 def records(
     kind: np.dtype, batch: int, rows: int, episodes: int, arrays: Mapping[str, np.ndarray], per_episode: frozenset[str]
 ) -> np.ndarray:
-    """Return the records of what is appended to a store.
+    """Return the checksum records of data appended to a store.
 
     Args:
         kind: Type of a record.
         batch: Number of the batch.
         rows: Rows before it.
         episodes: Episodes before it.
-        arrays: The new values of each array.
-        per_episode: Arrays that have a record for each episode instead of each row: all in the last piece.
+        arrays: New values of each array.
+        per_episode: Arrays with an entry per episode instead of per row; their CRC is in the last piece.
     """
     count = max((len(values) for name, values in arrays.items() if name not in per_episode), default=0)
     new = max((len(values) for name, values in arrays.items() if name in per_episode), default=0)
@@ -288,12 +281,12 @@ def records(
 
 @dataclass
 class Checksums:
-    """The records of a store, up to what was committed.
+    """Checksum records of a store's committed data.
 
     Attributes:
         where: The file, for messages.
         table: The records.
-        read: Which pieces of rows were read, and found right, as a whole.
+        read: Which pieces of rows were read completely and verified.
     """
 
     where: str
@@ -305,10 +298,10 @@ class Checksums:
 
     @classmethod
     def of(cls, file: h5py.File, where: str) -> Self | None:
-        """Return the records of an open store; None of an older one, which has none.
+        """Return the records of an open store; None if it has none.
 
         Raises:
-            InputError: They do not say what was committed.
+            InputError: They disagree with the counter of committed rows.
         """
         if CHECKSUMS not in file:
             return None
@@ -323,43 +316,45 @@ class Checksums:
 
     @property
     def ends(self) -> np.ndarray:
-        """Where pieces of rows end."""
+        """End row of each piece."""
         return self.table["rows_end"]
 
     def around(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the rows of the pieces that hold some rows."""
-        first = int(np.searchsorted(self.ends, begin, side="right"))
-        last = int(np.searchsorted(self.ends, end, side="left"))
+        """Extend a range of rows to whole pieces; return its first row and its end."""
+        first, last = self._pieces(begin, end)
         return (int(self.ends[first - 1]) if first else 0), (int(self.ends[last]) if last < len(self.ends) else end)
 
+    def _pieces(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the first and the last piece of a range of rows."""
+        return int(np.searchsorted(self.ends, begin, side="right")), int(np.searchsorted(self.ends, end, side="left"))
+
     def known(self, begin: int, end: int) -> bool:
-        """Return whether all rows from `begin` to `end` were read and found right."""
-        first = int(np.searchsorted(self.ends, begin, side="right"))
-        last = int(np.searchsorted(self.ends, end, side="left"))
+        """Return whether all rows from `begin` to `end` were verified."""
+        first, last = self._pieces(begin, end)
         return bool(self.read[first : last + 1].all())
 
     def verify(self, name: str, begin: int, values: np.ndarray) -> None:
-        """Compare the rows of whole pieces with their checksums.
+        """Verify the rows of whole pieces.
 
         Args:
             name: The array.
-            begin: Number of the first row, at which a piece begins.
-            values: Its rows, to the end of a piece.
+            begin: Number of the first row, the start of a piece.
+            values: Its rows, up to the end of a piece.
 
         Raises:
-            InputError: They are not what was written; names the rows.
+            InputError: They differ from what was written; names the rows.
         """
         for piece, (first, last) in self._within(begin, begin + len(values)):
             if crc(values[first - begin : last - begin]) != self.table[name][piece]:
                 raise InputError(f"{self.where}: damaged store: {name} of rows {first} to {last - 1} changed; {_MEND}")
 
     def note(self, begin: int, end: int) -> None:
-        """Remember that the pieces from row `begin` to row `end` were found right in all arrays."""
+        """Mark the pieces from row `begin` to row `end` as verified in all arrays."""
         for piece, _ in self._within(begin, end):
             self.read[piece] = True
 
     def verify_episodes(self, name: str, values: np.ndarray) -> None:
-        """Compare all of an array of one record for each episode with its checksums; errors as of `verify`."""
+        """Verify all of an array with one entry per episode; errors: see `verify`."""
         begin = 0
         for piece, end in enumerate(self.table["episodes_end"].tolist()):
             if end > begin and crc(values[begin:end]) != self.table[name][piece]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store or a raw log holds: counts, ranges, coverage, rates, gaps, likely units, and a picture of a store."""
+"""Contents of a store or a raw log: counts, ranges, coverage, rates, gaps, likely units, and a plot of a store."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from neurodyn.data.readers.source import ColumnSeries, LogPart, Topic, state_uni
 from neurodyn.data.store import Store
 
 Ranges = dict[str, dict[str, tuple[float, float]]]
-"""For "q", "qd", "control" and "channel": the interval that each coordinate is meant to cover, by name."""
+"""Intended interval of each coordinate, by kind ("q", "qd", "control", "channel") and name."""
 
 _BINS = 50
 _PLANE_BINS = 20
@@ -30,7 +30,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
 
     Args:
         store: The trajectories.
-        ranges: Intervals against which coverage is counted; None or missing ones: the data's own range.
+        ranges: Intervals for coverage; a missing one is the range of the data.
     """
     return counts(store) | {
         "coordinates": coordinates(store, ranges or {}),
@@ -63,7 +63,7 @@ def counts(store: Store) -> dict[str, Any]:
 
 
 def _readings(store: Store) -> dict[str, float]:
-    """Return the share of rows in which each sensor has a reading."""
+    """Return the share of rows with a reading, by sensor."""
     shares: dict[str, float] = {}
     place = 0
     for stream in store.header.streams:
@@ -74,10 +74,9 @@ def _readings(store: Store) -> dict[str, float]:
 
 
 def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
-    """Return unit, range, moments and coverage of each coordinate of q, qd and control, channel, contact and reading.
+    """Return unit, range, moments and coverage of each column of q, qd, control, channels, contacts and readings.
 
-    Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state. Readings are
-    those of sensors ("measured"), where there are any.
+    Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
     """
     spec = store.header.spec
     units = state_units(spec)
@@ -94,7 +93,7 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     for what, named in tracked(units.items()):
         for index, (name, unit) in enumerate(tracked(named.items())):
             column = wrapped(store, what, index, columns[what][:, index])
-            column = column[np.isfinite(column)]  # between readings there is none
+            column = column[np.isfinite(column)]  # NaN without a reading
             interval = ranges.get(what, {}).get(name)
             entry = {"what": what, "name": name, "unit": unit, "range": None if interval is None else list(interval)}
             entries.append(entry | _moments(column, interval) if len(column) else entry)
@@ -102,7 +101,7 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
 
 
 def wrapped(store: Store, what: str, index: int, column: np.ndarray) -> np.ndarray:
-    """Return a column in float64, wrapped to [-pi, pi) where it is the position of a continuous joint."""
+    """Return a column in float64; positions of continuous joints are wrapped to [-pi, pi)."""
     column = column.astype(np.float64)
     if what == "q" and store.header.spec.continuous[index]:
         return np.mod(column + np.pi, 2 * np.pi) - np.pi
@@ -125,7 +124,7 @@ def _moments(column: np.ndarray, interval: tuple[float, float] | None) -> dict[s
 
 
 def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
-    """Return the fraction of the 20 x 20 bins of position and velocity that hold a state, by single-axis joint."""
+    """Return the fraction of 20 x 20 bins of position and velocity that hold a state, by single-axis joint."""
     spec = store.header.spec
     coverage = {}
     for joint in spec.joints:
@@ -143,7 +142,7 @@ def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
 
 
 def _ground(store: Store) -> dict[str, Any] | None:
-    """Return the kinds of shapes in the scene, and the ranges of its height [m] and tilt [rad] over the episodes."""
+    """Return the shapes in the scene, and the ranges of its height [m] and tilt [rad] over the episodes."""
     scene, ground = store.header.scene, store.ground
     if scene is None or ground is None:
         return None
@@ -160,7 +159,7 @@ def _ground(store: Store) -> dict[str, Any] | None:
 
 
 def _rewards(store: Store) -> dict[str, Any] | None:
-    """Return moments of the reward of a frame and of the return of an episode, and mean returns by group."""
+    """Return moments of the reward per frame and of the return per episode, and mean returns by group."""
     returns = store.returns
     if returns is None or store.reward is None or not store.transitions:
         return None
@@ -186,11 +185,7 @@ _SAMPLES = 4
 
 
 def plot_store(store: Store, path: Path, ranges: Ranges | None = None) -> None:
-    """Draw histograms of q, qd and control, and a few episodes, into a PNG file.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Plot histograms of q, qd, control and channels, and a few episodes, into a PNG file."""
     from matplotlib.figure import Figure
 
     spec = store.header.spec
@@ -243,11 +238,11 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True)
 class LogReport:
-    """What `inspect_log` found.
+    """Result of `inspect_log`.
 
     Attributes:
         found: Figures as plain data.
-        map_text: A column map to start from, as YAML with comments.
+        map_text: Draft of a column map, as YAML with comments.
     """
 
     found: dict[str, Any]
@@ -255,12 +250,12 @@ class LogReport:
 
 
 def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = None) -> LogReport:
-    """Read a raw log once and say what it holds.
+    """Read a raw log once and report its topics, columns, rates and likely units, with a draft of a column map.
 
     Args:
-        path: A log of any format that `neurodyn import` reads.
-        spec: The robot that it is of, whose joints the drafted column map then has.
-        robot: Its name or path, which the map then names.
+        path: A log in any format that `neurodyn import` reads.
+        spec: State of its robot, whose joints the draft maps; None if unknown.
+        robot: Name or path of the robot, for the draft.
 
     Raises:
         InputError: The log is of no known format, or damaged.
@@ -275,7 +270,7 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
     if not readable:
         troubles = "; ".join(f"{t.name} ({t.kind}) {t.trouble}".strip() for t in topics if t.trouble)
         raise InputError(f"{path}: holds no column of numbers{': ' if troubles else ''}{troubles}")
-    read = readable[:1] if name == "npz" else readable  # arrays of other lengths are of no row
+    read = readable[:1] if name == "npz" else readable  # npz arrays of other lengths have other rows
     columns = list(dict.fromkeys(column for topic in read for column in topic.columns))
     seen = _Seen(source.stamp())
     for part in source.parts(columns):
@@ -285,10 +280,9 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
     _add_units(draft, seen, name)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
-    if getattr(source, "delimiter", ",") != ",":
-        draft.tree = {"format": name, "delimiter": getattr(source, "delimiter", ",")} | draft.tree
-    step = getattr(source, "step", 0.0)
-    if (source.stamp() is None and name in {"csv", "npz"}) or step is None:
+    if source.delimiter != ",":
+        draft.tree = {"format": name, "delimiter": source.delimiter} | draft.tree
+    if (source.stamp() is None and name in {"csv", "npz"}) or source.step is None:
         draft.tree = {"format": name, "period": 0.01} | draft.tree
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]
@@ -299,7 +293,7 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
 
 
 class _Seen:
-    """Moments of columns and clocks, taken while a log passes."""
+    """Moments of columns and clocks, accumulated while a log is read."""
 
     def __init__(self, stamp: str | None) -> None:
         self.runs = 0
@@ -312,7 +306,7 @@ class _Seen:
         self._first: dict[str, ColumnSeries] = {}
 
     def add(self, part: LogPart) -> None:
-        """Take a part of the log."""
+        """Take in a part of the log."""
         for run in part.runs:
             if run.name not in self._names:
                 self._names.add(run.name)
@@ -352,7 +346,7 @@ class _Seen:
         ]  # fmt: skip
 
     def clock(self, name: str, factor: float) -> dict[str, float | None]:
-        """Return rate [Hz], slowest step [Hz], pauses and steps back of a column's clock, whose unit is `factor` s."""
+        """Return median and slowest rate [Hz], pauses and backward steps of a clock in units of `factor` s."""
         if name not in self._steps:
             return {"rate_hz": None, "slowest_hz": None, "gaps": 0, "backwards": 0}
         median = factor * float(np.median(np.concatenate(self._steps[name])))
@@ -383,7 +377,7 @@ class _Seen:
         return f"{found['min']:.3g} to {found['max']:.3g}{f' {unit}?' if unit else ''}{lost}"
 
     def unit(self, name: str) -> str | None:
-        """Return the likely unit of a joint's position or velocity; None where nothing is known."""
+        """Return the likely unit of a joint's position or velocity; None if it is neither."""
         found = meaning(name)
         if found is None or name not in self._first:
             return None
@@ -419,7 +413,7 @@ class _Seen:
         return float(np.quantile(good, 0.99)) if len(good) else 0.0
 
     def time_unit(self) -> tuple[str, float]:
-        """Return the likely unit of a column of time stamps, and its size [s]."""
+        """Return the likely unit of the time stamps, and its size [s]."""
         if self._stamp is None or not self._steps:
             return "s", 1.0
         step = float(np.median(np.concatenate(next(iter(self._steps.values())))))
@@ -430,7 +424,7 @@ class _Seen:
 
 
 def _add_units(draft: ColumnMapDraft, seen: _Seen, name: str) -> None:
-    """Write likely units that are not SI into a drafted map; messages of ROS are in SI units by definition."""
+    """Write likely units other than SI into a drafted map; ROS messages are in SI units by definition."""
     if name in {"mcap", "rosbag2", "mujoco"}:
         return
     for what in ("q", "qd"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores together: trajectories of several stores drawn in shares, and stores made in memory of episodes of others."""
+"""Mixtures of stores of one robot: batches drawn in shares, and stores joined or cut in memory."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ class Mixture:
 
     Attributes:
         stores: The stores.
-        shares: Share of each in the windows of a batch; they sum to 1.
-        names: What the user calls each; empty for data in memory.
+        shares: Share of each store in the windows of a batch; they sum to 1.
+        names: Names for messages; empty for data in memory.
     """
 
     stores: tuple[Store, ...]
@@ -43,12 +43,12 @@ class Mixture:
         shares: Sequence[float] | None = None,
         names: Sequence[str] | None = None,
     ) -> "Mixture":
-        """Put stores together.
+        """Combine stores into a mixture.
 
         Args:
-            data: One store, several, or what this has returned.
-            shares: Share of each in the windows of a batch; None for that of its transitions.
-            names: What the user calls each.
+            data: One store, several, or a mixture.
+            shares: Share of each store in a batch; None for shares proportional to the transitions.
+            names: Names for messages.
 
         Raises:
             InputError: There is no store, or the shares do not fit.
@@ -69,15 +69,11 @@ class Mixture:
 
     @property
     def header(self) -> StoreHeader:
-        """What all stores share: robot, names, order, units, dt, articulation, contact points; not the ground."""
+        """Header of the first store; all share robot, names, order, units, dt, articulation and contact points."""
         return self.stores[0].header
 
     def sampled(self, split: int, most: int, *, following: int = 0) -> list[np.ndarray]:
-        """Return rows of each store from an even sample of all of them; arguments as of `data.split.sample_states`.
-
-        Raises:
-            InputError: A store has no such episode, or none is long enough.
-        """
+        """Return rows of each store from an even sample of all stores; see `data.split.sample_states`."""
         episodes = [episodes_of(store, split) for store in self.stores]
         counts = [
             int(np.maximum(0, store.lengths[chosen] + 1 - following).sum())
@@ -93,26 +89,25 @@ class Mixture:
         ]
 
     def sampled_columns(self, name: str, split: int, most: int = SAMPLE) -> np.ndarray:
-        """Return one kind of columns, as "q" or "qd", of an even sample of the rows of a split, shape [rows, ...]."""
+        """Return one kind of columns, such as "q", of an even sample of the rows of a split, shape [rows, ...]."""
         parts = zip(self.stores, self.sampled(split, most), strict=True)
         return np.concatenate([store.columns(name, take(store.frames, rows)[:, 0]) for store, rows in parts])
 
     def amount(self, split: int) -> tuple[int, int]:
-        """Return the episodes and the transitions of a split, in all stores."""
+        """Return the episodes and the transitions of a split in all stores."""
         lengths = [store.lengths[store.split == split] for store in self.stores]
         return sum(map(len, lengths)), int(sum(part.sum() for part in lengths))
 
     def longest(self, split: int) -> int:
-        """Return the frames of which each store holds a window in a split."""
+        """Return the longest window in frames that every store has in a split."""
         return min(int(store.lengths[episodes_of(store, split)].max()) for store in self.stores)
 
 
 class MixtureSampler:
-    """Draws batches in which each store of a mixture has its share of the windows; endless.
+    """Endless batches in which each store of a mixture has its share of the windows.
 
-    The number of windows of a store is its share of the batch, rounded up or down at random so that the mean is exact.
-    The draws depend on the seed alone and continue bitwise from a saved state; those from one store are those of its
-    `WindowSampler`.
+    The number of windows of a store is its share of the batch, randomly rounded so that the mean is exact. The draws
+    depend on the seed alone and continue bitwise from a saved state. For one store they equal those of `WindowSampler`.
     """
 
     def __init__(
@@ -128,7 +123,7 @@ class MixtureSampler:
         stream: int | None = None,
         rows: slice = slice(None),
     ) -> None:
-        """Prepare the draws.
+        """Open a sampler for each store.
 
         Args:
             mixture: The stores.
@@ -137,10 +132,9 @@ class MixtureSampler:
             batch: Windows in a batch.
             seed: Seed of the draws.
             device: Device of the batches.
-            episodes: Of each store the episodes to draw from, in place of a split.
-            stream: For many draws from rows that stay in their files: bytes of them to hold in memory, of all stores
-                together, as of `WindowSampler`.
-            rows: Which windows of each batch are wanted, where other processes take the others: slice(r, None, n).
+            episodes: Episodes of each store to draw from instead of a split.
+            stream: Bytes of rows to hold in memory for all stores together; see `WindowSampler`.
+            rows: Which windows of each batch to return: slice(r, None, n) if n processes share it.
 
         Raises:
             InputError: No episode of a store is long enough.
@@ -175,7 +169,7 @@ class MixtureSampler:
             self._samplers[0].batch = count
 
     def draw(self) -> list[tuple[int, Batch]]:
-        """Return the next windows: of each store that has any, its number and a batch."""
+        """Return the next windows: number and batch of each store that has any."""
         if len(self._samplers) == 1:
             return [(0, self._samplers[0].draw())]
         parts, before = [], 0
@@ -190,7 +184,7 @@ class MixtureSampler:
         return parts
 
     def draw_rows(self) -> list[tuple[int, Batch, None]]:
-        """Return the next windows, as `learn.samplers.MemberSampler` does: they are of no member."""
+        """Return the next windows as `learn.samplers.MemberSampler` does, without a member."""
         return [(number, batch, None) for number, batch in self.draw()]
 
     def draw_joined(self) -> Batch:
@@ -228,7 +222,7 @@ class MixtureSampler:
             yield self.draw()
 
     def _counts(self) -> list[int]:
-        """Return the windows of each store in a batch, by systematic sampling: one random number, equal steps."""
+        """Return the windows of each store in a batch by systematic sampling: one random offset, equal steps."""
         start = torch.rand((), generator=self._generator, dtype=torch.float64)
         places = (torch.arange(self._batch, dtype=torch.float64) + start) / self._batch
         chosen = torch.searchsorted(self._bounds, places, right=True)
@@ -236,7 +230,7 @@ class MixtureSampler:
 
 
 def _following(rows: slice, before: int) -> slice:
-    """Return the same rows, counted from after the first `before`."""
+    """Return the same rows, counted from row `before`."""
     step = rows.step or 1
     return slice(((rows.start or 0) - before) % step, None, step)
 
@@ -257,7 +251,7 @@ def _checked(shares: Sequence[float], count: int) -> tuple[float, ...]:
 
 
 def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
-    """Refuse data of another robot, with a MismatchError that names the differences."""
+    """Raise a MismatchError that names the differences unless both stores are of the same robot."""
     mine, theirs = first.header, other.header
     found = [] if mine.robot == theirs.robot else [f"robot is {theirs.robot!r} instead of {mine.robot!r}"]
     if mine.spec.differences(theirs.spec) and theirs.spec.differences(mine.spec):
@@ -271,18 +265,17 @@ def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
         else:
             found += one.differences(two)  # pyright: ignore[reportArgumentType]  # of the same type
     if found:
-        shown = "; ".join(found[:_MOST_SHOWN]) + (
-            f"; and {len(found) - _MOST_SHOWN} more" if found[_MOST_SHOWN:] else ""
-        )
+        more = f"; and {len(found) - _MOST_SHOWN} more" if found[_MOST_SHOWN:] else ""
+        shown = "; ".join(found[:_MOST_SHOWN]) + more
         raise MismatchError(f"{named}: not the robot of {name}, and data of different robots do not mix: {shown}")
 
 
 def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
-    """Return the episodes of several stores of one robot as one store, each store a run of its own.
+    """Return the episodes of several stores of one robot as one store with one run per store.
 
     Args:
         stores: The stores, with the same columns.
-        names: Names of the runs; empty for their numbers.
+        names: Names of the runs; empty to number them.
 
     Raises:
         InputError: They are of different robots, or only some have a ground or rewards.
@@ -310,11 +303,7 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
 
 
 def beginnings(store: Store, frames: int) -> Store:
-    """Return a store of the first `frames` transitions of each episode that has as many.
-
-    Raises:
-        InputError: None has.
-    """
+    """Return a store of the first `frames` transitions of each long enough episode; an InputError if none is."""
     long = np.flatnonzero(store.lengths >= frames)
     if not len(long):
         raise InputError(f"no episode of {store.header.robot!r} has {frames} frames; valid: longer episodes")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of headerless rows of legged robots: quantities of their state estimator and controller.
+"""Layout of headerless rows of legged robots: quantities of their state estimator and controller.
 
-A row is [state | action | contacts | termination]: base linear velocity (3) and base angular velocity (3) in base
-axes, direction of gravity (3) likewise, joint positions less the default pose, joint velocities and joint torques (n
-each); n actions; contacts (0 or 1); whether the episode ended there in a failure. Actions are outputs of a policy: the
-target of a joint's controller is the default position plus scale times the action.
+A row is [state | action | contacts | termination]. The state is base linear velocity (3), base angular velocity (3) and
+direction of gravity (3), all in base axes, then joint positions relative to the default pose, joint velocities and
+joint torques (n each). The n actions are outputs of a policy: a joint's position target is its default position plus
+scale times the action. Contacts are 0 or 1; termination says whether the episode failed there.
 """
 
 import math
@@ -20,18 +20,18 @@ _PARTS = ("state", "action", "contacts", "termination")
 
 
 class RowLayout(Config, frozen=True):
-    """The columns of such rows.
+    """Columns of the rows.
 
     Attributes:
         robot: Name of the robot.
         dt: Time between two rows of an episode [s].
         joints: Joints in the order of the columns.
         nominal: Default position of each joint [rad], which joint positions and targets are relative to.
-        action_scale: Target of a joint less its default position, for an action of 1 [rad].
-        contacts: Bodies of the columns of contacts, in order.
+        action_scale: Change of a joint's target per unit of action [rad].
+        contacts: Bodies of the contact columns, in order.
         format: Always "rows"; distinguishes this file from a column map.
         time_out: Whether a further column marks episodes that ended by a time limit.
-        episode_length: Rows of an episode that ended by a time limit; None where that is not known.
+        episode_length: Rows of an episode that ended by a time limit; None if unknown.
         continuous: Whether a file is one recording, so that only a failure ends an episode.
     """
 
@@ -60,7 +60,7 @@ class RowLayout(Config, frozen=True):
 
     @property
     def spec(self) -> StateSpec:
-        """Names, order, units and dt of what the rows hold."""
+        """State specification of the rows."""
         return log_spec(self.robot, self.joints, self.dt, self.contacts)
 
     @property
@@ -81,7 +81,7 @@ class RowLayout(Config, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each column, for messages."""
+        """Name of each column, for messages."""
         base = [f"{quantity}.{axis}" for quantity, _ in _BASE for axis in "xyz"]
         joints = [f"{what}.{joint}" for what in ("position", "velocity", "torque") for joint in self.joints]
         actions, contacts = [f"action.{j}" for j in self.joints], [f"contact.{c}" for c in self.contacts]
@@ -89,13 +89,13 @@ class RowLayout(Config, frozen=True):
 
 
 def log_spec(robot: str, joints: tuple[str, ...], dt: float, contacts: tuple[str, ...]) -> StateSpec:
-    """Return the coordinates that a legged robot logs: joints, base velocity, gravity, torques; no base pose.
+    """Return the state that a legged robot logs: joints, base velocity, gravity, torques; no base pose.
 
     Args:
         robot: Name of the robot.
-        joints: Driven revolute joints, in order; a control is the target of their position controllers.
+        joints: Driven revolute joints, in order; controls are targets of their position controllers.
         dt: Time of a frame [s].
-        contacts: Bodies whose contact is known.
+        contacts: Bodies whose contact state is known.
     """
     base = [Channel(f"{name}.{axis}", unit, "base") for name, unit in _BASE for axis in "xyz"]
     return StateSpec(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits of episodes into training, validation and test, whole episodes only, and samples of the rows of a split."""
+"""Splits of whole episodes into training, validation and test, and samples of the rows of a split."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def assign_splits(
 ) -> np.ndarray:
     """Return a random split for each episode, shape [episodes], int8; the same for the same seed.
 
-    Every split of a positive fraction gets at least one episode while episodes last; training keeps at least one.
+    Every split of a positive fraction gets at least one episode while there are enough; training keeps at least one.
     """
     split = np.full(episodes, Split.TRAIN, np.int8)
     order = generator(seed, "split").permutation(episodes)
@@ -31,9 +31,9 @@ def assign_splits(
 
 
 def episodes_of(store: Store, split: int) -> np.ndarray:
-    """Return the indexes of the episodes of a split.
+    """Return the indices of the episodes of a split.
 
-    Without validation episodes, a tenth of the training episodes (at least one; the same at every call) stand in.
+    Without validation episodes, a tenth of the training episodes (at least one, always the same) is used instead.
 
     Raises:
         InputError: There is no such episode.
@@ -52,33 +52,33 @@ def episodes_of(store: Store, split: int) -> np.ndarray:
 
 
 def episodes_in(store: Store, split: int | None) -> np.ndarray:
-    """Return the indexes of the episodes of a split; None for all. Errors as of `episodes_of`."""
+    """Return the indices of the episodes of a split, or of all for None; see `episodes_of`."""
     return store.episodes() if split is None else episodes_of(store, split)
 
 
 def chosen_episodes(store: Store, split: int) -> np.ndarray:
-    """Return which episodes belong to a split, shape [E], bool; errors as of `episodes_of`."""
+    """Return whether each episode belongs to a split, shape [E], bool; see `episodes_of`."""
     chosen = np.zeros(len(store.table), bool)
     chosen[episodes_of(store, split)] = True
     return chosen
 
 
 def held_out_split(store: Store) -> Split:
-    """Return the split that models are measured on unless asked otherwise: test, or validation where there is none."""
+    """Return the split for measuring models by default: test, or validation if there are no test episodes."""
     return Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
 
 
 SAMPLE = 500_000
-"""Rows that are enough for means and deviations."""
+"""Rows that suffice for means and standard deviations."""
 
 
 def sample_states(store: Store, split: int, most: int, *, following: int = 0) -> np.ndarray:
-    """Return the rows of states of a split that are followed by others of their episode, rising, int64.
+    """Return rows of states of a split that are followed by other states of their episode, ascending, int64.
 
     Args:
         store: The trajectories.
-        split: Which episodes; see `data.split.episodes_of`.
-        most: States that are enough: of twice as many or more, so many are drawn, evenly and the same at each call.
+        split: Which episodes; see `episodes_of`.
+        most: Number of states that suffice: out of twice as many or more, this many are drawn evenly, always the same.
         following: Least number of states that follow.
 
     Raises:
@@ -93,7 +93,7 @@ def sample_states(store: Store, split: int, most: int, *, following: int = 0) ->
 
 
 def split_blocks(store: Store, split: int) -> Iterator[np.ndarray]:
-    """Yield the rows of all episodes of a split in blocks of bounded size, shape [n, width]; errors as above."""
+    """Yield the rows of all episodes of a split in blocks of bounded size, shape [n, width]; see `episodes_of`."""
     chosen, offsets = chosen_episodes(store, split), store.offsets
     for begin, block in blocks(store.frames):
         end = begin + len(block)
@@ -104,10 +104,9 @@ def split_blocks(store: Store, split: int) -> Iterator[np.ndarray]:
 
 
 def _even(count: int, most: int) -> np.ndarray:
-    """Return all numbers below `count`, or one from each of `most` equal parts of them.
+    """Return all numbers below `count`, or one drawn from each of `most` equal parts of them.
 
-    They are drawn at random within their parts: in steps of a constant length they might be the same frame of each of
-    many episodes of one length.
+    Constant steps could pick the same frame of every episode if all have one length.
     """
     if count < 2 * most:
         return np.arange(count)

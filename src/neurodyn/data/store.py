@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories: the rows of all episodes, in memory or read from the file when needed, and a table of the episodes."""
+"""Trajectories: the rows of all episodes, in memory or read from the file on demand, and a table of the episodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from neurodyn.data.header import EPISODE, Checksums, Split, Status, StoreHeader,
 from neurodyn.data.writer import GROUND, MEASURED, REWARD, StoreWriter, check_ground, open_store_file, widths
 
 IN_MEMORY = 512 << 20
-"""Bytes of rows up to which a store is read into memory as a whole."""
+"""Size up to which a store is read into memory as a whole [bytes]."""
 
 _BLOCK_BYTES = 4 << 20
 _FEW = 16
-"""Pieces of a block up to which they are read one by one."""
+"""Starts within a block up to which rows are read one by one."""
 
 
 class StoredRows:
-    """The rows of a store as an array of shape [rows, width], float32, of which slices are read from the file.
+    """Rows of a store as a float32 array of shape [rows, width] whose slices are read from the file.
 
-    `numpy.asarray` reads all of them, once, and keeps them.
+    `numpy.asarray` reads all rows once and keeps them.
     """
 
     dtype = np.dtype(np.float32)
@@ -42,15 +42,11 @@ class StoredRows:
 
     @property
     def nbytes(self) -> int:
-        """Size in memory."""
+        """Size in memory [bytes]."""
         return 4 * self.shape[0] * self.shape[1]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Return some rows, which lie side by side in the file, shape [n, width].
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Return consecutive rows, shape [n, width], or raise an InputError if the file is damaged."""
         begin, end, _ = rows.indices(len(self))
         try:
             return self._read(begin, max(begin, end))
@@ -58,7 +54,7 @@ class StoredRows:
             raise InputError(f"{self._path}: cannot be read any more ({error}); write it again") from None
 
     def _read(self, begin: int, end: int) -> np.ndarray:
-        """Read some rows; what has not been read yet is verified, piece by piece."""
+        """Read rows; whole pieces are verified when they are read for the first time."""
         sums = self._checksums
         if sums is None or begin == end or sums.known(begin, end):
             return read_rows(self._file, self._spec, begin, end)
@@ -99,12 +95,12 @@ def blocks(rows: Rows) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
-    """Return `count` rows in sequence from each start.
+    """Return `count` consecutive rows from each start.
 
     Args:
         rows: All rows.
         starts: Numbers of the first rows, shape [n].
-        count: How many rows from each.
+        count: Rows from each start.
 
     Returns:
         Shape [n, count, width].
@@ -129,17 +125,17 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
 
 
 def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums: Checksums | None = None) -> np.ndarray:
-    """Read rows of an open file, positions, velocities, controls, channels and contacts side by side.
+    """Read rows of an open file: positions, velocities, controls, channels and contacts side by side.
 
     Args:
         file: The file.
         spec: Its columns.
         begin: Number of the first row.
         end: Number of the row after the last.
-        checksums: What they are verified by; rows must then be those of whole pieces. None to verify nothing.
+        checksums: Checksums to verify against, if the rows are those of whole pieces; None to skip.
 
     Raises:
-        InputError: They are missing, of another shape, or not what was written.
+        InputError: Rows are missing, of another shape, or differ from what was written.
     """
     wide, column = widths(spec), 0
     found = np.empty((end - begin, sum(wide.values())), np.float32)
@@ -154,11 +150,7 @@ def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums:
 
 
 def rows_dataset(file: h5py.File, name: str, rows: int, *width: int) -> h5py.Dataset:
-    """Return a dataset of at least so many rows.
-
-    Raises:
-        InputError: It is missing, or of another shape.
-    """
+    """Return a float32 dataset of at least `rows` rows, or raise an InputError if its shape or type differs."""
     array = dataset(file, name)
     if array.shape[1:] != width or array.shape[0] < rows or array.dtype != np.float32:
         raise InputError(
@@ -174,17 +166,16 @@ class Store:
 
     Attributes:
         header: Origin and layout.
-        frames: Positions, velocities, controls, channels and contacts side by side, float32, shape
-            [N, nq + nv + nu + nx + nc]; one row for each state; the control of a row acts during the frame that begins
-            there; the control in the last row of an episode is unused. Of a large file rows that are read as they are
-            asked for, by slices.
-        table: One EPISODE record for each episode, shape [E].
-        ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion with the
-            scalar last), float32, shape [E, 7]; None where the header has no scene.
-        reward: Reward of the frame that begins in each row, unused in the last row of an episode, float32, shape [N];
-            None where no policy earned one.
-        measured: Columns of the header's streams (`core.description.sensors.stream_columns`), NaN where there is no
-            reading, float32, shape [N, columns]; None where the header has none.
+        frames: Positions, velocities, controls, channels and contacts side by side, one row per state, float32, shape
+            [N, nq + nv + nu + nx + nc]. The control of a row acts during the frame that starts there; in the last row
+            of an episode it is unused. Rows of a large file are read on demand.
+        table: One EPISODE record per episode, shape [E].
+        ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion xyzw), float32,
+            shape [E, 7]; None without a scene.
+        reward: Reward of the frame that starts in each row, unused in the last row of an episode, float32, shape [N];
+            None if no policy collected the data.
+        measured: Columns of the header's streams (`core.description.sensors.stream_columns`), NaN without a reading,
+            float32, shape [N, columns]; None without streams.
     """
 
     header: StoreHeader
@@ -196,11 +187,11 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
-        """Read a store from a file; of the PATH.part of an interrupted writer, what was committed.
+        """Read a store from a file; from the PATH.part of an interrupted writer, what was committed.
 
         Args:
             path: The file.
-            memory: Bytes of rows up to which they are read into memory; those of a larger file stay in it.
+            memory: Size up to which rows are read into memory [bytes]; the rows of a larger file are read on demand.
 
         Raises:
             InputError: The file is missing, truncated, damaged, no store, or of another schema version.
@@ -223,7 +214,7 @@ class Store:
                     _verify(sums, {"episodes": table, GROUND: ground}, {REWARD: reward, MEASURED: measured})
         except InputError:
             raise
-        except Exception as error:  # HDF5 reports damage as whatever kind of exception it meets first
+        except Exception as error:  # HDF5 raises many kinds of exceptions on damaged files
             raise InputError(
                 f"{path}: damaged store ({type(error).__name__}: {error}); write it again with `neurodyn generate` "
                 "or `neurodyn import`"
@@ -233,11 +224,7 @@ class Store:
         return store
 
     def write(self, path: str | Path) -> None:
-        """Write the trajectories to a file, atomically.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
+        """Write the trajectories to a file, atomically."""
         with StoreWriter(path, self.header, rewarded=self.reward is not None) as writer:
             writer.append_rows(
                 self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact,
@@ -245,7 +232,7 @@ class Store:
             )  # fmt: skip
 
     def check(self, where: str) -> None:
-        """Refuse tables that do not fit the rows, and values that are not finite, with an InputError."""
+        """Raise an InputError if tables do not fit the rows or values are not finite; `where` begins the message."""
         rows, table = len(self.frames), self.table
         lengths = table["length"].astype(np.int64)
         if not len(table):
@@ -292,22 +279,22 @@ class Store:
 
     @property
     def channel(self) -> np.ndarray:
-        """The spec's channels, a view of shape [N, nx]."""
+        """Channels of the spec, a view of shape [N, nx]."""
         return self._columns("channel")
 
     @property
     def contact(self) -> np.ndarray:
-        """Whether the spec's contacts are closed (1 or 0), a view of shape [N, nc]."""
+        """Whether each contact of the spec is closed (1 or 0), a view of shape [N, nc]."""
         return self._columns("contact")
 
     def _columns(self, name: str) -> np.ndarray:
         return self.columns(name, np.asarray(self.frames))
 
     def columns(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """Return one kind of columns ("q", "qd", "control", "channel" or "contact") of some rows, as they are stored.
+        """Return one kind of columns of some rows.
 
         Args:
-            name: The kind.
+            name: "q", "qd", "control", "channel" or "contact".
             rows: Rows of all columns, shape [..., nq + nv + nu + nx + nc].
         """
         wide = widths(self.header.spec)
@@ -316,7 +303,7 @@ class Store:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """Rows at which episodes begin, and the end, shape [E + 1]; int64."""
+        """First row of each episode, and the number of rows, shape [E + 1]; int64."""
         return np.concatenate((self.table["start"], [len(self.frames)])).astype(np.int64)
 
     @property
@@ -326,7 +313,7 @@ class Store:
 
     @property
     def split(self) -> np.ndarray:
-        """What each episode is for, shape [E]; values of `Split`."""
+        """Purpose of each episode, shape [E]; values of `Split`."""
         return self.table["split"]
 
     @property
@@ -336,17 +323,17 @@ class Store:
 
     @property
     def group(self) -> np.ndarray:
-        """Group of each episode, shape [E]; indexes of the header's groups, or -1."""
+        """Group of each episode, shape [E]; indices into the header's groups, or -1."""
         return self.table["group"]
 
     @property
     def run(self) -> np.ndarray:
-        """Run of each episode, shape [E]; indexes of the header's runs, or -1."""
+        """Run of each episode, shape [E]; indices into the header's runs, or -1."""
         return self.table["run"]
 
     @property
     def returns(self) -> np.ndarray | None:
-        """Sum of the rewards of each episode, shape [E], float64; None where there are no rewards."""
+        """Sum of the rewards of each episode, shape [E], float64; None without rewards."""
         if self.reward is None:
             return None
         earned = self.reward.astype(np.float64)
@@ -359,15 +346,11 @@ class Store:
         return int(self.lengths.sum())
 
     def episodes(self, split: int | None = None) -> np.ndarray:
-        """Return the indexes of the episodes of a split, or of all."""
+        """Return the indices of the episodes of a split, or of all."""
         return np.arange(len(self.table)) if split is None else np.flatnonzero(self.split == split)
 
     def select(self, episodes: np.ndarray | list[int]) -> "Store":
-        """Return some episodes with their rows alone, one behind the other in the order in which they are given.
-
-        Args:
-            episodes: Their indexes, shape [n].
-        """
+        """Return a store of some episodes and their rows, in the given order."""
         episodes = np.asarray(episodes, np.int64)
         table, lengths = self.table[episodes], self.lengths[episodes] + 1
         parts = [slice(begin, begin + length) for begin, length in zip(self.offsets[episodes], lengths, strict=True)]

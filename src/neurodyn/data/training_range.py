@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The range of motion in the data that a model was made from: what it knows, and beyond which it guesses."""
+"""Range of motion in a model's training data; beyond it the model extrapolates."""
 
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 Ranges = tuple[tuple[float, float], ...]
 
 _VECTOR = 3
-"""Velocity coordinates of a free or ball joint that form a vector."""
+"""Components of a linear or angular velocity of a free or ball joint."""
 
 
 class TrainingRange(Config, frozen=True):
-    """Least and greatest velocities and channels in training data, finite, in the order of a spec.
+    """Range of velocities and channels in training data, finite, in the order of a spec.
 
-    The components of a linear or angular velocity of a free or ball joint share the greatest length of that vector:
-    motion that was seen in one direction is known in all.
+    The components of a linear or angular velocity of a free or ball joint share the largest norm of that vector: motion
+    seen in one direction counts as seen in all.
 
     Attributes:
         qd: Velocities [rad/s or m/s], length nv.
-        channels: The spec's channels, length nx.
+        channels: Channels of the spec, length nx.
     """
 
     qd: Ranges
     channels: Ranges = ()
 
     def joined(self, other: "TrainingRange") -> "TrainingRange":
-        """Return the range of both data together."""
+        """Return the union of two ranges."""
         return TrainingRange(qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels))
 
 
 def training_range(data: "Store | Mixture") -> TrainingRange:
-    """Return the range of the training episodes of a store, or of several."""
-    from neurodyn.data.header import Split
-    from neurodyn.data.mixture import Mixture  # loads HDF5, which a model that is loaded does not need
+    """Return the range of the training episodes of a store or a mixture."""
+    from neurodyn.data.header import Split  # loads HDF5, which loading a model does not need
+    from neurodyn.data.mixture import Mixture
     from neurodyn.data.split import split_blocks
 
     ranges = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the rows of drawn windows come from: memory, a file, or a part of a file that moves through it."""
+"""Sources of the rows of drawn windows: memory, a file, or a part of a file that moves through it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,11 +13,11 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.store import IN_MEMORY, Rows, Store, StoredRows, take
 
 _BLOCK = 1 << 15
-"""Windows of a block of a stream."""
+"""Windows in a block of a stream."""
 
 
 class WindowIndex:
-    """All windows of so many frames in some episodes, by number: 0 to `count` - 1, episode by episode.
+    """All windows of L frames in some episodes, numbered 0 to `count` - 1, episode by episode.
 
     Attributes:
         count: Number of windows.
@@ -31,10 +31,10 @@ class WindowIndex:
 
         Args:
             store: The trajectories.
-            episodes: The episodes, in their order; repeated ones count more often.
+            episodes: The episodes, in order; repeated ones count more often.
             length: Frames L of a window.
             stride: States between the starts of neighbouring windows.
-            skip: States before the first window of each of the episodes; None for none.
+            skip: States to skip at the start of each episode; None for none.
 
         Raises:
             InputError: No episode is long enough.
@@ -54,7 +54,7 @@ class WindowIndex:
             self._shift = self._shift + skip
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows in which windows start, shape [n], int64."""
+        """Return the rows of the store at which windows start, shape [n], int64."""
         return self._shift[self._places(numbers)] + self._stride * numbers
 
     def episodes(self, numbers: np.ndarray) -> np.ndarray:
@@ -70,9 +70,9 @@ class DrawnWindows:
     """Windows that were drawn.
 
     Attributes:
-        numbers: Their numbers in the index, shape [B], int64.
+        numbers: Numbers of the windows in the index, shape [B], int64.
         rows: All rows that the source holds, shape [N, width].
-        starts: Rows of these in which the windows start, shape [B], int64, on the device of `rows`.
+        starts: Row of `rows` at which each window starts, shape [B], int64, on the same device.
     """
 
     numbers: np.ndarray
@@ -80,7 +80,7 @@ class DrawnWindows:
     starts: Tensor
 
     def part(self, windows: slice) -> "DrawnWindows":
-        """Return some of the windows."""
+        """Return a slice of the windows."""
         return DrawnWindows(self.numbers[windows], self.rows, self.starts[windows])
 
 
@@ -88,15 +88,15 @@ class WindowSource(Protocol):
     """Draws windows at random and holds their rows."""
 
     def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw so many windows, with replacement."""
+        """Draw `count` windows with replacement."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return what `load` needs to go on, beside the state of the generator."""
+        """Return what `load` needs besides the state of the random generator."""
         ...
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from a saved state."""
         ...
 
 
@@ -107,13 +107,13 @@ class WindowsInMemory:
         self._rows, self._index = rows, index
 
     def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw so many windows."""
+        """Draw `count` windows with replacement."""
         numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
         starts = torch.from_numpy(self._index.rows(numbers)).to(self._rows.device)
         return DrawnWindows(numbers, self._rows, starts)
 
     def state(self) -> dict[str, Any]:
-        """Return nothing."""
+        """Return an empty state."""
         return {}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -121,13 +121,13 @@ class WindowsInMemory:
 
 
 class WindowsFromFile(WindowsInMemory):
-    """The same windows as of rows in memory, each read from the file when it is drawn: for few draws."""
+    """The same draws as `WindowsInMemory`, each window read from the file when it is drawn; for few draws."""
 
     def __init__(self, rows: StoredRows, index: WindowIndex) -> None:
         self._file, self._index = rows, index
 
     def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw so many windows."""
+        """Draw `count` windows with replacement."""
         numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
         states = self._index.length + 1
         rows = torch.from_numpy(take(self._file, self._index.rows(numbers), states))
@@ -135,21 +135,21 @@ class WindowsFromFile(WindowsInMemory):
 
 
 class StreamedWindows:
-    """Windows of the part of a file that is in memory; blocks of it are replaced one by one by others.
+    """Windows of the part of a file that is in memory; its blocks are replaced one by one.
 
-    All windows in a row are cut into blocks, which are read in random order, each once before any is read again. As
-    many as fit into memory are there at once, and draws are uniform over their windows. When as many windows were drawn
-    as a block has, the oldest block makes room for the next: each window is drawn once, on average, while it is there.
+    The windows are cut into blocks in file order, and the blocks are read in random order, each once per lap. Memory
+    holds as many as fit, and draws are uniform over their windows. Once as many windows were drawn as a block has, the
+    oldest block is replaced: on average, each window is drawn once while it is in memory.
     """
 
     def __init__(self, rows: StoredRows, index: WindowIndex, seed: int, memory: int = IN_MEMORY) -> None:
         """Read the first blocks.
 
         Args:
-            rows: The rows of a file; episodes of the index are in their order.
-            index: Its windows.
+            rows: Rows of a file.
+            index: Windows of its episodes, in file order.
             seed: Seed of the order of blocks.
-            memory: Bytes of rows in memory, of at least one block.
+            memory: Bytes of rows to hold, at least one block.
         """
         self._file, self._index, self._seed = rows, index, seed
         blocks = -(-index.count // _BLOCK)
@@ -164,7 +164,7 @@ class StreamedWindows:
         self._read_until(held)
 
     def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw so many windows, after blocks of which enough were drawn made room for others."""
+        """Draw `count` windows with replacement, after replacing the blocks that are due."""
         self._read_until(self._due())
         place = torch.randint(len(self._held), (count,), generator=random).numpy()
         share = torch.randint(1 << 30, (count,), generator=random).numpy()
@@ -181,18 +181,18 @@ class StreamedWindows:
         return {"drawn": self._drawn}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from `state`; reads the blocks that were there."""
+        """Continue from a saved state; reads the blocks that were in memory."""
         self._drawn = int(state["drawn"])
         self._loaded = self._due() - len(self._held)
         self._read_until(self._due())
 
     def _due(self) -> int:
-        """Return how many blocks are to be read in all, after as many draws."""
+        """Return how many blocks should have been read in all."""
         held, blocks = len(self._held), len(self._first)
         return held + self._drawn * blocks // self._index.count if held < blocks else held
 
     def _read_until(self, loaded: int) -> None:
-        """Read the next blocks in random order until so many were read in all."""
+        """Read the next blocks in random order until `loaded` were read in all."""
         for number in range(max(self._loaded, loaded - len(self._held)), loaded):
             lap, place = divmod(number, len(self._first))
             block = int(generator(self._seed, "blocks", lap).permutation(len(self._first))[place])
@@ -206,12 +206,12 @@ class StreamedWindows:
 def window_source(
     rows: Rows, index: WindowIndex, *, device: torch.device | str, seed: int, stream: int | None
 ) -> WindowSource:
-    """Return where windows come from: memory where the rows are there, or a file.
+    """Return the source for rows in memory or in a file.
 
     Args:
         rows: The rows.
         index: The windows.
-        device: Where rows in memory are held.
+        device: Device for rows in memory.
         seed: Seed of the order of a stream.
         stream: Bytes of a file's rows to hold, for many draws; None to read each window by itself.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of trajectories, drawn in batches by index arithmetic; within an episode, or open beyond its last state."""
+"""Windows of L consecutive frames of trajectories: drawn at random, iterated in order, or reaching past an episode."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.header import Split, Status
-from neurodyn.data.split import episodes_of
+from neurodyn.data.split import episodes_in, episodes_of
 from neurodyn.data.store import Store, StoredRows, take
 from neurodyn.data.window_sources import WindowIndex, window_source
 from neurodyn.data.writer import widths
@@ -25,12 +25,12 @@ class Batch:
         q: Positions [rad or m], shape [B, L + 1, nq].
         qd: Velocities [rad/s or m/s], shape [B, L + 1, nv].
         control: Torques during the frames [N m or N], shape [B, L, nu].
-        ground: Pose of the store's scene in each window (position [m], quaternion with the scalar last), shape
-            [B, 7]; None where the store has no scene.
-        channels: The spec's channels, shape [B, L + 1, nx]; None where it has none.
-        contacts: Whether the spec's contacts are closed, shape [B, L + 1, nc]; None where it has none.
-        failed: Whether each state is the last of an episode that ended in a failure, shape [B, L + 1], bool; None
-            where no episode of the store did.
+        ground: Pose of the store's scene in each window (position [m], quaternion xyzw), shape [B, 7]; None without
+            a scene.
+        channels: Channels of the spec, shape [B, L + 1, nx]; None if it has none.
+        contacts: Whether each contact of the spec is closed, shape [B, L + 1, nc]; None if it has none.
+        failed: Whether a state is the last of an episode that terminated in a failure, shape [B, L + 1], bool; None if
+            no episode of the store did.
     """
 
     q: Tensor
@@ -42,12 +42,12 @@ class Batch:
     failed: Tensor | None = field(default=None, kw_only=True)
 
     def rows(self, index: Any) -> Self:
-        """Return some of the windows, as an index of their first axis says, or a tuple of indices of the first axes."""
+        """Return the windows selected by an index of their first axis, or by a tuple of indices of the first axes."""
         return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """Return the windows of several batches of one store, one after another."""
+    """Concatenate the windows of several batches of one store."""
     if len(batches) == 1:
         return batches[0]
     columns = {name: [getattr(batch, name) for batch in batches] for name in vars(batches[0])}
@@ -60,8 +60,8 @@ class Windows(Batch):
 
     Attributes:
         episode: Episode of each window, shape [B].
-        start: State of the episode at which each window starts, shape [B].
-        group: Group of each window, shape [B]; -1 where there is none.
+        start: State within the episode at which each window starts, shape [B].
+        group: Group of each episode, shape [B]; -1 for none.
     """
 
     episode: np.ndarray
@@ -70,14 +70,14 @@ class Windows(Batch):
 
 
 class WindowSampler:
-    """Draws batches of windows uniformly, with replacement, from all windows of a split; endless.
+    """Endless batches of windows, drawn uniformly with replacement from all windows of a split.
 
-    The draws depend on the seed alone, not on the device, and continue bitwise from a saved state.
+    The draws depend on the seed alone, not on the device. They continue bitwise from a saved state.
 
     Attributes:
         batch: Windows B in a batch.
-        rows: Which of them are returned.
-        count: Number of different windows.
+        rows: Which windows of each batch are returned.
+        count: Number of distinct windows.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WindowSampler:
         stream: int | None = None,
         rows: slice = slice(None),
     ) -> None:
-        """Prepare the draws.
+        """Index the windows and open their source.
 
         Args:
             store: The trajectories; rows in memory are copied to `device` once.
@@ -102,11 +102,11 @@ class WindowSampler:
             batch: Windows B in a batch.
             seed: Seed of the draws.
             device: Device of the batches.
-            episodes: The episodes to draw from, in place of a split; repeated ones are drawn more often.
-            stream: For many draws from rows that stay in their file: bytes of them to hold in memory. Draws are then
-                uniform over these, and the part that is held moves through the file (see `StreamedWindows`).
-                None to read each window by itself, with the draws of rows in memory.
-            rows: Which windows of each batch are wanted, where other processes take the others.
+            episodes: Episodes to draw from instead of a split; repeated ones are drawn more often.
+            stream: Bytes of a file's rows to hold in memory while streaming through it
+                (`data.window_sources.StreamedWindows`); for many draws. None reads each window from the file when it is
+                drawn, with the same draws as for rows in memory.
+            rows: Which windows of each batch to return, if other processes take the rest.
 
         Raises:
             InputError: No episode of the split is long enough.
@@ -115,7 +115,7 @@ class WindowSampler:
         self._store, self._episodes = store, episodes_of(store, split) if episodes is None else episodes
         self._seed, self._stream, self._device = seed, stream, device
         if stream is not None and isinstance(store.frames, StoredRows):
-            self._episodes = np.sort(self._episodes)  # as they lie in the file
+            self._episodes = np.sort(self._episodes)  # in file order
         self._generator = torch.Generator().manual_seed(seed)
         self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)
         failed = store.status == Status.TERMINATED
@@ -125,7 +125,7 @@ class WindowSampler:
 
     @property
     def has_failures(self) -> bool:
-        """Whether batches say where an episode ended in a failure."""
+        """Whether batches have the field `failed`."""
         return self._failed is not None
 
     @property
@@ -134,7 +134,7 @@ class WindowSampler:
         return self._index.length
 
     def set_length(self, length: int) -> None:
-        """Draw windows of `length` frames from now on; the random stream continues, errors as above."""
+        """Draw windows of `length` frames from now on, with errors as in `__init__`; the random stream continues."""
         self._index = WindowIndex(self._store, self._episodes, length)
         self.count = self._index.count
         self._source = window_source(
@@ -160,7 +160,7 @@ class WindowSampler:
             yield self.draw()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the draws: the generator's, and the window length."""
+        """Return the state of the random generator, the window length and the state of the source."""
         return {"generator": self._generator.get_state(), "length": self.length, **self._source.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ class WindowSampler:
 
 
 def window_starts(store: Store, episodes: np.ndarray, length: int, stride: int = 1) -> np.ndarray:
-    """Return the rows at which windows of `length` frames start, every `stride` states in each episode; int64.
+    """Return the rows at which windows of `length` frames start, every `stride` states of each episode; int64.
 
     Raises:
         InputError: No episode is long enough.
@@ -190,20 +190,20 @@ def all_windows(
     batch: int = 4096,
     skip: np.ndarray | None = None,
 ) -> Iterator[Windows]:
-    """Iterate over all windows of a split (None: of all episodes) in batches of at most `batch`, in order.
+    """Iterate in order over all windows of a split (None: of all episodes).
 
     Args:
         store: The trajectories.
         length: Frames L of a window.
         split: Which episodes; see `data.split.episodes_of`.
         stride: States between the starts of neighbouring windows.
-        batch: Most windows in a batch.
-        skip: States before the first window of each of these episodes; None for none.
+        batch: Largest number of windows in a batch.
+        skip: States to skip at the start of each of these episodes; None for none.
 
     Raises:
         InputError: No episode is long enough.
     """
-    episodes = store.episodes() if split is None else episodes_of(store, split)
+    episodes = episodes_in(store, split)
     index = WindowIndex(store, episodes, length, stride, skip)
     failed = store.status == Status.TERMINATED
     for begin in range(0, index.count, batch):
@@ -221,13 +221,13 @@ def all_windows(
 
 
 def _windows(frames: Tensor, length: int) -> Tensor:
-    """Return the overlapping windows of all rows as a view, shape [N - L, (L + 1) * width]: no copy."""
+    """Return the overlapping windows of all rows as a view without a copy, shape [N - L, (L + 1) * width]."""
     rows, width = frames.shape
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
 def fields_of(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
-    """Return the fields of a batch, views of its rows, shape [B, L + 1, width] or [B, (L + 1) * width]."""
+    """Return the fields of a batch as views of its rows, shape [B, L + 1, width] or [B, (L + 1) * width]."""
     picked = frames.view(len(frames), length + 1, -1)
     q, qd, control, channels, contacts = picked.split(list(widths(spec).values()), -1)
     named = {"q": q, "qd": qd, "control": control[:, :-1]}
@@ -235,14 +235,14 @@ def fields_of(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
 
 
 def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
-    """Return whether each state of windows ends an episode in a failure, shape [B, L + 1], bool."""
+    """Return whether each state is the last of a failed episode, shape [B, L + 1], bool."""
     left = store.offsets[episode + 1] - 1 - rows
     return torch.from_numpy(failed[episode][:, None] & (left[:, None] == np.arange(length + 1)))
 
 
 @dataclass(frozen=True)
 class OpenWindows(Batch):
-    """Windows of L frames that may reach beyond the end of their episode.
+    """Windows of L frames that may reach past the last state of their episode.
 
     Attributes:
         valid: Whether each state belongs to the episode, shape [B, L + 1], bool.
@@ -256,7 +256,7 @@ class OpenWindows(Batch):
 
     @classmethod
     def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
-        """Return several batches of the same fields as one, each field by `combine` (torch.cat, torch.stack)."""
+        """Combine batches of the same fields into one, field by field with `combine` (torch.cat, torch.stack)."""
         found: dict[str, Any] = {}
         for one in fields(cls):
             values = [getattr(part, one.name) for part in parts]
@@ -265,12 +265,12 @@ class OpenWindows(Batch):
 
 
 def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> OpenWindows:
-    """Return windows of `length` frames from some states of some episodes on.
+    """Return windows of `length` frames; beyond an episode its last state is repeated.
 
     Args:
         store: The trajectories.
         episodes: Episode of each window, shape [B].
-        starts: State of the episode at which it starts, shape [B].
+        starts: State within the episode at which it starts, shape [B].
         length: Frames L of a window.
     """
     first, last = store.offsets[episodes] + starts, store.offsets[episodes + 1] - 1
@@ -288,14 +288,14 @@ def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length:
 
 
 def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
-    """Return those of some episodes that ended in a failure after at least so many frames."""
+    """Return which of the episodes terminated in a failure after at least `least` frames."""
     return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
 
 
 def windows_along(
     store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
 ) -> Iterator[OpenWindows]:
-    """Yield about `most` windows in batches, spread evenly over all states that have a past and a future.
+    """Yield about `most` windows in batches, spread evenly over all states with a past and a future.
 
     Args:
         store: The trajectories.
@@ -303,7 +303,7 @@ def windows_along(
         context: Frames of each window before its start.
         frames: Frames from its start on.
         most: Number of windows.
-        batch: Most windows in a batch.
+        batch: Largest number of windows in a batch.
     """
     counts = np.maximum(0, store.lengths[episodes] - context)
     ends, total = np.cumsum(counts), int(counts.sum())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a trajectory store in batches of episodes, so that a killed process loses no committed batch.
+"""Writer of trajectory stores. Episodes are committed in batches, so a killed process loses no committed batch.
 
 The file is written as PATH.part in HDF5's single-writer-multiple-readers mode, which keeps it readable at any moment;
-a counter of committed rows is updated last. Closing the writer renames it onto PATH.
+the counter of committed rows is updated last. Closing the writer renames the file to PATH.
 """
 
 import contextlib
@@ -25,12 +25,10 @@ from neurodyn.core.locks import exclusive
 from neurodyn.data.header import (
     CHECKSUMS,
     EPISODE,
-    PIECE_ROWS,
     Checksums,
     Split,
     Status,
     StoreHeader,
-    crc,
     dataset,
     read_header,
     record_type,
@@ -40,32 +38,31 @@ from neurodyn.data.header import (
 
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20
-_SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and the index of chunks
+_SLACK_BYTES = 6 * _CHUNK_BYTES  # a partial chunk in each dataset, and the index of chunks
 _ARRAYS: tuple[str, ...] = ("q", "qd", "control", "channel", "contact")
 GROUND = "ground"
-"""Dataset of the pose of the scene in each episode; there if the header has a scene."""
+"""Dataset of the scene's pose in each episode; present if the header has a scene."""
 REWARD = "reward"
-"""Dataset of the reward of the frame that begins in each row; there if a policy earned one."""
+"""Dataset of the reward of the frame that starts in each row; present if a policy collected the data."""
 MEASURED = "measured"
-"""Dataset of the columns of the header's streams, NaN where there is no reading; there if there are streams."""
+"""Dataset of the columns of the header's streams, NaN without a reading; present if there are streams."""
 
 _DATASETS: tuple[str, ...] = (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND)
 _PER_EPISODE = frozenset({"episodes", GROUND})
 
 SUFFIXES = (".h5", ".hdf5")
-"""Endings of a store's file name."""
+"""Suffixes of a store's file name."""
 
 
 class StoreWriter:
-    """Appends batches of episodes to a store; a context manager.
+    """Appends batches of episodes to a store; a context manager that holds the store's lock.
 
     Leaving the context without an error finishes the file. An interruption (Ctrl-C, a kill) leaves PATH.part behind,
-    which `resume` continues from; so does an error, a full disk included, if `keep`, and otherwise it discards what was
-    written. While a store is written, its lock is held.
+    from which `resume` continues. An error, such as a full disk, discards what was written unless `keep` is set.
 
     Attributes:
         batches: Number of batches that are safely in the file.
-        rewarded: Whether there are rewards.
+        rewarded: Whether the store has rewards.
     """
 
     def __init__(
@@ -83,12 +80,11 @@ class StoreWriter:
             path: File to write; an existing one stays untouched until the writer finishes.
             header: Origin and layout of the data.
             resume: Whether to continue from the batches that an interrupted writer committed.
-            rewarded: Whether there are rewards.
-            keep: Whether what was committed before an error is kept, because a further call can go on from it.
+            rewarded: Whether the store has rewards.
+            keep: Whether an error leaves PATH.part, so that another call can resume.
 
         Raises:
-            InputError: The file cannot be written, another process is writing it, or `resume` finds a file with another
-                header.
+            InputError: The file cannot be written, another process is writing it, or `resume` finds another header.
         """
         self.path = regular_file(Path(path))
         self.header = header
@@ -143,18 +139,18 @@ class StoreWriter:
             qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
             control: Torques (or what the spec's control_kind says) during frame k -> k + 1, shape [E, T, nu].
             lengths: Valid transitions of each episode, shape [E]; None for T.
-            status: How each episode ended; like the next four, shape [E] or one for all.
+            status: How each episode ended; this and the next four have shape [E] or are one value for all.
             split: Purpose of each episode.
             group: Index into the header's groups.
             run: Index into the header's runs.
             world: World that each episode was simulated in.
-            ground: Pose of the header's scene in each episode (position [m], quaternion with the scalar last), shape
-                [E, 7] or [7] for all; None for the identity, or where the header has no scene.
-            channel: The spec's channels, shape [E, T + 1, nx]; None where it has none.
-            contact: Whether the spec's contacts are closed (1 or 0), shape [E, T + 1, nc]; None where it has none.
-            reward: Reward of frame k -> k + 1, shape [E, T]; None where there are none.
-            measured: Columns of the header's streams, NaN where there is no reading, shape [E, T + 1, columns]; None
-                where there are no streams.
+            ground: Pose of the header's scene in each episode (position [m], quaternion xyzw), shape [E, 7] or [7] for
+                all; None for the identity, or without a scene.
+            channel: Channels of the spec, shape [E, T + 1, nx]; None without any.
+            contact: Whether each contact of the spec is closed (1 or 0), shape [E, T + 1, nc]; None without any.
+            reward: Reward of frame k -> k + 1, shape [E, T]; None without rewards.
+            measured: Columns of the header's streams, NaN without a reading, shape [E, T + 1, columns]; None without
+                streams.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
@@ -205,19 +201,18 @@ class StoreWriter:
         reward: np.ndarray | None = None,
         measured: np.ndarray | None = None,
     ) -> None:
-        """Append and commit episodes that lie one after another, as `append` does.
+        """Append and commit episodes whose rows are laid one after another. Columns of None: see `append`.
 
         Args:
             q: Positions [rad or m], shape [rows, nq].
             qd: Velocities [rad/s or m/s], shape [rows, nv].
             control: Torques [N m or N], shape [rows, nu]; the last row of an episode is unused.
             table: EPISODE records of the episodes; `start` is filled in here.
-            ground: As of `append`.
-            channel: The spec's channels, shape [rows, nx]; None where it has none.
-            contact: Whether the spec's contacts are closed, shape [rows, nc]; None where it has none.
-            reward: Reward of the frame that begins in each row, shape [rows], unused in the last row of an episode;
-                None where there are none.
-            measured: Columns of the header's streams, shape [rows, columns]; None where there are none.
+            ground: See `append`.
+            channel: Channels, shape [rows, nx].
+            contact: Contacts, shape [rows, nc].
+            reward: Reward of the frame that starts in each row, shape [rows]; unused in the last row of an episode.
+            measured: Readings, shape [rows, columns].
 
         Raises:
             InputError: A value is not finite, a column is missing, a ground is no pose, or the file cannot be written.
@@ -253,16 +248,12 @@ class StoreWriter:
             self._fail(error)
 
     def close(self) -> None:
-        """Finish the file and rename it onto its final path.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
+        """Finish the file and rename it to its final path, or raise an InputError."""
         try:
             self._file.flush()
             self._file.close()
             with h5py.File(self._part, "r+"):
-                pass  # HDF5 cuts off the space that was reserved and not used
+                pass  # HDF5 truncates the reserved space that was not used
             synchronise(self._part)
             os.replace(self._part, self.path)
             synchronise(self.path.parent)
@@ -271,7 +262,7 @@ class StoreWriter:
         self._lock.close()
 
     def discard(self) -> None:
-        """Give up the store: what was written is of no use, and goes with the writer."""
+        """Delete the file when the context is left with an error."""
         self._discarded = True
 
     def __enter__(self) -> Self:
@@ -289,11 +280,7 @@ class StoreWriter:
         self._lock.close()
 
     def _rewards(self, reward: np.ndarray | None, rows: int) -> np.ndarray:
-        """Return the rewards as they are written; without any, an empty array.
-
-        Raises:
-            InputError: They are missing, not asked for, of another length, or not finite.
-        """
+        """Check the rewards and return them; an empty array without any."""
         if (reward is not None) != self.rewarded:
             raise InputError(f"{self.path}: rewards are {'missing' if self.rewarded else 'not part of this store'}")
         if reward is None:
@@ -303,11 +290,7 @@ class StoreWriter:
         return reward
 
     def _readings(self, measured: np.ndarray | None, rows: int) -> np.ndarray:
-        """Return the readings of sensors as they are written; without any, an empty array.
-
-        Raises:
-            InputError: They are missing, not asked for, of another shape, or infinite.
-        """
+        """Check the sensor readings and return them; an array without columns if there are none."""
         wanted = (rows, len(stream_columns(self.header.streams)))
         given = np.empty((rows, 0), np.float32) if measured is None else measured
         if given.shape != wanted:
@@ -339,10 +322,11 @@ class StoreWriter:
                 )
             if (REWARD in old) != self.rewarded:
                 raise InputError(f"{previous}: cannot be continued: it has {'' if REWARD in old else 'no '}rewards")
+            checks = Checksums.of(old, str(previous))
+            if checks is None:
+                raise InputError(f"{previous}: cannot be continued: it has no checksums; write to another file")
             batches, rows, episodes = (int(n) for n in dataset(old, "committed")[()])
             try:
-                sums = dataset(self._file, CHECKSUMS)
-                checks = _checks_of(old, str(previous), sums.dtype, (batches, rows, episodes))
                 for name in (name for name in (*_ARRAYS, REWARD, MEASURED) if name in old):
                     begin = 0
                     while begin < rows:
@@ -356,7 +340,7 @@ class StoreWriter:
                     part = dataset(old, name)[:episodes]
                     checks.verify_episodes(name, part)
                     _extend(dataset(self._file, name), part)
-                _extend(sums, checks.table)
+                _extend(dataset(self._file, CHECKSUMS), checks.table)
                 self._synchronise()
                 self._rows, self._episodes = rows, episodes
                 self._commit(batches)
@@ -364,8 +348,8 @@ class StoreWriter:
                 self._fail(error)
 
     def _reserve(self, size: int) -> None:
-        """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
-        # HDF5 does not survive a failed write; a failed reservation it does not notice.
+        """Reserve disk space for `size` more bytes of rows and their chunks."""
+        # HDF5 does not survive a failed write, but it does not notice a failed reservation.
         names = [name for name in (*_DATASETS, CHECKSUMS) if name in self._file]
         used = sum(dataset(self._file, name).id.get_storage_size() for name in names)
         end = _SLACK_BYTES + (used + size) * 65 // 64
@@ -374,9 +358,9 @@ class StoreWriter:
             self._reserved = end
 
     def _synchronise(self) -> None:
-        """Have what was written reach the disk before the counter that says so."""
+        """Flush what was written to disk, before the counter of committed rows says so."""
         self._file.flush()
-        with contextlib.suppress(OSError):  # file systems that cannot; others have reserved the space
+        with contextlib.suppress(OSError):  # file systems that cannot; on others the space is reserved
             os.fsync(self._file.id.get_vfd_handle())
 
     def _commit(self, batches: int) -> None:
@@ -390,13 +374,13 @@ class StoreWriter:
 
     @property
     def _kept(self) -> bool:
-        """Whether an error leaves what was committed."""
+        """Whether an error leaves the committed batches in PATH.part."""
         return self._keep and self._creating == self._part and self.batches > 0
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Give up the file, but for what is kept; what HDF5 still holds in memory goes to the null device."""
-        # HDF5 writes its caches when it closes, and may crash the process if that fails too. Where space could
-        # not be reserved, its descriptor is therefore pointed at a sink first.
+        """Close the file after a failed write and raise; removes it unless its batches are kept."""
+        # HDF5 writes its caches when it closes and may crash if that fails too, so its descriptor is first
+        # redirected to the null device.
         if self._file:
             sink = os.open(os.devnull, os.O_RDWR)
             os.dup2(sink, self._file.id.get_vfd_handle())
@@ -408,7 +392,6 @@ class StoreWriter:
         raise _unwritable(self.path, error, self._kept_words()) from None
 
     def _kept_words(self) -> str:
-        """Return what is said of the batches that a writer leaves."""
         if self._kept:
             return f"; {self.batches} batches are kept in {self._part}: free space, and go on with --resume"
         if self._keep and self._creating != self._part:
@@ -417,21 +400,13 @@ class StoreWriter:
 
 
 def require_store_name(path: Path) -> None:
-    """Refuse a path that is not named as a store is: it might be one of the logs.
-
-    Raises:
-        InputError: It does not end in .h5 or .hdf5.
-    """
+    """Raise an InputError for a path without the suffix of a store: it might be one of the logs."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
 
 
 def require_replaceable(path: Path) -> None:
-    """Refuse to replace by imported logs what no import wrote: simulated data, or the very log that is to be read.
-
-    Raises:
-        InputError: There is such a file.
-    """
+    """Raise an InputError for a file that no import wrote: simulated data, or the log that is to be read."""
     if not path.exists():
         return
     try:
@@ -445,7 +420,7 @@ def require_replaceable(path: Path) -> None:
 
 
 def widths(spec: StateSpec) -> dict[str, int]:
-    """Return the width of each array of a store, in the order in which its rows lie side by side."""
+    """Return the width of each array of a store, in the order of the columns of its rows."""
     return dict(zip(_ARRAYS, (spec.nq, spec.nv, spec.nu, spec.nx, spec.nc), strict=True))
 
 
@@ -470,11 +445,7 @@ def open_store_file(path: Path) -> h5py.File:
 
 
 def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, where: str) -> None:
-    """Check that there is one pose of the scene for each episode exactly if there is a scene.
-
-    Raises:
-        InputError: There is not, or a pose is not finite or its quaternion not unit.
-    """
+    """Raise an InputError unless each episode has a valid pose of the scene; without a scene, there must be none."""
     if (ground is None) != (header.scene is None):
         trouble = "poses of a ground, but no scene" if header.scene is None else "a scene, but no pose of it"
         raise InputError(f"{where}: has {trouble}; valid: both or neither")
@@ -492,7 +463,7 @@ def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, 
 
 
 def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: str) -> np.ndarray:
-    """Return the poses of the scene, shape [episodes, 7]; without a scene, an empty array."""
+    """Return the checked poses of the scene, shape [episodes, 7]; an empty array without a scene."""
     if header.scene is None and ground is None:
         return np.empty((0, 7), np.float32)
     poses = np.asarray(IDENTITY if ground is None else ground, np.float32)
@@ -502,12 +473,12 @@ def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: 
 
 
 def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
-    """Return the bytes of a store without rows; made in memory, so that a full disk shows as a plain error."""
+    """Return the bytes of a store without rows; made in memory, so that a full disk is a plain error."""
     spec = header.spec
     with h5py.File("store", "w", libver="latest", driver="core", backing_store=False) as file:
         write_header(file, header)
         for name, width in widths(spec).items():
-            if width:  # a robot without controls, say, has no such dataset
+            if width:  # a robot without controls, for example, has no such dataset
                 chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
                 file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
         if header.streams:
@@ -527,26 +498,8 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
         return file.id.get_file_image()
 
 
-def _checks_of(file: h5py.File, where: str, kind: np.dtype, committed: tuple[int, int, int]) -> Checksums:
-    """Return the checksums of a file; those of an older one, which has none, are computed."""
-    found = Checksums.of(file, where)
-    if found is not None:
-        return found
-    batches, rows, episodes = committed
-    ends = [*range(PIECE_ROWS, rows, PIECE_ROWS), rows] if batches else []
-    table = np.zeros(len(ends), kind)
-    table["batch"], table["rows_end"] = batches - 1, ends
-    table["episodes_end"][-1:] = episodes
-    for name in (name for name in _DATASETS if name in file):
-        if name in _PER_EPISODE:
-            table[name][-1:] = crc(dataset(file, name)[:episodes])
-        else:
-            table[name] = [crc(dataset(file, name)[b:e]) for b, e in zip([0, *ends], ends, strict=False)]
-    return Checksums(where, table)
-
-
 def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
-    """Lay the valid rows of E episodes, arrays as of `append`, one after another."""
+    """Concatenate the valid rows of E episodes, in arrays as `append` takes them."""
     q, qd, control, *others = arrays
     count, rows = q.shape[:2]
     valid = np.arange(rows)[None] <= lengths[:, None]
@@ -556,7 +509,7 @@ def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _flatten_frames(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Lay what belongs to the frames of E episodes, shape [E, T, width], into the rows in which they begin."""
+    """Move the values of the frames of E episodes, shape [E, T, width], to the rows in which the frames start."""
     count, frames, width = values.shape
     padded = np.zeros((count, frames + 1, width), np.float32)
     padded[:, :-1] = values

@@ -16,7 +16,7 @@ with lazy(__name__):
     from neurodyn.dynamics.hybrid.model import HybridDynamics
     from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
     from neurodyn.dynamics.interface import Dynamics
-    from neurodyn.dynamics.kinds import KINDS, Kind
+    from neurodyn.dynamics.kinds import KINDS, Kind, KindPart
     from neurodyn.dynamics.linearise import Linearisation, linearise
     from neurodyn.dynamics.measures import ComparedRollouts, joint_distance
     from neurodyn.dynamics.neural.model import NeuralDynamics
@@ -26,8 +26,8 @@ with lazy(__name__):
 
 __all__ = [
     "KINDS", "LAWS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "ComparedRollouts", "Control",
-    "DivergedError", "Dynamics", "Environment", "Fault", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation",
-    "MountedSensor", "NeuralDynamics", "Quantities", "RecordedEnvironments", "SensorModel", "State", "Step",
-    "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven", "joint_distance", "linearise", "load",
+    "DivergedError", "Dynamics", "Environment", "Fault", "HybridDynamics", "Kind", "KindPart", "LearnedDynamics",
+    "Linearisation", "MountedSensor", "NeuralDynamics", "Quantities", "RecordedEnvironments", "SensorModel", "State",
+    "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven", "joint_distance", "linearise", "load",
     "position_difference", "watching",
 ]  # fmt: skip

@@ -14,16 +14,11 @@ from neurodyn.core.description.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
-from neurodyn.dynamics.kinds import Kind
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
     from neurodyn.sim.reference import ReferenceSimulator
-
-
-KIND = Kind("analytic", "simulator")
-KIND.add("simulate", "neurodyn.dynamics.analytic:AnalyticDynamics")
 
 
 CONTACT_FORCE = 1.0

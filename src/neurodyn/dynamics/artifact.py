@@ -125,7 +125,7 @@ class Artifact(Generic[C, S, M]):
 
 def save(run: Path, model: LearnedDynamics) -> None:
     """Write a model of any kind into a run directory; each file replaces its predecessor atomically."""
-    KINDS[model.kind].part("artifact", str(run)).save(run, model)
+    KINDS[model.kind].artifact.get(run).save(run, model)
 
 
 def load(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
@@ -138,7 +138,7 @@ def load(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
     Raises:
         InputError: There is no such run, or its files are missing, truncated or of another version.
     """
-    return KINDS[kind_of(run)].part("artifact", str(run)).load(run, device=device)
+    return KINDS[kind_of(run)].artifact.get(run).load(run, device=device)
 
 
 def load_simulator(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
@@ -218,7 +218,7 @@ def _field(run: str | Path, name: str) -> str:
     path = artifacts.resolve_run(run) / "model" / "config.json"
     config = artifacts.read_json(path)
     kind, value = (config.get("kind"), config.get(name)) if isinstance(config, dict) else (None, None)
-    valid = [kind.name for kind in KINDS.values() if "artifact" in kind.parts]
+    valid = [kind.name for kind in KINDS.values() if kind.artifact]
     if kind not in valid:
         raise InputError(f"{path}: kind is {kind!r}; valid: {' or '.join(valid)}")
     if not isinstance(value, str):

@@ -1,68 +1,235 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of dynamics: one record each, to which every room adds what it can do with that kind.
+"""Kinds of dynamics: what can be done with models of each, declared in one place.
 
-| part | added by | what it is |
-|---|---|---|
-| artifact | dynamics | an `Artifact`: how models are written and read |
-| simulate | dynamics | makes dynamics of a declared robot, without a run: `(robot, *, device) -> Dynamics` |
-| export | dynamics | a `Frame` of a model, for ONNX: `(model) -> Frame` |
-| solver | solvers | a solver of Newton: `(model, run) -> SolverBase` |
-| train, finetune, settings, plan training, plan finetuning | learn | see `learn.kinds` |
-| evaluate, report, record | evaluate, report | |
-| refit | policy | fits models in `policy online`: a `policy.online.refit.Refit` |
+The parts live in rooms above this one, so a kind names them as "module:attribute" and imports each at its first use.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 
+if TYPE_CHECKING:
+    import newton
+
+    from neurodyn.data.mixture import Mixture
+    from neurodyn.dynamics.artifact import Artifact
+    from neurodyn.dynamics.interface import Dynamics
+    from neurodyn.evaluate.records import Evaluation
+    from neurodyn.evaluate.run import EvaluationRequest
+    from neurodyn.interop.identified import IdentifiedRobot, TrainedNetwork
+    from neurodyn.interop.onnx import OnnxFrame
+    from neurodyn.learn.learner import TrainState
+    from neurodyn.learn.plan import TrainingPlan
+    from neurodyn.learn.requests import FinetuneRequest, TrainRequest
+    from neurodyn.learn.run_folder import FinetuningJob, TrainingJob
+    from neurodyn.policy.online.refit import Refit
+    from neurodyn.robots import Robot
+    from neurodyn.solvers.learned import SolverLearned
+
+T = TypeVar("T")
+
+
+class KindPart(Generic[T]):
+    """Something that can be done with models of a kind, which some kinds lack."""
+
+    def __init__(self, entry: "T | str | None" = None) -> None:
+        """Take the part itself, or the text "module:attribute" that says where it is; None where a kind lacks it."""
+        self._entry = entry
+        self._kind: Kind | None = None
+        self._name = ""
+
+    def bind(self, kind: "Kind", name: str) -> None:
+        """Remember whose part it is, for the error message."""
+        self._kind, self._name = kind, name
+
+    def __bool__(self) -> bool:
+        """Return whether the kind has this part."""
+        return self._entry is not None
+
+    def get(self, where: str | Path = "") -> T:
+        """Return the part, imported if need be.
+
+        Args:
+            where: The run that holds the model, for the error message.
+
+        Raises:
+            InputError: The kind lacks this part; the message names the kinds that have it.
+        """
+        if self._entry is None:
+            able = " or ".join(f"a {kind.title}" for kind in KINDS.values() if getattr(kind, self._name))
+            title = "model" if self._kind is None else self._kind.title
+            raise InputError(f"{where}: holds a {title}; valid here: {able or '(none)'}")
+        if isinstance(self._entry, str):
+            module, _, attribute = self._entry.partition(":")
+            self._entry = cast(T, getattr(import_module(module), attribute))
+        return self._entry
+
+
+def _absent() -> Any:
+    return KindPart()
+
+
+class Simulate(Protocol):
+    """Makes dynamics of a declared robot, without a run."""
+
+    def __call__(self, robot: "Robot", *, device: str) -> "Dynamics":
+        """Return the dynamics on a device."""
+        ...
+
+
+class Identified(Protocol):
+    """Reads what was identified of a robot from a model, with an actuator network beside it."""
+
+    def __call__(self, model: Any, run: str, network: "TrainedNetwork | None" = None) -> "IdentifiedRobot":
+        """Return the identified robot of a model that comes from a run."""
+        ...
+
+
+class MakeSolver(Protocol):
+    """Makes a solver of Newton that steps all worlds with the model of a run."""
+
+    def __call__(self, model: "newton.Model", run: str | Path) -> "SolverLearned":
+        """Return the solver for the worlds of a Newton model."""
+        ...
+
+
+class PlanTraining(Protocol):
+    """Finds settings and data of a training, but for budget and seed, and checks them before it begins."""
+
+    def __call__(self, robot: "Robot", request: "TrainRequest") -> "tuple[TrainingPlan, Mixture]":
+        """Return the settings and the data."""
+        ...
+
+
+class PlanFinetuning(Protocol):
+    """Finds settings and data of a fine-tuning, but for budget and seed, and checks them before it begins."""
+
+    def __call__(self, request: "FinetuneRequest") -> "tuple[TrainingPlan, Mixture]":
+        """Return the settings and the data."""
+        ...
+
+
+class TrainModel(Protocol):
+    """Trains a model and writes it to the run directory of the job."""
+
+    def __call__(self, job: "TrainingJob[Any]", /) -> "TrainState":
+        """Return where the training ended."""
+        ...
+
+
+class FinetuneModel(Protocol):
+    """Adapts a trained model and writes it to the run directory of the job."""
+
+    def __call__(self, job: "FinetuningJob[Any]", /) -> "TrainState":
+        """Return where the training ended."""
+        ...
+
+
+class Evaluate(Protocol):
+    """Measures the model of a run otherwise than beside its simulator, or beside a log of its state."""
+
+    def __call__(self, request: "EvaluationRequest") -> "Evaluation":
+        """Return what was measured."""
+        ...
+
+
+class LoadAlongLog(Protocol):
+    """Loads a model whose roll-outs along a log start from estimated states."""
+
+    def __call__(self, run: str | Path, device: str = "cpu") -> "Dynamics | None":
+        """Return the model; None where its roll-outs start from logged states."""
+        ...
+
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of dynamics.
+    """One kind of dynamics, and what can be done with its models.
 
     Attributes:
         name: Its name in config.json and in `--kind`.
         title: The same in words, for messages and pages.
-        parts: What can be done with models of this kind, by name.
+        artifact: How models are written and read.
+        simulate: Makes dynamics of a declared robot, without a run.
+        export: Returns one frame of a model, for ONNX.
+        identified: Reads what was identified of a robot from a model.
+        solver: Makes a solver of Newton.
+        settings: Type of the training settings.
+        plan_training: Finds settings and data of a training.
+        plan_finetuning: Finds settings and data of a fine-tuning.
+        train: Trains a model.
+        finetune: Fine-tunes a model.
+        evaluate: Measures a model in another way than most kinds are measured.
+        along_log: Loads a model for roll-outs along a log.
+        refit: Fits models in `neurodyn policy online`.
     """
 
     name: str
     title: str
-    parts: Registry[Any] = field(default_factory=lambda: Registry("part"))
+    artifact: "KindPart[Artifact[Any, Any, Any]]" = field(default_factory=_absent)
+    simulate: KindPart[Simulate] = field(default_factory=_absent)
+    export: "KindPart[Callable[[Any], OnnxFrame]]" = field(default_factory=_absent)
+    identified: KindPart[Identified] = field(default_factory=_absent)
+    solver: KindPart[MakeSolver] = field(default_factory=_absent)
+    settings: "KindPart[type[TrainingPlan]]" = field(default_factory=_absent)
+    plan_training: KindPart[PlanTraining] = field(default_factory=_absent)
+    plan_finetuning: KindPart[PlanFinetuning] = field(default_factory=_absent)
+    train: KindPart[TrainModel] = field(default_factory=_absent)
+    finetune: KindPart[FinetuneModel] = field(default_factory=_absent)
+    evaluate: KindPart[Evaluate] = field(default_factory=_absent)
+    along_log: KindPart[LoadAlongLog] = field(default_factory=_absent)
+    refit: "KindPart[Refit]" = field(default_factory=_absent)
 
-    def add(self, part: str, entry: Any) -> None:
-        """Add a part, or the text "module:attribute" that says where it is.
-
-        Raises:
-            InputError: There is one already.
-        """
-        self.parts.add(part, entry)
-
-    def part(self, part: str, where: str) -> Any:
-        """Return a part.
-
-        Args:
-            part: Name of the part.
-            where: The run that holds the model, for the error message.
-
-        Raises:
-            InputError: This kind has no such part; the message names the kinds that have it.
-        """
-        if part not in self.parts:
-            able = " or ".join(f"a {kind.title}" for kind in KINDS.values() if part in kind.parts)
-            raise InputError(f"{where}: holds a {self.title}; valid here: {able or '(none)'}")
-        return self.parts[part]
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if isinstance(part := getattr(self, one.name), KindPart):
+                part.bind(self, one.name)
 
 
-KINDS: Registry[Kind] = Registry(
-    "kind of dynamics",
-    analytic="neurodyn.dynamics.analytic:KIND",
-    neural="neurodyn.dynamics.neural:KIND",
-    hybrid="neurodyn.dynamics.hybrid:KIND",
-    **{"world-model": "neurodyn.dynamics.world_model:KIND"},
-    nerd="neurodyn.interop.nerd:KIND",
+_SHIPPED = (
+    Kind("analytic", "simulator", simulate=KindPart("neurodyn.dynamics.analytic:AnalyticDynamics")),
+    Kind(
+        "neural",
+        "neural model",
+        artifact=KindPart("neurodyn.dynamics.neural.model:NEURAL"),
+        export=KindPart("neurodyn.interop.onnx:neural_frame"),
+        solver=KindPart("neurodyn.solvers.by_kind:SolverNeural"),
+        settings=KindPart("neurodyn.learn.neural.settings:Settings"),
+        plan_training=KindPart("neurodyn.learn.planning:plan_neural_training"),
+        plan_finetuning=KindPart("neurodyn.learn.planning:plan_neural_finetuning"),
+        train=KindPart("neurodyn.learn.neural.train:train"),
+        finetune=KindPart("neurodyn.learn.neural.train:finetune"),
+        refit=KindPart("neurodyn.policy.online.refit:NEURAL_REFIT"),
+    ),
+    Kind(
+        "hybrid",
+        "hybrid model",
+        artifact=KindPart("neurodyn.dynamics.hybrid.artifact:HYBRID"),
+        simulate=KindPart("neurodyn.dynamics.hybrid.declared:declared_hybrid"),
+        identified=KindPart("neurodyn.interop.identified:identified"),
+        solver=KindPart("neurodyn.solvers.by_kind:SolverHybrid"),
+        along_log=KindPart("neurodyn.identify.starts:as_identified"),
+        refit=KindPart("neurodyn.policy.online.refit:HYBRID_REFIT"),
+    ),
+    Kind(
+        "world-model",
+        "world model",
+        artifact=KindPart("neurodyn.dynamics.world_model.model:WORLD_MODEL"),
+        export=KindPart("neurodyn.interop.onnx:world_frame"),
+        settings=KindPart("neurodyn.learn.world_model.settings:WorldSettings"),
+        plan_training=KindPart("neurodyn.learn.planning:plan_world_model_training"),
+        plan_finetuning=KindPart("neurodyn.learn.planning:plan_world_model_finetuning"),
+        train=KindPart("neurodyn.learn.world_model.train:train_world_model"),
+        finetune=KindPart("neurodyn.learn.world_model.train:finetune_world_model"),
+        evaluate=KindPart("neurodyn.evaluate.run:evaluate_forecasting"),
+        refit=KindPart("neurodyn.policy.online.refit:WORLD_MODEL_REFIT"),
+    ),
+    Kind("nerd", "network of NeRD", artifact=KindPart("neurodyn.interop.nerd.model:NERD")),
 )
+
+KINDS: Registry[Kind] = Registry("kind of dynamics", **{kind.name: kind for kind in _SHIPPED})
 """All kinds of dynamics."""

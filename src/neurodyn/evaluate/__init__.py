@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing.
-
-Parts that a kind of dynamics may have: "evaluate" measures the model of a run as a `run.Question` asks, otherwise than
-beside a simulator or a log of its state; "begin along a log" loads a model whose roll-outs along a log start from
-states that are estimated.
-"""
+"""Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing."""
 
 from neurodyn.core.lazy import lazy
-from neurodyn.dynamics.kinds import KINDS
 
 with lazy(__name__):
     from neurodyn.evaluate.checks.run import CHECKS, CheckResult, Finding, RobotCheck, check
@@ -27,6 +21,3 @@ __all__ = [
     "RunComparison", "RunFigures", "Scenario", "beside_log", "beside_simulator", "check", "compare_figures",
     "compare_runs", "count_launches", "evaluate", "figures_of", "forecast_log", "scenario", "scenarios",
 ]  # fmt: skip
-
-KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")
-KINDS["world-model"].add("evaluate", "neurodyn.evaluate.run:evaluate_forecasting")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of models that predict their errors: coverage, rank correlation, out of distribution, and with noise."""
+"""Calibration of predicted standard deviations: coverage, rank correlation, out of distribution, and with noise."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,9 +19,15 @@ from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import Coverage, DrawnOut, MemberCalibration, Noisy, OutOfDistribution, RankCorrelation
 from neurodyn.evaluate.rollouts import RolloutBatch, roll_out
 
+_NOISE = (0.01, 0.03, 0.1)
+FACTORS = (1.5, 2.0, 3.0)
+"""Factors by which states are scaled away from their mean, beyond the distribution of the data."""
+MARKS = (1, 10, 50, 100, 200)
+"""Horizons of calibration [frames]."""
+
 
 def ranks(values: Tensor) -> Tensor:
-    """Return the rank of each value, equal values sharing the mean of theirs, shape [n], float64."""
+    """Return the rank of each value, ties sharing their mean rank, shape [n], float64."""
     ordered, order = values.double().sort()
     _, inverse, counts = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
     last = counts.cumsum(0).double()
@@ -32,7 +38,7 @@ def ranks(values: Tensor) -> Tensor:
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> float:
-    """Return Spearman's rank correlation of two sets of values, shape [n] each; 0 where one of them is constant."""
+    """Return Spearman's rank correlation of two vectors of shape [n]; 0 if one of them is constant."""
     x, y = ranks(a), ranks(b)
     x, y = x - x.mean(), y - y.mean()
     size = float(x.norm() * y.norm())
@@ -40,23 +46,18 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 
 def chance_above(a: Tensor, b: Tensor) -> float:
-    """Return the chance that a value of `a` is above one of `b` (the area under the ROC curve), ties counting half."""
+    """Return the probability that a value of `a` exceeds one of `b` (area under the ROC curve), ties counting half."""
     joined = ranks(torch.cat([a, b]))
     n, m = len(a), len(b)
     return (float(joined[:n].sum()) - n * (n + 1) / 2) / (n * m)
 
 
-_NOISE = (0.01, 0.03, 0.1)
-FACTORS = (1.5, 2.0, 3.0)
-"""Factors by which states are drawn out from their mean, beyond the distribution of the data."""
-
-
 Known = Forecasts | MemberErrors
-"""Errors beside what was predicted of them."""
+"""Errors with their predicted standard deviations."""
 
 
 def coverage_at(found: Known, mark: int) -> Coverage:
-    """Return how often the truth lies within one and two standard deviations; a normal one has .683 and .954."""
+    """Return the share of true values within one and two standard deviations (.683 and .954 if normal)."""
     error, std = found.error[found.finite, mark - 1], found.std[found.finite, mark - 1]
     means, columns = [], []
     for sigmas in (1, 2):
@@ -70,7 +71,7 @@ def coverage_at(found: Known, mark: int) -> Coverage:
 
 
 def ranks_at(found: Known, mark: int) -> RankCorrelation:
-    """Return how well the standard deviations order forecasts by their error at a horizon."""
+    """Return the rank correlation of error and standard deviation at a horizon."""
     rows, scale = found.finite, found.scale
     error, epistemic, std = (
         (x[rows, mark - 1].abs() / scale)[:, found.varying].mean(-1) for x in (found.error, found.epistemic, found.std)
@@ -86,13 +87,13 @@ def ranks_at(found: Known, mark: int) -> RankCorrelation:
 
 
 def out_of_distribution(model: WorldModel, starts: Recorded) -> OutOfDistribution:
-    """Return the epistemic standard deviation on states that lie further from their mean than those of any log."""
+    """Return the epistemic standard deviation of a world model on states scaled away from their mean."""
     usual = _epistemic(model, starts, 1.0)
     return drawn_out(usual, {factor: _epistemic(model, starts, factor) for factor in FACTORS})
 
 
 def drawn_out(usual: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
-    """Return epistemic standard deviations beside the usual ones, by the factor that states were drawn out by."""
+    """Return epistemic standard deviations relative to the usual ones, by the factor of the states."""
     if not len(usual):
         return OutOfDistribution(usual_median=None)
     found = {}
@@ -121,9 +122,9 @@ def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int)
 
 
 def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
-    """Return the epistemic standard deviation after one frame, mean over columns in their standard deviations.
+    """Return the epistemic standard deviation after one frame, as a mean over scaled columns, shape [finite starts].
 
-    States are drawn out from their mean by a factor; what is not finite is left out.
+    States are scaled away from their mean by `factor`.
     """
 
     def drawn(states: Tensor) -> Tensor:
@@ -137,24 +138,17 @@ def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
     return values[values.isfinite()]
 
 
-_FRAMES = (1, 10, 50, 100, 200)
-
-
 def member_calibration(
     model: Dynamics, path: Trajectory, truth: Trajectory, starts: RolloutBatch
 ) -> MemberCalibration | UnsetType:
-    """Return the calibration of roll-outs; UNSET of a model that does not say how uncertain it is.
+    """Return the calibration of roll-outs `path`; UNSET for a model without members.
 
-    Args:
-        model: The model.
-        path: Its roll-outs.
-        truth: What became of the same starts.
-        starts: The first of the starts, with what drives them.
+    `starts` are the first of the starts, with their controls.
     """
     if path.epistemic is None or not isinstance(model, NeuralDynamics):
         return UNSET
     found, frames = MemberErrors(model, path, truth), path.epistemic.shape[1]
-    marks = sorted({mark for mark in _FRAMES if mark <= frames} | {frames})
+    marks = sorted({mark for mark in MARKS if mark <= frames} | {frames})
     return MemberCalibration(
         members=model.members,
         coverage={str(mark): coverage_at(found, mark) for mark in marks},
@@ -165,9 +159,9 @@ def member_calibration(
 
 @torch.no_grad()
 def _out_of_distribution(model: NeuralDynamics, truth: Trajectory, starts: RolloutBatch) -> OutOfDistribution:
-    """Return the deviation after one frame where velocities and joints lie further from their mean than they do.
+    """Return the epistemic standard deviation after one frame for joints and velocities scaled away from their mean.
 
-    States are those half way along the true paths, where the robot moves as it does, not as it was set down.
+    States are taken half way along the true paths, where they no longer depend on how the robot was placed.
     """
     count, frame = present_state(starts.past).worlds, (truth.q.shape[1] - 1) // 2
     state, control = State(truth.q[:count, frame], truth.qd[:count, frame]), starts.drive.at(frame)
@@ -183,7 +177,7 @@ def _out_of_distribution(model: NeuralDynamics, truth: Trajectory, starts: Rollo
 
 
 def _drawn_out(spec: StateSpec, state: State, factor: float) -> State:
-    """Return states drawn out from their mean; a base and ball joints stay where they are, but for their velocities."""
+    """Return states scaled away from their mean; poses of a base and ball joints stay unchanged."""
     q, qd, joints = state.q.clone(), state.qd, [spec.q_names.index(joint.name) for joint in spec.joints if joint.scalar]
     centre = q[:, joints].mean(0)
     q[:, joints] = centre + factor * (q[:, joints] - centre)

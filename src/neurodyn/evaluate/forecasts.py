@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forecasts beside the truth, their errors and what was predicted of these, column by column."""
+"""Errors of forecasts and their predicted standard deviations, by column."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ from neurodyn.evaluate.rollouts import RolloutBatch, roll_out
 
 @dataclass(frozen=True)
 class Forecasts:
-    """Forecasts of a world model beside what was measured, in the units of its columns.
+    """Forecasts of a world model beside the measured motion, in the units of its columns.
 
     Attributes:
         model: The model.
-        path: What it predicts.
-        truth: What was measured.
+        path: Predicted motion.
+        truth: Measured motion.
     """
 
     model: WorldModel
@@ -35,43 +35,43 @@ class Forecasts:
 
     @classmethod
     def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[RolloutBatch] | None = None) -> "Forecasts":
-        """Forecast from all starts, or from others in their place."""
+        """Forecast from all starts, or from `batches` in their place."""
         batches = starts.batches(model.spec.context, environments=False) if batches is None else batches
         return cls(model, roll_out(model, counted(iter(batches), len(starts.windows))).path, starts.truth)
 
     @cached_property
     def error(self) -> Tensor:
-        """Predicted less measured state, shape [starts, T, size]."""
+        """Predicted minus measured state, shape [starts, T, size]."""
         observation = self.model.observation
         states, truth = (observation.join(x.q, x.qd, x.channels)[:, 1:] for x in (self.path, self.truth))
         return difference(observation, states, truth)
 
     @cached_property
     def persistence(self) -> Tensor:
-        """Errors of the persistence baseline, likewise."""
+        """Errors of the persistence baseline, shape [starts, T, size]."""
         truth = self.model.observation.join(self.truth.q, self.truth.qd, self.truth.channels)
         return difference(self.model.observation, truth[:, :1].expand_as(truth[:, 1:]), truth[:, 1:])
 
     @property
     def epistemic(self) -> Tensor:
-        """Epistemic standard deviation, likewise."""
+        """Epistemic standard deviation, shape [starts, T, size]."""
         assert self.path.epistemic is not None  # a world model predicts it
         return self.path.epistemic
 
     @cached_property
     def std(self) -> Tensor:
-        """Total standard deviation, calibrated, likewise."""
+        """Calibrated total standard deviation, shape [starts, T, size]."""
         assert self.path.aleatoric is not None  # a world model predicts it
         return torch.hypot(self.path.aleatoric, self.epistemic)
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which forecasts are finite to their end, shape [starts]."""
+        """Which forecasts are finite, shape [starts]."""
         return torch.isfinite(self.error).all(-1).all(-1)
 
     @property
     def scale(self) -> Tensor:
-        """Unit of each column: its standard deviation in the training data, shape [size]."""
+        """Standard deviation of each column over the training data, shape [size]."""
         return self.model.state_scale
 
     @property
@@ -81,11 +81,11 @@ class Forecasts:
 
     @property
     def dt(self) -> float:
-        """Length of a frame [s]."""
+        """Frame time [s]."""
         return self.model.spec.dt
 
     def means(self, errors: Tensor) -> ColumnMeans:
-        """Return mean absolute errors over starts, shape [starts, size]."""
+        """Return mean absolute errors over starts for errors of shape [starts, size]."""
         if not len(errors):
             return ColumnMeans(columns=None, q_mean=None, qd_mean=None, scaled=None)
         columns = errors.abs().double().mean(0)
@@ -101,12 +101,12 @@ class Forecasts:
 
 @dataclass(frozen=True)
 class MemberErrors:
-    """Roll-outs of neural dynamics with members beside the truth; shapes as of `Forecasts`.
+    """Errors of neural dynamics with several members; shapes and units: see `Forecasts`.
 
     Attributes:
         model: The model.
-        path: What it predicts, with an epistemic standard deviation.
-        truth: What became of the same starts.
+        path: Predicted motion with an epistemic standard deviation.
+        truth: True motion from the same starts.
     """
 
     model: NeuralDynamics
@@ -115,7 +115,7 @@ class MemberErrors:
 
     @cached_property
     def error(self) -> Tensor:
-        """Predicted less true state."""
+        """Predicted minus true state."""
         path, truth = self.path, self.truth
         q = coordinate_difference(self.model.spec, path.q[:, 1:], truth.q[:, 1:])
         return torch.cat([q, path.qd[:, 1:] - truth.qd[:, 1:]], -1)
@@ -123,37 +123,37 @@ class MemberErrors:
     @property
     def epistemic(self) -> Tensor:
         """Standard deviation of the members."""
-        assert self.path.epistemic is not None  # as its members do
+        assert self.path.epistemic is not None  # predicted by models with members
         return self.path.epistemic
 
     @property
     def std(self) -> Tensor:
-        """The same: nothing else is predicted."""
+        """Total standard deviation, which is the epistemic one."""
         return self.epistemic
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which roll-outs are finite to their end."""
+        """Which roll-outs are finite."""
         return torch.isfinite(torch.cat([self.error, self.epistemic], -1)).all(-1).all(-1)
 
     @property
     def scale(self) -> Tensor:
-        """Standard deviation of the states in the training data."""
+        """Standard deviation of the states over the training data."""
         return self.model.state_scale
 
     @property
     def varying(self) -> Tensor:
-        """Every column."""
+        """All columns."""
         return torch.ones_like(self.model.state_scale, dtype=torch.bool)
 
     @property
     def dt(self) -> float:
-        """Length of a frame [s]."""
+        """Frame time [s]."""
         return self.model.spec.dt
 
 
 def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[RolloutBatch]:
-    """Yield starts whose histories are changed as vectors of measured columns, shape [worlds, T + 1, size]."""
+    """Yield starts whose histories are transformed as vectors of measured columns, shape [worlds, T + 1, size]."""
     for batch in starts.batches(model.spec.context, environments=False):
         past = _history(batch.past)
         q, qd, channels = model.observation.split(change(model.observation.join(past.q, past.qd, past.channels)))
@@ -168,7 +168,7 @@ def _history(past: State | Window) -> Window:
 
 
 def difference(observation: WorldObservation, x: Tensor, reference: Tensor) -> Tensor:
-    """Return x - reference, angles that turn without end modulo 2 pi, shape [..., size]."""
+    """Return x - reference with continuous angles modulo 2 pi, shape [..., size]."""
     error = x - reference
     for column in observation.continuous.tolist():
         error[..., column] = torch.remainder(error[..., column] + torch.pi, 2 * torch.pi) - torch.pi

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many kernels some work launches, and how often it stops to move numbers between host and device.
+"""Count kernel launches, and synchronisations between host and device.
 
-On a GPU a launch costs 5 to 10 microseconds of the host's time whatever its size, and a copy to or from the host waits
-for all launches before it. Both can be counted without a GPU: on tensors of device `meta`, which take the branches of a
-GPU, hold no numbers, and refuse to be read. Kernels of Warp are operators of torch (`geometry.launching`) and count as
-torch's own do.
+On a GPU a launch costs 5 to 10 microseconds of host time whatever its size, and a copy to or from the host waits for
+all launches before it. Both can be counted without a GPU, on tensors of device `meta`: these take the branches of a
+GPU, hold no data, and refuse to be read. Warp kernels are torch operators (`geometry.launching`) and count as such.
 """
 
 from collections import Counter
@@ -28,19 +27,19 @@ _FREE = frozenset({
     "detach", "alias", "lift_fresh", "_unsafe_view", "_reshape_alias", "empty", "new_empty", "empty_like",
     "empty_strided", "new_empty_strided",
 })  # fmt: skip
-"""Operators that launch nothing, besides views."""
+"""Operators that launch nothing, in addition to views."""
 
 _MAKERS = frozenset({"tensor", "as_tensor", "new_tensor", "asarray"})
-"""Functions that copy numbers of the host to a device."""
+"""Functions that copy host data to a device."""
 
 
 @dataclass(frozen=True)
 class LaunchCount:
-    """What some work launched.
+    """Kernel launches and synchronisations of some work.
 
     Attributes:
-        operators: How often each operator was launched, by name.
-        copies: What moved numbers between host and device, or waited for a result, in order.
+        operators: Number of launches by operator.
+        copies: Transfers between host and device, and waits for a result, in order.
     """
 
     operators: Counter[str] = field(default_factory=Counter)
@@ -53,24 +52,24 @@ class LaunchCount:
 
 
 class EmptyWindows:
-    """Histories on device `meta`, without numbers: what imagination is counted with.
+    """Histories without data on device `meta`, for counting the launches of roll-outs in a model.
 
-    A source of starts for `neurodyn.policy.PolicyEnvironment`.
+    A source of initial states for `neurodyn.policy.PolicyEnvironment`.
     """
 
     def __init__(self, spec: StateSpec) -> None:
-        """Take what the state consists of, and how many frames a history has."""
+        """Take shapes and length of a history from the state's description."""
         self._spec = spec
 
     def state(self) -> dict[str, Any]:
-        """Return where the draws stand: nowhere."""
+        """Return the state of the random draws: empty."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Accept what `state` returned."""
 
     def draw(self, count: int) -> Window:
-        """Return so many histories."""
+        """Return `count` histories."""
         spec, frames = self._spec, self._spec.context
 
         def rows(states: int, width: int) -> Tensor:
@@ -82,14 +81,14 @@ class EmptyWindows:
 
 
 def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCount:
-    """Call something once, and count what it launches on a device.
+    """Call a function once and count its launches on a device.
 
     Args:
-        work: What to call; call it beforehand, where it makes things on first use.
-        device: Type of the device, "meta", "cpu" or "cuda".
+        work: The function; call it beforehand if it initialises anything on first use.
+        device: Type of the device: "meta", "cpu" or "cuda".
 
     Raises:
-        RuntimeError: It reads a number of a tensor of device `meta`; NotImplementedError likewise.
+        RuntimeError, NotImplementedError: It reads a value of a tensor of device `meta`.
     """
     found = LaunchCount()
     with _Functions(found, device), _Operators(found, device):
@@ -98,7 +97,7 @@ def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCo
 
 
 class _Operators(TorchDispatchMode):
-    """Sees every operator, and those of Warp's kernels."""
+    """Observes every operator, Warp kernels included."""
 
     def __init__(self, found: LaunchCount, device: str) -> None:
         super().__init__()
@@ -114,7 +113,7 @@ class _Operators(TorchDispatchMode):
             self._found.copies.append(name)
         result = func(*args, **(kwargs or {}))
         tensors += [x for x in tree_leaves(result) if isinstance(x, Tensor)]
-        # Nothing is launched for nothing; single numbers of the host travel with the launch.
+        # Empty tensors launch nothing; host scalars are passed as launch arguments.
         filled = [x for x in tensors if x.numel() and (x.ndim or x.device.type == self._device)]
         places = {x.device.type for x in filled}
         if len(places) > 1:
@@ -125,7 +124,7 @@ class _Operators(TorchDispatchMode):
 
 
 class _Functions(TorchFunctionMode):
-    """Sees what is made of numbers of the host before any operator does."""
+    """Observes functions that turn host data into tensors, before any operator does."""
 
     def __init__(self, found: LaunchCount, device: str) -> None:
         super().__init__()
@@ -134,7 +133,7 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Note a copy from the host, and call the function."""
+        """Record a copy from the host, and call the function."""
         name = getattr(func, "__name__", "")
         result = func(*args, **(kwargs or {}))
         if self._device == "cpu":
@@ -147,11 +146,11 @@ class _Functions(TorchFunctionMode):
 
 
 def _data(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """Return what a function or method of `_MAKERS` makes a tensor of."""
+    """Return the data from which a function or method of `_MAKERS` makes a tensor."""
     return next(iter((*args[len(args) - 1 :], *(kwargs or {}).values())), None)
 
 
 def _has_list(index: Any) -> bool:
-    """Return whether an index has numbers that become a tensor."""
+    """Return whether an index contains a list, which becomes a tensor."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(part, list) for part in parts)

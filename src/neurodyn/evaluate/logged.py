@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model beside a log: open-loop errors from many starts, beside trivial baselines.
+"""Evaluation of a model and the baselines beside a log: open-loop errors from many starts.
 
-A network with a memory first sees the recorded frames before the start. Of a floating robot (a toss), every recorded
-state is a start, the model gets that state alone, and the first states of episodes (the releases) count once more on
-their own.
+A network with memory first sees the recorded frames before the start. For a floating robot (a toss), every recorded
+state is a start, the model gets that state alone, and the first states of episodes (the releases) are also evaluated
+separately.
 """
 
 import numpy as np
@@ -54,16 +54,16 @@ def beside_log(
     rollouts: int | None = None,
     seed: int = SEED,
 ) -> Logged | Tossed:
-    """Measure a model on recorded episodes.
+    """Evaluate a model on recorded episodes.
 
     Args:
         model: The model.
-        robot: The robot that the log is of.
+        robot: The robot of the log.
         store: The recorded trajectories.
-        split: Which episodes; None for all of them.
-        horizon: Frames of a roll-out; None for half a second, of a floating robot for its own horizon.
-        rollouts: Most starts, spread evenly over all possible ones; None for 20,000.
-        seed: Given back in the result; starts do not depend on it.
+        split: Split of the episodes; None for all of them.
+        horizon: Frames of a roll-out; None for half a second, or for the horizon of a floating robot.
+        rollouts: Maximum number of starts, evenly spaced; None for 20,000.
+        seed: Recorded in the result; starts do not depend on it.
 
     Raises:
         InputError: No episode is long enough.
@@ -110,7 +110,7 @@ def beside_log(
 
 
 def _at(robot: Robot, paths: dict[str, Trajectory], truth: Trajectory, rows: Tensor, mark: int) -> LogMark:
-    """Return errors of model and baselines at a horizon over some of the starts."""
+    """Return errors of the model and the baselines at a horizon over some of the starts."""
     found = {}
     for name, path in paths.items():
         q = joint_distance(robot.spec, path.q[rows, mark], truth.q[rows, mark]).double()

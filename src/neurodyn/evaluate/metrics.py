@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs beside the truth: the metrics, by horizon and over time, trivial baselines, and joint limits."""
+"""Errors of roll-outs: metrics by horizon and over time, baselines, and the effect of joint limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,13 +29,12 @@ PERCENTILES = (10, 50, 90)
 
 @dataclass(frozen=True)
 class Metric:
-    """One error of roll-outs, from which JSON, tables and pages are made.
+    """An error of roll-outs, shown in JSON, tables and pages.
 
     Attributes:
-        unit: Its unit.
-        title: Its name in tables and on pages.
-        compute: From roll-outs beside the truth to absolute errors, shape [worlds, T, n]; None where the robot has
-            none.
+        unit: Unit.
+        title: Name in tables and on pages.
+        compute: Maps roll-outs beside the truth to absolute errors, shape [worlds, T, n]; None if not applicable.
     """
 
     unit: str
@@ -45,12 +44,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class Compared:
-    """Roll-outs beside the truth, from the same starts.
+    """Roll-outs beside the truth from the same starts.
 
     Attributes:
         robot: The robot.
-        predicted: What was predicted.
-        truth: What happened.
+        predicted: Predicted motion.
+        truth: True motion.
     """
 
     robot: Robot
@@ -59,7 +58,7 @@ class Compared:
 
     @cached_property
     def columns(self) -> ErrorColumns:
-        """Which position errors belong together."""
+        """Groups of position errors."""
         return ErrorColumns.of(self.robot)
 
     @cached_property
@@ -69,7 +68,7 @@ class Compared:
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which roll-outs are finite to their end, as is the truth, shape [worlds]."""
+        """Which roll-outs are finite, in prediction and truth, shape [worlds]."""
         return finite_worlds(self.predicted) & finite_worlds(self.truth)
 
     @cached_property
@@ -79,7 +78,7 @@ class Compared:
         return {name: errors for name, errors in found.items() if errors is not None}
 
     def summary(self, horizon: int, rows: Tensor | None = None) -> ErrorSummary:
-        """Return mean errors up to a horizon over some roll-outs; None for those that are finite."""
+        """Return mean errors up to a horizon over the roll-outs `rows`; None for all finite ones."""
         rows = self.finite if rows is None else rows
         means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
         spread: dict[str, Percentiles] = {}
@@ -99,7 +98,7 @@ class Compared:
         return {str(mark): self.summary(mark, rows) for mark in marks}
 
     def curves(self, points: int = 200) -> ErrorCurves:
-        """Return mean and percentiles of the errors at single frames, for plots."""
+        """Return mean and percentiles of the errors at about `points` frames, for plots."""
         length = self.truth.q.shape[1] - 1
         frames = torch.linspace(1, length, min(points, length)).long().unique()
         found = {}
@@ -128,16 +127,16 @@ METRICS: Registry[Metric] = Registry(
     joint_rad=Metric("rad", "Joint angle", _of_columns("angles")),
     joint_m=Metric("m", "Joint position", _of_columns("slides")),
 )
-"""All errors, by their key in JSON, in the order in which they are shown."""
+"""Metrics by JSON key, in the order of display."""
 
 
 def shown(summary: ErrorSummary) -> dict[str, Metric]:
-    """Return the metrics that a summary holds with percentiles."""
+    """Return the metrics that a summary has percentiles of."""
     return {name: METRICS[name] for name in METRICS if name in summary.percentiles}
 
 
 def percentiles(values: Tensor) -> Percentiles:
-    """Return percentiles of a set of values, keyed by "10", "50", "90"."""
+    """Return the percentiles "10", "50" and "90" of values."""
     if not len(values):
         return {str(p): None for p in PERCENTILES}
     shares = torch.tensor([p / 100 for p in PERCENTILES], dtype=torch.float64)
@@ -146,23 +145,19 @@ def percentiles(values: Tensor) -> Percentiles:
 
 
 def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
-    """Return the horizons to report: the usual ones as far as the roll-outs go, and their end."""
+    """Return the standard horizons within `frames`, and `frames`."""
     return sorted({mark for mark in marks if mark <= frames} | {frames})
 
 
 def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated: bool) -> RolloutComparison:
-    """Return errors of roll-outs beside those of the baselines.
+    """Return errors of roll-outs and of the baselines.
 
-    Args:
-        robot: The robot.
-        predicted: Roll-outs of a model.
-        truth: What happened from the same starts.
-        simulated: Whether the truth is a simulator's: its own blow-ups and joint limits are counted too.
+    With a `simulated` truth, its non-finite roll-outs and its joint limits are counted too.
     """
     compared = Compared(robot, predicted, truth)
     end = truth.q.shape[1] - 1
     marks, sound = horizons_up_to(end), finite_worlds(truth)
-    # Baselines over the same roll-outs as the simulator's own: those that it brings to their end.
+    # Baselines count over all roll-outs with a finite truth.
     held, moving = (
         Compared(robot, path, truth).by_horizon(marks, sound)
         for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))
@@ -179,7 +174,7 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated
 
 
 def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
-    """Return which roll-outs of the simulator reach a joint limit within a horizon, shape [worlds]."""
+    """Return which true roll-outs reach a joint limit within a horizon, shape [worlds]."""
     q = truth.q[:, : horizon + 1]
     touched = torch.zeros(q.shape[0], dtype=torch.bool)
     for joint in robot.spec.joints:

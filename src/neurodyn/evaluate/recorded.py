@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts along a log: windows spread evenly over all that its episodes hold, with what was measured as the truth.
+"""Starts along a log: evenly spaced windows with the measured motion as truth.
 
-Prediction k of a roll-out is compared with recorded state k: it starts in the recorded state at the start of frame 0,
-and the recorded control of frame k leads from state k to state k + 1.
+A roll-out starts in the recorded state at the start of frame 0. The recorded control of frame k leads from state k to
+state k + 1, and prediction k is compared with recorded state k.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch
 
 MOST = 20_000
-"""Starts along a log, unless asked for another number."""
+"""Default maximum number of starts along a log."""
 ALL = "all"
 
 
@@ -44,7 +44,7 @@ class Recorded:
     def along(
         cls, store: Store, split: int | None, context: int, frames: int, most: int | None = None, batch: int = 4096
     ) -> "Recorded":
-        """Take windows of `context` and then `frames` frames from the episodes of a split (None: from all).
+        """Return windows of `context` and then `frames` frames from the episodes of a split (None: all episodes).
 
         Raises:
             InputError: No episode is long enough.
@@ -55,12 +55,7 @@ class Recorded:
         return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
 
     def batches(self, seen: int, *, environments: bool = True) -> Iterator[RolloutBatch]:
-        """Yield the starts, with the last `seen` recorded frames before them.
-
-        Args:
-            seen: Frames of history; 0 for the first state alone.
-            environments: Whether roll-outs take place where the log did.
-        """
+        """Yield the starts with controls, `seen` frames of history and, if asked for, the log's environments."""
         recorded = RecordedEnvironments(self.store) if environments else None
         for w in self.windows:
             first, start = self.context - min(seen, self.context), self.context
@@ -73,7 +68,7 @@ class Recorded:
 
     @property
     def truth(self) -> Trajectory:
-        """What was measured from the starts on."""
+        """Measured states from the starts on."""
         c = self.context
         return Trajectory.joined(
             [
@@ -84,7 +79,7 @@ class Recorded:
 
     @property
     def group(self) -> np.ndarray:
-        """Group of each start, shape [starts]; -1 where there is none."""
+        """Group of each start, -1 for none, shape [starts]."""
         return np.concatenate([w.group for w in self.windows])
 
     @property
@@ -93,18 +88,24 @@ class Recorded:
         return np.concatenate([w.start == 0 for w in self.windows])
 
     def groups(self) -> dict[str, np.ndarray]:
-        """Return which starts are in each group, by its name."""
+        """Return which starts belong to each group, by its name."""
         group, names = self.group, self.store.header.groups
         return {names[i] if i >= 0 else "(no group)": group == i for i in np.unique(group)}
 
     def thinned(self, count: int) -> "Recorded":
-        """Return about `count` of the windows, spread evenly."""
+        """Return about `count` evenly spaced windows."""
         stride = max(1, sum(len(w.group) for w in self.windows) // count)
         return replace(self, windows=[w.rows(slice(None, None, stride)) for w in self.windows])
 
 
+def run_name(store: Store, episode: int) -> str:
+    """Return the name of the recorded run that an episode is from."""
+    run = int(store.run[episode])
+    return store.header.runs[run] if run >= 0 else f"episode {episode}"
+
+
 def chosen_split(store: Store, name: str | None) -> int | None:
-    """Return the split of a name; by default the test episodes, or validation episodes where there are none.
+    """Return the split with a name; by default the test episodes, or the validation episodes if there are none.
 
     Raises:
         InputError: There is no such split.

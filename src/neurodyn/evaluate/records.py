@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What evaluations return: typed records, from which tables, pages and JSON are made.
+"""Results of evaluations: typed records, from which tables, pages and JSON are made.
 
-Dictionaries are keyed as their JSON is: by horizon in frames ("100"), by metric, by joint, by ground, by model.
+Dictionaries have the keys of the JSON: horizon in frames ("100"), metric, joint, ground, or model.
 """
 
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from neurodyn.core.config import Record
 from neurodyn.dynamics.guard import Fault
 
 PERSISTENCE = "hold_last"
-"""The persistence baseline, among models by name."""
+"""Name of the persistence baseline among models."""
 Percentiles = dict[str, float | None]
 _KEYS = {
     "persistence": PERSISTENCE,
@@ -36,7 +36,7 @@ _KEYS = {
     "total_rank": "spread_rank_correlation",
     "out_of_distribution": "unlike",
 }
-"""Keys that fields have in JSON, where these are others than their names."""
+"""JSON keys that differ from the field names."""
 
 
 _ON_GROUND = ("joints", "by_horizon", "finite_fraction", "teacher_finite_fraction", "baselines", "floors")
@@ -47,7 +47,7 @@ class Result(Record, frozen=True, rename=_KEYS):
 
 
 class About(Result, frozen=True):
-    """What was evaluated: roll-outs of `horizon` frames of `dt` [s], from starts (or with noise) of a seed."""
+    """Subject of an evaluation: roll-outs of `horizon` frames of `dt` [s]; `seed` is that of starts or noise."""
 
     robot: str
     kind: str
@@ -62,8 +62,8 @@ class About(Result, frozen=True):
 class ErrorSummary(Result, frozen=True):
     """Mean errors over all frames up to a horizon and over all roll-outs.
 
-    `means` are by metric, None where no roll-out is finite and 0 of a base that a robot does not have; `percentiles`
-    ("10", "50", "90") over the roll-outs are of the metrics that the robot has.
+    `means` by metric are None if no roll-out is finite, and 0 for the base of a robot without one. `percentiles` ("10",
+    "50", "90") over the roll-outs exist for the metrics that the robot has.
     """
 
     inline: ClassVar = ("means",)
@@ -83,14 +83,14 @@ class ErrorSummary(Result, frozen=True):
 
 
 class Baselines(Result, frozen=True):
-    """Errors of trivial predictions, by horizon: nothing moves; velocities stay as they are."""
+    """Errors by horizon of the persistence and the constant-velocity baseline."""
 
     persistence: dict[str, ErrorSummary]
     constant_velocity: dict[str, ErrorSummary]
 
 
 class ErrorCurve(Result, frozen=True):
-    """Errors at single frames, over the roll-outs."""
+    """Errors at single frames over the roll-outs."""
 
     mean: list[float]
     median: list[float]
@@ -98,7 +98,7 @@ class ErrorCurve(Result, frozen=True):
 
 
 class ErrorCurves(Result, frozen=True):
-    """Errors at `frame`, by metric."""
+    """Errors at the frames `frame`, by metric."""
 
     inline: ClassVar = ("by_metric",)
 
@@ -115,7 +115,7 @@ class LimitSplit(Result, frozen=True):
 
 
 class RolloutComparison(Result, frozen=True, kw_only=True):
-    """Roll-outs beside the truth; UNSET is what a log does not have: a simulator, and joint limits."""
+    """Errors of roll-outs; fields that need a simulator or joint limits are UNSET for a log."""
 
     inline: ClassVar = ("summary",)
 
@@ -128,7 +128,7 @@ class RolloutComparison(Result, frozen=True, kw_only=True):
     curve: ErrorCurves
 
     def better(self, horizon: str, metric: str) -> float | None:
-        """Return how many times the better baseline's mean error is that of the model."""
+        """Return the mean error of the better baseline over that of the model."""
         mine = self.by_horizon[horizon].means[metric]
         both = self.baselines.persistence, self.baselines.constant_velocity
         others = [value for table in both if (value := table[horizon].means[metric]) is not None]
@@ -136,7 +136,7 @@ class RolloutComparison(Result, frozen=True, kw_only=True):
 
 
 class Coverage(Result, frozen=True):
-    """How often the truth lies within one and two standard deviations, mean and by column."""
+    """Share of true values within one and two standard deviations, as a mean and by column."""
 
     seconds: float
     one_sigma: float | None
@@ -146,7 +146,7 @@ class Coverage(Result, frozen=True):
 
 
 class RankCorrelation(Result, frozen=True, kw_only=True):
-    """How well the epistemic and the total standard deviation order forecasts by their error; None of too few."""
+    """Rank correlation of error with epistemic and with total standard deviation; None for too few forecasts."""
 
     seconds: float | UnsetType = UNSET
     epistemic_rank: float | None
@@ -155,14 +155,14 @@ class RankCorrelation(Result, frozen=True, kw_only=True):
 
 
 class DrawnOut(Result, frozen=True):
-    """The epistemic standard deviation on states that are drawn out from their mean, beside the usual one."""
+    """Epistemic standard deviation on states scaled away from their mean, relative to states of the data."""
 
     ratio: float
     chance_above_usual: float
 
 
 class OutOfDistribution(Result, frozen=True):
-    """The epistemic standard deviation out of distribution, by the factor that states are drawn out by."""
+    """Epistemic standard deviation out of distribution, by the factor by which states are scaled from their mean."""
 
     inline: ClassVar = ("by_factor",)
 
@@ -171,7 +171,7 @@ class OutOfDistribution(Result, frozen=True):
 
 
 class MemberCalibration(Result, frozen=True):
-    """Whether the members of neural dynamics know how large their errors are; by frames of a roll-out."""
+    """Calibration of neural dynamics with several members, by frames of a roll-out."""
 
     members: int
     coverage: dict[str, Coverage]
@@ -180,7 +180,7 @@ class MemberCalibration(Result, frozen=True):
 
 
 class PartialComparison(Result, frozen=True, kw_only=True):
-    """Some of the roll-outs: those under random torques or targets, or those from the first states of episodes."""
+    """A subset of roll-outs: under random control, or from the first states of episodes."""
 
     inline: ClassVar = ("comparison",)
 
@@ -191,7 +191,7 @@ class PartialComparison(Result, frozen=True, kw_only=True):
 
 
 class ReferenceErrors(Result, frozen=True):
-    """The simulator's own errors by horizon: at half the step, and from starts that are off by 1e-6."""
+    """The simulator's own errors by horizon: at half the time step, and from starts perturbed by 1e-6."""
 
     rollouts: int
     half_step: dict[str, ErrorSummary]
@@ -199,7 +199,7 @@ class ReferenceErrors(Result, frozen=True):
 
 
 class Drift(Result, frozen=True):
-    """How far the energy moves from its start, and the range of energies over all roll-outs [J]."""
+    """Distance of the energy from its initial value, and the range of energies over all roll-outs [J]."""
 
     mean_drift: float
     final_drift: Percentiles
@@ -208,7 +208,7 @@ class Drift(Result, frozen=True):
 
 
 class EnergyDrift(Result, frozen=True):
-    """Energy drift of model and simulator at `frames`; None where no roll-out is finite."""
+    """Energy drift of model and simulator at `frames`; None if no roll-out is finite."""
 
     frames: list[int]
     model: Drift | None
@@ -216,9 +216,9 @@ class EnergyDrift(Result, frozen=True):
 
 
 class LongRun(Result, frozen=True):
-    """What becomes of very long roll-outs: shares of them; None where there is no ground.
+    """Very long roll-outs in shares of worlds; None without a ground.
 
-    `in_bounds_fraction` never leave plausible bounds; `first_out` says which does first, and by what.
+    `in_bounds_fraction` is the share that never leaves plausible bounds; `first_out` describes the first departure.
     """
 
     finite_fraction: float
@@ -231,7 +231,7 @@ class LongRun(Result, frozen=True):
 
 
 class Stability(Result, frozen=True):
-    """Long roll-outs, passive and driven; the latter UNSET where nothing drives the robot."""
+    """Long passive and driven roll-outs; `driven` is UNSET for a robot without drives."""
 
     frames: int
     worlds: int
@@ -242,10 +242,11 @@ class Stability(Result, frozen=True):
 
 
 class Simulated(Result, frozen=True):
-    """A model beside its reference simulator: passive motion, and what else was asked for.
+    """A model beside its reference simulator, in passive motion and under random control.
 
-    `hold` are gains of the controller that holds the nominal pose, None without one; there is no `energy` drift with
-    contacts or a controller; `worlds` ran at once while throughput was measured.
+    `hold` are the gains of the controller that holds the nominal pose, None without one. `energy` is None with contacts
+    or
+    a controller. `worlds` is the batch size of the throughput measurement.
     """
 
     inline: ClassVar = ("about", "comparison")
@@ -271,7 +272,7 @@ class Simulated(Result, frozen=True):
     faults: list[Fault] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data; of each ground what differs between grounds."""
+        """Return plain data; each ground keeps only what differs between grounds."""
         found = super().plain()
         for name, entry in found.get("grounds", {}).items():
             kept = [*_ON_GROUND, *self.comparison.summary.means]
@@ -280,10 +281,10 @@ class Simulated(Result, frozen=True):
 
 
 class LogEvaluation(Result, frozen=True, kw_only=True):
-    """What evaluations beside logs have in common.
+    """Common fields of evaluations beside logs.
 
-    Before a start the model sees `context_frames` recorded frames; roll-outs `start` as "logged", or from states
-    estimated from the "past". `data` and `start` are UNSET where the log was handed over.
+    A model sees `context_frames` recorded frames before a start. `start` says whether roll-outs start from states as
+    "logged" or estimated from the "past". `data` and `start` are UNSET if the caller passed the log.
     """
 
     inline: ClassVar = ("about", "summary", "comparison")
@@ -302,7 +303,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
 
 
 class StateErrors(Result, frozen=True):
-    """Errors of positions and velocities at a horizon: by name, their mean, and percentiles over starts."""
+    """Errors of positions and velocities at a horizon: by name, as a mean, and as percentiles over starts."""
 
     q: list[float]
     qd: list[float]
@@ -313,7 +314,7 @@ class StateErrors(Result, frozen=True):
 
 
 class LogMark(Result, frozen=True):
-    """Errors of model and baselines at one horizon."""
+    """Errors of the model and the baselines at one horizon."""
 
     seconds: float
     model: StateErrors
@@ -323,7 +324,7 @@ class LogMark(Result, frozen=True):
 
 
 class LogSection(Result, frozen=True):
-    """Errors at horizons over some of the starts."""
+    """Errors by horizon over a subset of the starts."""
 
     inline: ClassVar = ("marks",)
 
@@ -332,10 +333,11 @@ class LogSection(Result, frozen=True):
 
 
 class Logged(LogEvaluation, frozen=True):
-    """A model beside the log of a bolted robot.
+    """A model beside the log of a robot with a fixed base.
 
-    `by_horizon` are means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over those
-    of "moving" windows, whose mean joint speed is above `moving_above` [rad/s or m/s].
+    `by_horizon` holds means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over
+    those
+    of "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
     """
 
     moving_above: float
@@ -351,7 +353,7 @@ class Logged(LogEvaluation, frozen=True):
 
 
 class Tossed(LogEvaluation, frozen=True):
-    """A model beside the log of a floating robot, from single states, `stride` states apart; and from first states."""
+    """A model beside the log of a floating robot, from states `stride` frames apart and from episodes' first states."""
 
     stride: int
     comparison: RolloutComparison
@@ -360,9 +362,9 @@ class Tossed(LogEvaluation, frozen=True):
 
 
 class ColumnMeans(Result, frozen=True):
-    """Mean absolute errors of a world model; None where no forecast is finite.
+    """Mean absolute errors of a world model; None if no forecast is finite.
 
-    `scaled` is over all columns, each in its standard deviation over the training data.
+    `scaled` is the mean over all columns, each in units of its standard deviation over the training data.
     """
 
     columns: list[float] | None
@@ -372,7 +374,7 @@ class ColumnMeans(Result, frozen=True):
 
 
 class WorldMark(Result, frozen=True):
-    """Errors at one horizon of a world model ("model"), the persistence baseline and other models."""
+    """Errors at one horizon by model: the world model ("model"), the persistence baseline, and other models."""
 
     inline: ClassVar = ("by_model",)
 
@@ -382,7 +384,7 @@ class WorldMark(Result, frozen=True):
 
 
 class WorldGroup(Result, frozen=True):
-    """Errors on a group of recordings by horizon, then by model."""
+    """Errors on a group of recordings, by horizon and model."""
 
     inline: ClassVar = ("marks",)
 
@@ -400,7 +402,7 @@ class Noisy(Result, frozen=True):
 
 
 class EventScores(Result, frozen=True):
-    """Scores of an event: of a contact over all frames, of termination over forecasts; None where a class is empty."""
+    """Scores of a contact (over frames) or of termination (over forecasts); None if a class is empty."""
 
     rate: float
     recall: float | None
@@ -409,9 +411,9 @@ class EventScores(Result, frozen=True):
 
 
 class Failures(Result, frozen=True):
-    """How many episodes failed within so many frames, and how many forecasts of them did.
+    """Failures within a number of frames, in episodes and in forecasts.
 
-    `failed` and `predicted` are shares of the starts, which are spread evenly over all frames of the log.
+    `failed` and `predicted` are shares of the starts, which are evenly spaced over all frames of the log.
     """
 
     frames: int
@@ -423,8 +425,9 @@ class Failures(Result, frozen=True):
 class ForecastEvaluation(LogEvaluation, frozen=True):
     """A world model beside a log.
 
-    `columns` are what was measured, `state_scale` their standard deviations over the training data, and `by_frame` the
-    mean error of all columns in these, by model; `marks` are the horizons.
+    `columns` are the measured quantities, `state_scale` their standard deviations over the training data, `by_frame`
+    the
+    mean scaled error of all columns by model, and `marks` the horizons [frames].
     """
 
     members: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roll-outs of any dynamics along batches of starts, wherever these come from."""
+"""Batched roll-outs of any dynamics from given starts."""
 
 import time
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ from neurodyn.evaluate.records import About
 from neurodyn.nets.networks import weights_in
 
 SEED = 500
-"""Seed of starts and torques, unless another is asked for."""
+"""Default seed of initial states and controls."""
 
 
 @dataclass(frozen=True)
 class ControlSequence:
-    """Torques, or the targets and gains of a PD controller, for a batch of roll-outs.
+    """Torques, or targets and gains of a PD controller, for a batch of roll-outs.
 
     Attributes:
-        torque: Torques or forces [N m or N], shape [worlds, T, nu]; None where a controller drives.
-        target: Targets of the controller [rad or m], shape [worlds, T, nu]; None where torques drive.
+        torque: Torques or forces [N m or N], shape [worlds, T, nu]; None with a controller.
+        target: Targets of the controller [rad or m], shape [worlds, T, nu]; None with torques.
         kp: Stiffness [N m/rad or N/m], shape [worlds, 1].
         kd: Damping [N m s/rad or N s/m], shape [worlds, 1].
     """
@@ -41,35 +41,35 @@ class ControlSequence:
         return 0 if values is None else values.shape[1]
 
     def at(self, frame: int) -> Control:
-        """Return what drives one frame."""
+        """Return the control of one frame."""
         if self.target is None:
             return Control(torque=None if self.torque is None else self.torque[:, frame])
         return Control(target=self.target[:, frame], kp=self.kp, kd=self.kd)
 
     def worlds(self, rows: slice | Tensor) -> "ControlSequence":
-        """Return the drive of some of the roll-outs."""
+        """Return the controls of some of the roll-outs."""
         return ControlSequence(*(None if x is None else x[rows] for x in (self.torque, self.target, self.kp, self.kd)))
 
     def to(self, device: str) -> "ControlSequence":
-        """Return the drive on another device."""
+        """Return the controls on another device."""
         return ControlSequence(
             *(None if x is None else x.to(device) for x in (self.torque, self.target, self.kp, self.kd))
         )
 
     def until(self, frame: int) -> "ControlSequence":
-        """Return the drive of the first frames."""
+        """Return the controls of the first frames."""
         torque, target = (None if x is None else x[:, :frame] for x in (self.torque, self.target))
         return replace(self, torque=torque, target=target)
 
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Starts of roll-outs, one world each.
+    """Starts of roll-outs, one for each world.
 
     Attributes:
-        past: First states, or histories that end in them.
-        drive: What drives the robot from there on.
-        environment: What the worlds are in; None for the dynamics' own.
+        past: Initial states, or histories that end in them.
+        drive: Controls.
+        environment: Environment of the worlds; None for the dynamics' own.
     """
 
     past: State | Window
@@ -87,9 +87,9 @@ class RolloutResult:
     """Roll-outs from all starts.
 
     Attributes:
-        path: States, the first ones included.
+        path: States, including the initial ones.
         seconds: Wall time [s].
-        cpu_seconds: Processor time [s].
+        cpu_seconds: CPU time [s].
     """
 
     path: Trajectory
@@ -99,7 +99,7 @@ class RolloutResult:
 
 @torch.no_grad()
 def roll_out(dynamics: Dynamics, batches: Iterable[RolloutBatch]) -> RolloutResult:
-    """Roll dynamics out from all starts, batch by batch, so that memory stays bounded."""
+    """Roll dynamics out from all starts, batch by batch to bound memory."""
     paths, wall, cpu = [], 0.0, 0.0
     for batch in batches:
         begin = time.perf_counter(), time.process_time()
@@ -109,9 +109,9 @@ def roll_out(dynamics: Dynamics, batches: Iterable[RolloutBatch]) -> RolloutResu
 
 
 def follow(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
-    """Roll out as driven: under torques, or with a controller that acts on the dynamics' own state.
+    """Roll out under torques, or with a controller that acts on the predicted state.
 
-    The dynamics compute where they lie; starts and roll-outs are the caller's, on the CPU.
+    Dynamics run on their device; starts and roll-outs are on the CPU.
     """
     if torch.device(dynamics.device).type == "cpu":
         return _followed(dynamics, batch)
@@ -132,7 +132,7 @@ def _followed(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
 
 
 def _controlled(dynamics: Dynamics, carry: Carry, state: State, drive: ControlSequence) -> Trajectory:
-    """Roll out with a controller; the fast step of a network uses up the carry."""
+    """Roll out with a controller; the in-place step of a network consumes the carry."""
     q, qd = [state.q], [state.qd]
     for frame in range(drive.frames):
         carry, step = dynamics.step_(carry, state, drive.at(frame))
@@ -143,7 +143,7 @@ def _controlled(dynamics: Dynamics, carry: Carry, state: State, drive: ControlSe
 
 
 def about(model: Dynamics, horizon: int, rollouts: int, seed: int) -> About:
-    """Return what is evaluated."""
+    """Return the subject of an evaluation."""
     return About(
         robot=model.spec.robot, kind=model.kind, network=model.network, parameters=weights_in(model.parameters()),
         horizon=horizon, rollouts=rollouts, seed=seed, dt=model.spec.dt,

@@ -169,63 +169,63 @@ def evaluate(
             raise InputError(f"--{name} is {value}; valid: at least 1")
     cores = resolve_threads(threads)
     asked = EvaluationRequest(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
-    kind = KINDS[kind_of(run)]
     shipped = str(run).startswith(PRETRAINED)  # what ships with the package is not written to
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
-        measured = kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
+        own = KINDS[kind_of(run)].evaluate
+        measured = own.get()(asked) if own else evaluate_simulating(asked)
     return msgspec.structs.replace(
         measured, verdict=str(judge(measured, watch.faults)), faults=watch.faults or UNSET
     )  # fmt: skip
 
 
-def evaluate_simulating(asked: EvaluationRequest) -> Simulated | Logged | Tossed:
+def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:
     """Measure a model that predicts what a simulator has as its state."""
-    run, robot = asked.run, load_robot(robot_of(asked.run))
-    if asked.beside:
+    run, robot = request.run, load_robot(robot_of(request.run))
+    if request.beside:
         raise InputError("--beside compares world models; valid: RUN of a world model")
-    model = load_simulator(run, device=asked.device)
-    data = training_log(run) if asked.data is None and model.fingerprint is None else asked.data
-    amounts: dict[str, Any] = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
+    model = load_simulator(run, device=request.device)
+    data = training_log(run) if request.data is None and model.fingerprint is None else request.data
+    amounts: dict[str, Any] = {"horizon": request.horizon, "rollouts": request.rollouts, "seed": request.seed}
     if data is not None:
-        if asked.ground is not None or asked.stability:
+        if request.ground is not None or request.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         store = open_robot_data(robot, data)
         require_data(robot, store)
-        model, start = load_along_log(run, asked.device)
-        found = beside_log(model, robot, store, split=chosen_split(store, asked.split), **amounts)
+        model, start = load_along_log(run, request.device)
+        found = beside_log(model, robot, store, split=chosen_split(store, request.split), **amounts)
         return msgspec.structs.replace(found, data=data, start=start)
-    if asked.split is not None:
+    if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
-    where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
-    amounts["threads"] = asked.threads
-    with stage(0.0, 0.6 if asked.stability else 1.0):
+    where = list(scenarios(robot).values()) if request.ground == ALL else [scenario(robot, request.ground)]
+    amounts["threads"] = request.threads
+    with stage(0.0, 0.6 if request.stability else 1.0):
         results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in tracked(where)]
-    result = with_grounds(results) if asked.ground == ALL else results[0]
-    if asked.stability:
+    result = with_grounds(results) if request.ground == ALL else results[0]
+    if request.stability:
         with stage(0.6, 1.0, "long roll-outs"):
-            long = stability(model, robot, where=where[0], seed=asked.seed)
+            long = stability(model, robot, where=where[0], seed=request.seed)
         result = msgspec.structs.replace(result, stability=long)
     return result
 
 
-def evaluate_forecasting(asked: EvaluationRequest) -> ForecastEvaluation:
+def evaluate_forecasting(request: EvaluationRequest) -> ForecastEvaluation:
     """Measure a world model, which predicts what its log measures."""
-    if asked.ground is not None or asked.stability:
+    if request.ground is not None or request.stability:
         raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
-    if asked.device != "cpu":
-        raise InputError(f"--device {asked.device}: forecasts of world models are measured on the CPU; valid: cpu")
-    store = open_measured(asked.run, asked.data)
+    if request.device != "cpu":
+        raise InputError(f"--device {request.device}: forecasts of world models are measured on the CPU; valid: cpu")
+    store = open_measured(request.run, request.data)
     return forecast_log(
-        WORLD_MODEL.load(asked.run), store, split=chosen_split(store, asked.split), horizon=asked.horizon,
-        rollouts=asked.rollouts, seed=asked.seed, beside={name: WORLD_MODEL.load(name) for name in asked.beside},
+        WORLD_MODEL.load(request.run), store, split=chosen_split(store, request.split), horizon=request.horizon,
+        rollouts=request.rollouts, seed=request.seed, beside={name: WORLD_MODEL.load(name) for name in request.beside},
     )  # fmt: skip
 
 
 def load_along_log(run: str | Path, device: str = "cpu") -> tuple[Dynamics, str]:
     """Load the model of a run as its roll-outs along a log begin, and return how: as "logged", or from the "past"."""
-    parts = KINDS[kind_of(run)].parts
-    own = parts["begin along a log"](run, device) if "begin along a log" in parts else None
+    along = KINDS[kind_of(run)].along_log
+    own = along.get()(run, device) if along else None
     return (load(run, device=device), "logged") if own is None else (own, "past")
 
 

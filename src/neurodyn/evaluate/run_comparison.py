@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs beside each other.
-
-Which can be compared, which differ in their seed alone, and what their folders say of them.
-"""
+"""Comparison of runs: families of comparable runs, groups that differ only in their seed, and settings that differ."""
 
 import json
 import math
@@ -21,15 +18,18 @@ from neurodyn.learn.manifest import MANIFEST
 from neurodyn.learn.metrics import read_metrics
 
 LEVEL = 0.95
-"""Level of the intervals of means over seeds."""
+"""Confidence level of the intervals of means over seeds."""
+
+KEPT = "compared.json"
+"""File with the stored evaluations of a run, by their arguments; valid while the model is unchanged."""
 
 
 class Figure(Record, frozen=True):
-    """One figure by which runs are compared.
+    """A figure by which runs are compared.
 
     Attributes:
-        value: The figure; None where nothing finite was measured.
-        unit: Its unit; empty for a number.
+        value: Value; None if nothing finite was measured.
+        unit: Unit; empty for a number.
         greater_is_better: Whether it is a return, not an error.
     """
 
@@ -39,14 +39,14 @@ class Figure(Record, frozen=True):
 
 
 class FigureSeries(Record, frozen=True):
-    """A figure over something, for plots.
+    """A figure as a function of horizon or training time, for plots.
 
     Attributes:
         x: Abscissae.
         y: Ordinates.
         x_label: Name and unit of the abscissa.
         unit: Unit of the ordinate.
-        log: Whether it is to be drawn on logarithmic axes.
+        log: Whether the ordinate is logarithmic.
     """
 
     x: list[float]
@@ -57,14 +57,14 @@ class FigureSeries(Record, frozen=True):
 
 
 class Cost(Record, frozen=True):
-    """What a run took, and how large its result is; None where the run does not say.
+    """Cost of a training and size of its result; None if the run does not record it.
 
     Attributes:
         seconds: Wall time of the training [s].
         cpu_seconds: CPU time of the training [s].
-        steps: Steps of the optimiser, or updates.
+        steps: Optimiser steps, or updates.
         parameters: Number of weights, or of identified parameters.
-        bytes: Size of the files of the model [bytes].
+        bytes: Size of the model's files [bytes].
     """
 
     seconds: float | None = None
@@ -75,19 +75,19 @@ class Cost(Record, frozen=True):
 
 
 class RunFigures(Record, frozen=True):
-    """What one run is compared by.
+    """Figures of one run.
 
     Attributes:
-        run: As the user calls it.
-        of: What was measured, in words: runs of which it is the same can be compared.
+        run: Name of the run, as given by the user.
+        of: Description of the evaluation; runs with the same description are comparable.
         kind: Kind of dynamics and network, or algorithm.
-        figures: By name; the first is what runs are ordered by.
-        baselines: Figures of trivial predictions, by their names.
+        figures: Figures by name; runs are ordered by the first.
+        baselines: Figures of the baselines, by baseline.
         series: Figures over horizon or training time, by name.
-        settings: How it was made (RUN/config.yaml), by dotted names, without its seed.
-        seed: Seed of its training; None where it does not say.
-        cost: What it took.
-        verdict: Whether it can be used (`core.verdict`).
+        settings: Settings (RUN/config.yaml) by dotted names, without the seed.
+        seed: Training seed; None if it is not recorded.
+        cost: Cost of the training.
+        verdict: Whether the run is usable (`core.verdict`).
     """
 
     run: str
@@ -106,14 +106,14 @@ class Mean(Record, frozen=True):
     """A figure over the runs of a group.
 
     Attributes:
-        mean: Their mean; None where one of them is None.
-        half: Half the width of its interval at `LEVEL`, by Student's t over the runs; None of fewer than two.
-        least: The least of them.
-        greatest: The greatest of them.
+        mean: Mean; None if a run lacks the figure.
+        half: Half width of the confidence interval at `LEVEL`, by Student's t; None for fewer than two runs.
+        least: Minimum.
+        greatest: Maximum.
         unit: Unit.
         greater_is_better: Whether it is a return, not an error.
-        missing: Number of runs that have no such figure, or none that is finite.
-        values: That of each run.
+        missing: Number of runs without a finite value.
+        values: Values by run.
     """
 
     mean: float | None
@@ -127,17 +127,17 @@ class Mean(Record, frozen=True):
 
 
 class RunGroup(Record, frozen=True):
-    """Runs that differ in their seed alone.
+    """Runs that differ only in their seed.
 
     Attributes:
-        name: What it is called in tables.
+        name: Name in tables.
         kind: Kind of dynamics and network, or algorithm.
         runs: The runs.
         seeds: Their seeds.
-        settings: Those that differ from group to group; None where a kind has no such setting.
+        settings: Settings that differ between groups; None where a kind lacks the setting.
         figures: Means over the runs.
         cost: Means over the runs.
-        verdict: The worst, and why.
+        verdict: The worst verdict, with its reason.
         series: Series of each run, by name.
     """
 
@@ -153,12 +153,12 @@ class RunGroup(Record, frozen=True):
 
 
 class Family(Record, frozen=True):
-    """Runs of which the same was measured, the best group first.
+    """Comparable runs, the best group first.
 
     Attributes:
-        of: What was measured.
-        groups: The runs, by what they differ in.
-        baselines: Figures of trivial predictions, by their names.
+        of: Description of the evaluation.
+        groups: Groups of runs.
+        baselines: Figures of the baselines, by baseline.
         common: Settings that all runs share.
     """
 
@@ -169,18 +169,18 @@ class Family(Record, frozen=True):
 
 
 class UnmeasuredRun(Record, frozen=True):
-    """A run that could not be measured, and why."""
+    """A run that could not be evaluated, and the reason."""
 
     run: str
     why: str
 
 
 class RunComparison(Record, frozen=True):
-    """Runs beside each other.
+    """Comparison of runs.
 
     Attributes:
-        families: Runs that can be compared; what was measured differs from family to family.
-        broken: Runs that could not be measured.
+        families: Comparable runs, by family.
+        broken: Runs that could not be evaluated.
     """
 
     families: list[Family]
@@ -188,21 +188,15 @@ class RunComparison(Record, frozen=True):
 
 
 def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigures]) -> RunComparison:
-    """Measure runs one after another; what cannot be measured is named, and the others are compared.
-
-    Args:
-        runs: As the user calls them.
-        measure: Measures one, or raises an InputError.
+    """Evaluate runs one after another by `measure` and compare them; those that raise an InputError are listed.
 
     Raises:
-        InputError: A run is named twice, there are none, or none can be measured.
+        InputError: A run is named twice, there are none, or none can be evaluated.
     """
     names = [str(run) for run in runs]
     if not names:
         raise InputError("no run is given; valid: at least one run directory, or pretrained:NAME")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{name}: is named twice; valid: each run once")
+    _require_distinct(names)
     entries, broken = [], []
     for name in tracked(names):
         try:
@@ -215,31 +209,34 @@ def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigure
 
 
 def compare_figures(entries: Sequence[RunFigures], broken: Sequence[UnmeasuredRun] = ()) -> RunComparison:
-    """Put runs beside each other.
+    """Compare runs.
 
     Args:
-        entries: What was measured of each.
-        broken: Runs that could not be measured.
+        entries: Figures of each run.
+        broken: Runs that could not be evaluated.
 
     Returns:
-        Families in the order of their first runs; within each, groups of runs that differ in their seed alone, the best
-        first.
+        Families in the order of their first runs; within each, groups of runs that differ only in their seed, best
+            first.
 
     Raises:
         InputError: A run is named twice.
     """
-    names = [entry.run for entry in entries]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{name}: is named twice; valid: each run once")
+    _require_distinct([entry.run for entry in entries])
     found: dict[str, list[RunFigures]] = {}
     for entry in entries:
         found.setdefault(entry.of, []).append(entry)
     return RunComparison(families=[_family(of, some) for of, some in found.items()], broken=list(broken))
 
 
+def _require_distinct(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name}: is named twice; valid: each run once")
+
+
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted names, entries of lists of tables by their numbers: "phases.0.rate"."""
+    """Return nested settings by dotted names, with indices for lists of tables: "phases.0.rate"."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -252,7 +249,7 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, An
 
 
 def mean_of(figures: Sequence[Figure | None]) -> Mean:
-    """Return the mean of a figure over runs with its interval, x +- t s / sqrt(n) with Student's t of n - 1."""
+    """Return the mean of a figure over n runs and its half width t s / sqrt(n), by Student's t."""
     known = [figure for figure in figures if figure is not None]
     values = [figure.value for figure in known if figure.value is not None and math.isfinite(figure.value)]
     unit = next((figure.unit for figure in known), "")
@@ -273,7 +270,8 @@ def mean_of(figures: Sequence[Figure | None]) -> Mean:
 
 
 def _family(of: str, entries: list[RunFigures]) -> Family:
-    varying = _varying(entries)
+    names = dict.fromkeys(name for entry in entries for name in entry.settings)
+    varying = [name for name in names if _differs(name, entries)]
     found: dict[str, list[RunFigures]] = {}
     for entry in entries:
         found.setdefault(_key(entry), []).append(entry)
@@ -292,13 +290,8 @@ def _key(entry: RunFigures) -> str:
     return repr((entry.kind, sorted((name, repr(value)) for name, value in entry.settings.items())))
 
 
-def _varying(entries: Sequence[RunFigures]) -> list[str]:
-    """Return the settings that differ: between runs that have them, or that some runs of one kind lack."""
-    names = dict.fromkeys(name for entry in entries for name in entry.settings)
-    return [name for name in names if _differs(name, entries)]
-
-
 def _differs(name: str, entries: Sequence[RunFigures]) -> bool:
+    """Return whether a setting differs between runs, or is missing in some runs of one kind."""
     known = [entry for entry in entries if name in entry.settings]
     if len({repr(entry.settings[name]) for entry in known}) > 1:
         return True
@@ -323,39 +316,27 @@ def _group(entries: list[RunFigures], varying: Sequence[str]) -> RunGroup:
 
 
 def _verdict(entries: Sequence[RunFigures]) -> str:
-    """Return the worst verdict; of several runs with the run that it is of."""
-    worst = worst_grade([_grade(entry) for entry in entries])
-    entry = next(entry for entry in entries if _grade(entry) == worst)
+    """Return the worst verdict; for several runs with the name of the run."""
+    grades: list[Any] = [grade_of(entry.verdict) for entry in entries]
+    worst = worst_grade(grades)
+    entry = entries[grades.index(worst)]
     return entry.verdict if worst == "ok" or len(entries) == 1 else f"{entry.verdict} ({entry.run})"
 
 
-def _grade(entry: RunFigures) -> Any:
-    return grade_of(entry.verdict)
-
-
 def _rank(group: RunGroup, first: str | None) -> tuple[bool, float]:
-    """Return a key by which the best group comes first, and one without a figure last."""
+    """Return a sort key: best group first, groups without the figure last."""
     figure = group.figures.get(first or "")
     if figure is None or figure.mean is None:
         return True, 0.0
     return False, -figure.mean if figure.greater_is_better else figure.mean
 
 
-KEPT = "compared.json"
-"""What was measured of a run for comparisons, by what was asked; read again while the model is the same."""
-
-
 def kept(
     folder: Path, question: dict[str, Any], measure: Callable[[], RunFigures], *, writable: bool, name: str
 ) -> RunFigures:
-    """Return what was measured of a run in answer to a question, measured now if it was not.
+    """Return the figures of a run stored in its `folder` (file `KEPT`), or measure and store them.
 
-    Args:
-        folder: Folder of the run, in which answers are kept (`KEPT`).
-        question: All that the answer depends on.
-        measure: Measures it.
-        writable: Whether answers may be written there.
-        name: What the run is called now.
+    `question` is everything that the result depends on; `name` is the current name of the run.
     """
     path, key = folder / KEPT, json.dumps(question, sort_keys=True, default=str)
     known: dict[str, Any] = {}
@@ -373,10 +354,9 @@ def kept(
 
 
 def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
-    """Return how a run was made by dotted names, and its seed; data and bases of equal content are equal.
+    """Return the settings of a run or policy by dotted names, and its seed.
 
-    Args:
-        folder: Run directory, or folder of a policy.
+    Data and base runs are identified by their content.
     """
     path = folder / "config.yaml"
     if not path.is_file():
@@ -395,11 +375,7 @@ def run_settings(folder: Path) -> tuple[dict[str, Any], int | None]:
 
 
 def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
-    """Return what a training took, its held-out score over time, and whether it came to its end.
-
-    Args:
-        folder: Run directory, or folder of a policy.
-    """
+    """Return the cost of a run's or policy's training, its held-out score over time, and whether it finished."""
     lines = read_metrics(folder)
     timed = [line for line in lines if line.get("seconds") is not None]
     scored = [line for line in timed if line.get("rollout_score") is not None]
@@ -410,7 +386,7 @@ def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
     last = timed[-1] if timed else {}
     seconds, cpu = last.get("seconds"), last.get("cpu_seconds")
     found = folder / "identification.json"
-    if found.is_file():  # which takes longer than the training of its networks
+    if found.is_file():  # takes longer than the training of its networks
         seconds, cpu = artifacts.read_json(found).get("seconds"), None
     trained = as_verdict(next((line["verdict"] for line in reversed(lines) if "verdict" in line), "ok"))
     if timed and not found.is_file() and not any(line.get("finished") for line in lines):
@@ -419,12 +395,12 @@ def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
 
 
 def size_of(folder: Path) -> int:
-    """Return the size of the files in a folder [bytes]."""
+    """Return the size of all files in a folder [bytes]."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of what a training read, by name, as its manifest says."""
+    """Return the SHA-256 of the files that a training read, by name, from its manifest."""
     path = folder / MANIFEST
     plain = artifacts.read_json(path) if path.is_file() else {}
     return {**plain.get("files", {}), **plain.get("models", {})}

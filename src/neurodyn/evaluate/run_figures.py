@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run is compared by: its evaluation, what its training took, and how it was made."""
+"""Figures by which runs are compared: evaluation, training cost, and settings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
@@ -41,37 +41,31 @@ Say = Callable[[str], None]
 
 
 def said(text: str) -> None:
-    """Say what is being done to whoever looks at the progress."""
+    """Report a line of progress."""
     tell(0.0, text)
 
 
 def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -> RunComparison:
-    """Measure models in the same way and put them beside each other.
+    """Evaluate models in the same way and compare them.
 
     Args:
         runs: Run directories, or "pretrained:NAME".
-        say: Told which run is being measured.
+        say: Called with a line for each run that is evaluated.
         asked: Arguments of `evaluate.evaluate`: `horizon`, `rollouts`, `seed`, `data`, `split`, `ground`.
 
     Returns:
-        Runs that can be compared, apart from those that cannot; runs that cannot be measured are named with the reason.
+        Families of comparable runs; runs that cannot be evaluated are listed with the reason.
 
     Raises:
-        InputError: A run is named twice, there are none, or none can be measured.
+        InputError: A run is named twice, there are none, or none can be evaluated.
     """
     return comparison_of(runs, lambda run: model_figures(run, say=say, **asked))
 
 
 def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigures:
-    """Measure the model of a run, or read what was measured before in the same way.
+    """Evaluate the model of a run, or read a stored evaluation with the same arguments.
 
-    Args:
-        run: Run directory, or "pretrained:NAME".
-        say: Told that it is measured.
-        asked: Arguments of `evaluate.evaluate`.
-
-    Raises:
-        InputError: There is no such run, or it cannot be measured so.
+    Arguments and errors: see `compare_runs`.
     """
     folder = artifacts.resolve_run(run)
     log = _log_of(run, asked.get("data"))
@@ -89,11 +83,11 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
 
 
 def figures_of(run: str, result: Evaluation) -> RunFigures:
-    """Return what a run is compared by, of an evaluation of it.
+    """Return the figures of a run from an evaluation.
 
     Args:
         run: Run directory, or "pretrained:NAME".
-        result: What `evaluate.evaluate` returned for it.
+        result: Result of `evaluate.evaluate` for it.
     """
     folder, about = artifacts.resolve_run(run), result.about
     settings, seed = run_settings(folder)
@@ -110,7 +104,7 @@ def figures_of(run: str, result: Evaluation) -> RunFigures:
 
 
 def _log_of(run: str | Path, data: str | None) -> Path | None:
-    """Return the log that an evaluation reads, as far as it is known without loading the model."""
+    """Return the log that an evaluation reads, if it is known without loading the model."""
     if data is not None:
         return Path(data) if Path(data).is_file() else None
     try:
@@ -121,7 +115,7 @@ def _log_of(run: str | Path, data: str | None) -> Path | None:
 
 
 def _of(result: Evaluation) -> str:
-    """Return what was measured, in words; starts of logs depend on the history that a model sees, and are left out."""
+    """Return a description of the evaluation; starts along logs depend on the model's history and are left out."""
     about = result.about
     frames = f"{about.horizon:,} frames of {1e3 * about.dt:.4g} ms"
     if isinstance(result, Simulated):
@@ -135,19 +129,23 @@ def _of(result: Evaluation) -> str:
     return f"{about.robot} beside {log}: {result.split} episodes, {frames}"
 
 
+def _parts(result: Simulated | Tossed) -> list[tuple[str, RolloutComparison]]:
+    """Return the compared roll-outs of an evaluation, each with the end of its titles."""
+    if isinstance(result, Tossed):
+        return [("", result.comparison), (", first states", result.releases.comparison)]
+    if result.driven is None:
+        return [("", result.comparison)]
+    passive = ", held" if result.hold is not None else ", passive"
+    return [(passive, result.comparison), (", driven", result.driven.comparison)]
+
+
 @singledispatch
-def _figures(result: Simulated) -> Iterator[tuple[str, Figure]]:
-    driven = {} if result.driven is None else {"driven": result.driven.comparison}
-    passive = "held" if result.hold is not None else "passive"
-    for words, found in {passive: result.comparison, **driven}.items():
-        yield from _means(found, words if driven else "")
-    yield "Frames per CPU-s", Figure(value=result.env_steps_per_cpu_second, greater_is_better=True)
-
-
-@_figures.register
-def _(result: Tossed) -> Iterator[tuple[str, Figure]]:
-    yield from _means(result.comparison, "")
-    yield from _means(result.releases.comparison, "first states")
+def _figures(result: Simulated | Tossed) -> Iterator[tuple[str, Figure]]:
+    for words, found in _parts(result):
+        for name, metric in shown(found.summary).items():
+            yield metric.title + words, Figure(value=found.summary.means[name], unit=metric.unit)
+    if isinstance(result, Simulated):
+        yield "Frames per CPU-s", Figure(value=result.env_steps_per_cpu_second, greater_is_better=True)
 
 
 @_figures.register
@@ -165,28 +163,16 @@ def _(result: ForecastEvaluation) -> Iterator[tuple[str, Figure]]:
         yield f"Error [std], {mark.seconds:.3g} s", Figure(value=mark.by_model["model"].scaled)
 
 
-def _means(found: RolloutComparison, words: str) -> Iterator[tuple[str, Figure]]:
-    for name, metric in shown(found.summary).items():
-        title = f"{metric.title}, {words}" if words else metric.title
-        yield title, Figure(value=found.summary.means[name], unit=metric.unit)
-
-
 @singledispatch
 def _baselines(result: Simulated | Tossed) -> dict[str, dict[str, Figure]]:
-    """Return errors of trivial predictions, under the names of the model's."""
-    parts = [(result.comparison, "")]
-    if isinstance(result, Tossed):
-        parts.append((result.releases.comparison, "first states"))
-    elif result.driven is not None:
-        parts = [(result.comparison, "held" if result.hold is not None else "passive")]
-        parts.append((result.driven.comparison, "driven"))
+    """Return the errors of the baselines, with the titles of the model's figures."""
     found: dict[str, dict[str, Figure]] = {"persistence": {}, "constant velocity": {}}
-    for comparison, words in parts:
-        for name, metric in shown(comparison.summary).items():
-            title = f"{metric.title}, {words}" if words else metric.title
-            for label, table in _tables(comparison).items():
-                end = max(table, key=int)
-                found[label][title] = Figure(value=table[end].means[name], unit=metric.unit)
+    for words, comparison in _parts(result):
+        both = comparison.baselines.persistence, comparison.baselines.constant_velocity
+        for figures, table in zip(found.values(), both, strict=True):
+            means = table[max(table, key=int)].means
+            for name, metric in shown(comparison.summary).items():
+                figures[metric.title + words] = Figure(value=means[name], unit=metric.unit)
     return found
 
 
@@ -210,19 +196,11 @@ def _(result: ForecastEvaluation) -> dict[str, dict[str, Figure]]:
     return {"persistence": still}
 
 
-def _tables(found: RolloutComparison) -> dict[str, Any]:
-    return {"persistence": found.baselines.persistence, "constant velocity": found.baselines.constant_velocity}
-
-
 @singledispatch
 def _series(result: Simulated | Tossed) -> dict[str, FigureSeries]:
     """Return errors by horizon."""
-    parts = {"": result.comparison}
-    if isinstance(result, Simulated) and result.driven is not None:
-        parts = {", held" if result.hold is not None else ", passive": result.comparison,
-                 ", driven": result.driven.comparison}  # fmt: skip
     found = {}
-    for words, comparison in parts.items():
+    for words, comparison in _parts(result)[: 1 if isinstance(result, Tossed) else None]:
         for name, curve in comparison.curve.by_metric.items():
             metric, x = METRICS[name], [frame * result.about.dt for frame in comparison.curve.frame]
             title = f"{metric.title}{words}: mean error over time"

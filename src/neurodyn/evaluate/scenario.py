@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios of an evaluation beside the simulator: the ground, the starts, and the controller that holds the robot."""
+"""Scenarios of an evaluation beside the simulator: ground, initial states, and the controller that holds the robot."""
 
 import math
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from neurodyn.robots import Robot
 
 ALL = "all"
 _WALK = 3.0
-"""Room that is left to the edge of a terrain [m]."""
+"""Margin to the edge of a terrain [m]."""
 _SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What roll-outs take place in.
+    """Scenario of roll-outs.
 
     Attributes:
-        name: What the ground is called; None in free space.
+        name: Name of the ground; None in free space.
         scene: The ground; None in free space.
-        hold: Stiffness and damping with which passive motion holds the nominal pose; None for the robot's own, or
-            for no controller where it has no gains.
-        starts: Whether roll-outs start from the robot's resets or from the states that data are drawn from.
-        poses: Whether the ground is as it is declared, or turned, tilted and lifted at random as for data.
+        hold: Stiffness and damping of the controller that holds the nominal pose in passive motion; None for the
+            robot's own gains, or for no controller if it has none.
+        starts: Whether initial states are the robot's resets or drawn from the sampling ranges of data.
+        poses: Whether ground poses are as declared or random as in data.
     """
 
     name: str | None = None
@@ -46,11 +46,11 @@ class Scenario:
 
     @property
     def grounded(self) -> bool:
-        """Whether there is anything to touch."""
+        """Whether the scene has any shape."""
         return self.scene is not None and len(self.scene.shapes) > 0
 
     def begin(self, robot: Robot, worlds: int, rng: np.random.Generator) -> tuple[State, Environment]:
-        """Draw the first states of a batch of roll-outs, and what they are in."""
+        """Draw initial states and the environment of a batch of roll-outs."""
         from neurodyn.sim.sampling import sample_states
 
         reset = self.starts == "reset"
@@ -60,7 +60,7 @@ class Scenario:
         return State(*sample_states(robot, worlds, rng, ground, reset=reset)), Environment(ground=ground)
 
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
-        """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""
+        """Return ground poses; declared grounds are shifted under floating robots, to vary where they fall."""
         if self.poses == "sampling":
             return _sampled(robot, worlds, rng)
         if self.scene is None or robot.fixed_base or robot.ground_sampling is None or self.name not in robot.grounds:
@@ -75,7 +75,7 @@ class Scenario:
 
 
 def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
-    """Draw poses as for data, but a ground in every world."""
+    """Draw ground poses as for data, with a ground in every world."""
     from neurodyn.sim.sampling import sample_grounds
 
     if robot.ground_sampling is not None:
@@ -85,7 +85,7 @@ def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | No
 
 
 def _room(shape: Shape) -> float:
-    """Return how far a robot may stand from the middle of a shape and still move on it [m]."""
+    """Return the distance from the middle of a shape within which a robot can start [m]."""
     if isinstance(shape, Plane):
         return math.inf
     return min(shape.size) / 2 - _WALK if isinstance(shape, Terrain) else 0.0
@@ -97,7 +97,7 @@ def scenario(robot: Robot, ground: str | None = None, *, words: tuple[str, ...] 
     Args:
         robot: The robot.
         ground: Name of one of its grounds, or a file with a scene (YAML, TOML or JSON); None for its default.
-        words: What else the caller takes for a ground, for the message.
+        words: Other values that the caller accepts as a ground, for the message.
 
     Raises:
         InputError: There is no such ground, or the file does not describe one.
@@ -131,13 +131,9 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
 
 
 def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> ControlSequence:
-    """Return the drive of passive motion: no torque, or a controller that holds the nominal pose.
+    """Return the controls of passive motion: no torque, or a PD controller that holds the nominal pose.
 
-    Args:
-        robot: The robot.
-        worlds: Number of roll-outs.
-        frames: Frames of a roll-out.
-        hold: Stiffness and damping of the controller; None for the robot's own `gains.hold`, where it has gains.
+    `hold` are stiffness and damping; None for the robot's `gains.hold`, if it has gains.
     """
     if robot.command == "target":
         return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
@@ -152,15 +148,11 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
 def driven_at_random(
     robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
 ) -> ControlSequence:
-    """Return the drive of wild motion, as data are drawn: random torques in every frame, or random targets.
+    """Return random controls as for data: torques drawn for every frame, or targets of a PD controller.
 
-    Args:
-        robot: The robot.
-        worlds: Number of roll-outs.
-        frames: Frames of a roll-out.
-        rng: Source of randomness.
-        hold: Stiffness and damping of a robot with gains; None for those of data, drawn for each roll-out. Some of
-            these are so stiff and little damped that the robot itself does not stay calm for long.
+    `hold` are stiffness and damping for a robot with gains; None to draw them for each roll-out as for data. Some of
+    those
+    are so stiff and little damped that even the robot itself oscillates.
     """
     from neurodyn.sim.sampling import sample_torques
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model beside its reference simulator.
+"""Evaluation of a model beside its reference simulator.
 
 Passive and driven roll-outs from the same states, the simulator's own errors, and energy drift.
 """
@@ -13,7 +13,6 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 import torch
-from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.config import to_dict
@@ -32,20 +31,28 @@ from neurodyn.evaluate.records import Drift, EnergyDrift, ErrorSummary, PartialC
 from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
-from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot
 
 _PIECE, _FLOATING_PIECE = 128, 64
-"""Worlds that are simulated at once, of robots on a fixed base and of slower ones."""
+"""Worlds of one simulation, for robots with a fixed base and for floating robots, which are slower."""
+
+SIZE = 1e-6
+"""Size of the perturbation of starts [rad, m, rad/s or m/s]."""
+_SAMPLES, _DRIFT_WORLDS = 101, 256
+_WORLDS, _REFERENCES = 512, 256
+_SLOWER = 4
+"""Factor by which floating robots get fewer roll-outs, because their simulators are slower."""
+_DRAWN_OUT = 1000
+_MOST_BYTES = 8_000_000_000
 
 
 @dataclass(frozen=True)
 class RolloutRequest:
-    """Roll-outs that are asked for.
+    """Roll-outs to simulate.
 
     Attributes:
-        batch: Their starts.
-        half_step: Whether the simulator takes steps of half the length.
+        batch: Initial states and controls.
+        half_step: Whether the simulator uses half the time step.
     """
 
     batch: RolloutBatch
@@ -53,17 +60,13 @@ class RolloutRequest:
 
 
 class SimulatorRollouts:
-    """Rolls the simulator of a robot out, in one process or in several; a context manager.
+    """Rolls out the simulator of a robot in one or several processes; a context manager.
 
-    What is asked for is begun at once, and simulated in other processes while this one does something else.
+    Requested roll-outs start at once, and run in other processes while this one does something else.
     """
 
     def __init__(self, robot: Robot, threads: int | None = None) -> None:
-        """Prepare roll-outs.
-
-        Args:
-            robot: The robot.
-            threads: Processes; None for one on each available core. Results do not depend on it.
+        """Prepare roll-outs with a number of processes; None for one per available core. Results do not depend on it.
 
         Raises:
             InputError: `threads` is below 1.
@@ -80,7 +83,7 @@ class SimulatorRollouts:
         self._workers.__exit__(kind, error, trace)
 
     def begin(self, asked: Mapping[str, RolloutRequest]) -> "PendingRollouts":
-        """Begin roll-outs, each of which has a name."""
+        """Start roll-outs, each with a name."""
         pieces = {name: list(self._pieces(one)) for name, one in asked.items()}
         every = [piece for some in pieces.values() for piece in some]
         return PendingRollouts({name: len(some) for name, some in pieces.items()}, self._workers.map(every))
@@ -92,13 +95,13 @@ class SimulatorRollouts:
 
 
 class PendingRollouts:
-    """Roll-outs that were begun."""
+    """Roll-outs in progress."""
 
     def __init__(self, counts: dict[str, int], results: Iterator[RolloutResult]) -> None:
         self._counts, self._results = counts, results
 
     def collect(self) -> dict[str, RolloutResult]:
-        """Return all roll-outs by name; their times are those of all processes together."""
+        """Return all roll-outs by name; their times are sums over all processes."""
         found, results = {}, counted(self._results, sum(self._counts.values()))
         for name, count in self._counts.items():
             parts = [next(results) for _ in range(count)]
@@ -110,7 +113,7 @@ class PendingRollouts:
 
 
 class _Simulate:
-    """Rolls a simulator out; each process has worlds of its own, built when they are first needed."""
+    """Rolls out a simulator; each process builds its worlds on first use."""
 
     def __init__(self, robot: Robot) -> None:
         self._robot = robot
@@ -123,7 +126,7 @@ class _Simulate:
         dynamics = self._halved if asked.half_step else self._declared
         size = len(asked.batch.past.q), asked.half_step
         with threads(1), torch.no_grad():
-            if size not in self._warm:  # compile kernels and fill caches before anything is timed
+            if size not in self._warm:  # compile kernels and fill caches before timing
                 self._warm.add(size)
                 follow(dynamics, replace(asked.batch, drive=asked.batch.drive.until(2)))
             return roll_out(dynamics, [asked.batch])
@@ -138,7 +141,7 @@ class _Simulate:
 
 
 def _rows(batch: RolloutBatch, rows: slice) -> RolloutBatch:
-    """Return some of the starts, in memory of their own where that is less to send to another process."""
+    """Return some of the starts, in compact memory for another process."""
     environment = None if batch.environment is None else batch.environment.rows(rows)
     start = present_state(batch.past).rows(rows)
     own = State(*(_compact(x) for x in (start.q, start.qd)))
@@ -149,21 +152,15 @@ def _rows(batch: RolloutBatch, rows: slice) -> RolloutBatch:
 
 
 def _compact(values: Tensor) -> Tensor:
-    """Return values without what lies beside them in memory; what is repeated in memory stays so."""
+    """Return values without the rest of their storage, unless they are expanded views that need less."""
     held = values.untyped_storage().nbytes()
     return values.clone() if held > values.numel() * values.element_size() else values
 
 
-SIZE = 1e-6
-
-
 def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[str, RolloutRequest]:
-    """Return the roll-outs of the simulator that `reference_errors` compares with those from `starts`.
+    """Return the requests for the roll-outs from which `reference_errors` computes the simulator's own errors.
 
-    Args:
-        robot: The robot.
-        starts: The first starts of roll-outs of the simulator.
-        seed: Seed of the perturbation.
+    `starts` are the first starts of the simulator's roll-outs; `seed` is that of the perturbation.
     """
     start = perturb(robot.spec, present_state(starts.past), generator(seed, "perturb"))
     return {
@@ -173,12 +170,10 @@ def reference_rollouts(robot: Robot, starts: RolloutBatch, seed: int) -> dict[st
 
 
 def reference_errors(robot: Robot, found: Mapping[str, RolloutResult]) -> ReferenceErrors:
-    """Return the simulator's own errors by horizon: at half the step, and from perturbed starts.
+    """Return the simulator's own errors by horizon: at half the time step, and from perturbed starts.
 
-    Args:
-        robot: The robot.
-        found: What came of `reference_rollouts`, and "passive", the simulator's roll-outs, of which those from the
-            same starts come first.
+    `found` holds the results of `reference_rollouts`, and "passive", the simulator's roll-outs from these and more
+    starts.
     """
     count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
     truth = found["passive"].path.rows(slice(0, count))
@@ -190,16 +185,13 @@ def reference_errors(robot: Robot, found: Mapping[str, RolloutResult]) -> Refere
 
 
 def perturb(spec: StateSpec, state: State, rng: np.random.Generator, size: float = SIZE) -> State:
-    """Return states of which every coordinate is off by `size` to either side [rad, m, rad/s or m/s]."""
+    """Return states with every coordinate shifted by plus or minus `size` [rad, m, rad/s or m/s]."""
     q, qd = (torch.from_numpy(rng.choice([-size, size], state.qd.shape).astype(np.float32)) for _ in range(2))
     return State(displace(spec, state.q, q), state.qd + qd)
 
 
-_SAMPLES, _DRIFT_WORLDS = 101, 256
-
-
 def energy_drift(robot: Robot, predicted: Trajectory, truth: Trajectory) -> EnergyDrift:
-    """Return how far the energy of passive roll-outs moves from its start, of model and simulator."""
+    """Return the energy drift of passive roll-outs of model and simulator."""
     frames = torch.linspace(0, truth.q.shape[1] - 1, _SAMPLES).long().unique()
     model, simulator = (_drift(robot, path, frames) for path in (predicted, truth))
     return EnergyDrift(frames=frames.tolist(), model=model, simulator=simulator)
@@ -221,21 +213,14 @@ def _drift(robot: Robot, path: Trajectory, frames: torch.Tensor) -> Drift | None
     )  # fmt: skip
 
 
-_WORLDS, _REFERENCES = 512, 256
-_SLOWER = 4
-"""The simulator of a floating robot is slower by more than this, so that it gets so many fewer roll-outs."""
-_DRAWN_OUT = 1000
-_MOST_BYTES = 8_000_000_000
-
-
 @dataclass(frozen=True)
 class Sampled:
-    """Starts that are drawn at random, and what drives the robot from there on.
+    """Random initial states and controls.
 
     Attributes:
-        start: First states.
-        environment: What the worlds are in.
-        drive: What drives the robot.
+        start: Initial states.
+        environment: Environment of the worlds.
+        drive: Controls.
     """
 
     start: State
@@ -246,15 +231,9 @@ class Sampled:
     def draw(
         cls, robot: Robot, frames: int, count: int, seed: int, *, driven: bool, where: Scenario | None = None
     ) -> "Sampled":
-        """Draw starts.
+        """Draw initial states and random or passive controls.
 
-        Args:
-            robot: The robot.
-            frames: Frames of a roll-out.
-            count: Number of roll-outs.
-            seed: Seed of initial states and torques.
-            driven: Whether random torques or targets drive the robot; otherwise its motion is passive.
-            where: Ground, starts and controller; None for the robot's default ground.
+        `where` is the ground, initial states and controller; None for the robot's default ground.
         """
         rng, where = generator(seed, "evaluate"), scenario(robot) if where is None else where
         start, environment = where.begin(robot, count, rng)
@@ -271,7 +250,7 @@ class Sampled:
 
 
 def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult, RolloutResult]:
-    """Roll model and simulator out from the same starts; return both."""
+    """Return roll-outs of model and simulator from the same starts."""
     with SimulatorRollouts(robot, 1) as simulator:
         with stage(0.0, 0.4, "simulator"):
             pending = simulator.begin({"all": RolloutRequest(starts.rows(slice(None)))})
@@ -282,13 +261,13 @@ def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult,
 
 
 def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
-    """Roll a model out from all starts."""
+    """Roll a model out from all starts, after a warm-up."""
     batches = starts.batches()
-    # Compile kernels and fill caches before anything is timed; sizes as they will be.
+    # Compile kernels and fill caches for every batch size before timing.
     for batch in {len(b.past.q): b for b in batches}.values():
         with torch.no_grad():
             follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
-    with torch_threads(1):
+    with threads(1):
         return roll_out(model, tracked(batches))
 
 
@@ -304,22 +283,21 @@ def beside_simulator(
     references: int | None = None,
     threads: int | None = None,
 ) -> Simulated:
-    """Measure a model beside its reference simulator.
+    """Evaluate a model beside its reference simulator.
 
-    Passive motion is without torque; a robot with `gains` is held at its nominal pose by a PD controller, which acts on
-    each one's own state.
+    Passive motion is without torque. A robot with `gains` is held at its nominal pose by a PD controller, which acts on
+    the state of the model in one case and of the simulator in the other.
 
     Args:
         model: The model.
         robot: The robot that it was made for.
         horizon: Frames of a roll-out; None for the robot's own.
-        rollouts: Number of roll-outs; None for 2048, of a floating robot 512.
-        seed: Seed of initial states and torques; not that of any training data.
-        where: Ground, starts and controller; None for the robot's default ground.
-        driven: Whether motion under random torques (of a robot with gains: random targets) is measured too.
-        references: Roll-outs by which the simulator's own errors are measured; None for 256, of a floating robot 64.
-        threads: Processes that simulate, each on one core; None for one on each available core. Results do not depend
-            on it, and where one process is soon done there is but one.
+        rollouts: Number of roll-outs; None for 2048, or 512 of a floating robot.
+        seed: Seed of initial states and controls; different from that of any training data.
+        where: Ground, initial states and controller; None for the robot's default ground.
+        driven: Whether to evaluate motion under random torques too (random targets for a robot with gains).
+        references: Roll-outs for the simulator's own errors; None for 256, or 64 of a floating robot.
+        threads: Number of simulating processes; None for one per available core. Results do not depend on it.
 
     Raises:
         InputError: The roll-outs do not fit into memory, or `threads` is below 1.
@@ -336,7 +314,7 @@ def beside_simulator(
     if wild is not None:
         asked["driven"] = RolloutRequest(wild.rows(slice(None)))
     with SimulatorRollouts(robot, threads) as simulator:
-        with stage(0.0, 0.1, "simulator"):  # the first of many pieces; others may go on beside the model
+        with stage(0.0, 0.1, "simulator"):  # later pieces may run in parallel with the model
             pending = simulator.begin(asked)
         with stage(0.1, 0.25, "model"):
             found = roll_model_out(model, starts)
@@ -346,7 +324,14 @@ def beside_simulator(
             truths = pending.collect()
     truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
-    # Contacts and controllers take and give energy of their own.
+    motion = None
+    if wild is not None and found_driven is not None:
+        path, true = found_driven.path, truths["driven"].path
+        motion = PartialComparison(
+            rollouts=path.worlds, seed=seed + 1, comparison=compare(robot, path, true, simulated=True),
+            calibration=member_calibration(model, path, true, wild.rows(slice(0, _DRAWN_OUT))),
+        )  # fmt: skip
+    # Contacts and controllers change the energy.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
     return Simulated(
         about=about(model, horizon, rollouts, seed),
@@ -356,16 +341,7 @@ def beside_simulator(
         comparison=compare(robot, found.path, truth.path, simulated=True),
         reference_errors=reference_errors(robot, truths) if count else None,
         energy=energy_drift(robot, found.path, truth.path) if conserves else None,
-        driven=None
-        if found_driven is None
-        else PartialComparison(
-            rollouts=found_driven.path.worlds,
-            seed=seed + 1,
-            comparison=compare(robot, found_driven.path, truths["driven"].path, simulated=True),
-            calibration=UNSET
-            if wild is None
-            else member_calibration(model, found_driven.path, truths["driven"].path, wild.rows(slice(0, _DRAWN_OUT))),
-        ),
+        driven=motion,
         env_steps_per_second=steps / found.seconds,
         env_steps_per_cpu_second=steps / found.cpu_seconds,
         simulator_steps_per_cpu_second=steps / truth.cpu_seconds,
@@ -376,7 +352,7 @@ def beside_simulator(
 
 
 def with_grounds(results: list[Simulated]) -> Simulated:
-    """Return the first of several results, with what differs between their grounds and means over them."""
+    """Return the first of several results, with the errors on each ground and their means."""
     means: dict[str, float | None] = {}
     for key in results[0].comparison.summary.means:
         values = [result.comparison.summary.means[key] for result in results]
@@ -388,7 +364,7 @@ def with_grounds(results: list[Simulated]) -> Simulated:
 
 
 def default_rollouts(robot: Robot) -> int:
-    """Return the number of roll-outs where none is asked for: fewer where contacts make the simulator slow."""
+    """Return the default number of roll-outs."""
     return 2048 if robot.fixed_base else 2048 // _SLOWER
 
 
@@ -398,13 +374,13 @@ def _driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenari
 
 
 def _few(robot: Robot, starts: Sampled, asked: int | None) -> int:
-    """Return the number of roll-outs by which the simulator's own errors are measured."""
+    """Return the number of roll-outs for the simulator's own errors."""
     usual = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
     return min(starts.start.worlds, _WORLDS, usual if asked is None else asked)
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
-    # Model, simulator, two baselines and the simulator again, each with errors beside it, all in memory at once.
+    # Model, simulator, two baselines and the reference roll-outs are in memory at once, each with its errors.
     needed = 10 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
     if needed > _MOST_BYTES:
         raise InputError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of very long roll-outs: whether they stay finite, above the ground, and within sane speeds.
+"""Stability of very long roll-outs: whether they stay finite, above the ground, and within plausible bounds.
 
-Nothing is compared with the simulator here, which no model can follow for that long. Worlds that leave the finite
-count as unstable from then on, wherever they go.
+There is no comparison with the simulator, which no model can follow for that long. A world that becomes non-finite
+counts as unstable from then on.
 """
 
 from collections.abc import Iterator
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 FRAMES, WORLDS = 10_000, 64
 DEEPEST = 0.25
-"""A contact point deeper than this below the ground has fallen through [m]."""
+"""Depth of a contact point below the ground at which the robot counts as fallen through [m]."""
 _EVERY = 10
 _CHUNK = 200
 
 
 @dataclass
 class _Watch:
-    """What has been seen of each world so far.
+    """Observations of each world so far.
 
     Attributes:
-        finite: Whether all was finite, shape [worlds].
+        finite: Whether all states were finite, shape [worlds].
         depth: Depth of the deepest contact point [m], shape [worlds].
-        speed: Greatest joint speed, or speed of the base [rad/s, m/s], shape [worlds].
+        speed: Largest joint or base speed [rad/s, m/s], shape [worlds].
         bounds: Plausible bounds.
-        fault: The first fault; None while there is none.
-        inside: Whether all was within bounds, shape [worlds]; None for all so far.
-        frame: Frames so far.
+        fault: The first departure from the bounds; None if there was none.
+        inside: Whether all states were within the bounds, shape [worlds]; None for all worlds.
+        frame: Number of frames.
     """
 
     finite: Tensor
@@ -59,7 +59,7 @@ class _Watch:
     frame: int = 0
 
     def bound(self, state: State) -> None:
-        """Compare a state with the bounds: in every frame, as a state that blows up may come back."""
+        """Check a state against the bounds; called in every frame, because a state that blows up may return."""
         self.frame += 1
         outside = self.bounds.outside(state.q, state.qd)
         if not bool(outside.any()):
@@ -69,14 +69,14 @@ class _Watch:
         self.inside = ~outside if self.inside is None else self.inside & ~outside
 
     def look(self, state: State, proximity: "ProximityQuery | None", environment: Environment) -> None:
-        """Take note of a state."""
+        """Update finiteness, speed and depth with a state."""
         fine = torch.isfinite(state.q).all(-1) & torch.isfinite(state.qd).all(-1)
         self.finite &= fine
         fastest = state.qd.abs().amax(-1)
         self.speed = torch.where(self.finite, torch.maximum(self.speed, fastest), self.speed)
         if proximity is None or environment.ground is None or not bool(fine.any()):
             return
-        # Worlds that are lost are measured where the first sound one is, and forgotten.
+        # Non-finite worlds are replaced by the first finite one, and their depths discarded.
         spare = int(fine.nonzero()[0])
         q = torch.where(self.finite[:, None] & fine[:, None], state.q, state.q[spare])
         readings = proximity(environment.ground, q, torch.zeros_like(state.qd), base_frame=False)
@@ -93,17 +93,11 @@ def stability(
     frames: int = FRAMES,
     seed: int = 0,
 ) -> Stability:
-    """Roll a model out for long, passively and driven at random.
+    """Roll a model out for a long time, passively and under random control.
 
-    A robot with gains is driven to random targets, with the gains that hold it.
-
-    Args:
-        model: The model.
-        robot: The robot that it was trained on.
-        where: Ground, starts and controller; None for the robot's default ground.
-        worlds: Number of roll-outs.
-        frames: Frames of a roll-out.
-        seed: Seed of initial states and torques.
+    A robot with gains is driven to random targets with its holding gains, other robots by random torques. `where` is
+    the
+    ground, initial states and controller; None for the robot's default ground.
     """
     where = scenario(robot) if where is None else where
     proximity, bounds = _proximity(robot, where), _bounds(model, robot)
@@ -126,7 +120,7 @@ def stability(
 def _drives(
     robot: Robot, where: Scenario, worlds: int, frames: int, rng: np.random.Generator | None
 ) -> Iterator[ControlSequence]:
-    """Yield the drive in pieces that memory does not mind."""
+    """Yield the controls in chunks of frames that fit into memory."""
     hold = where.hold if where.hold is not None or robot.gains is None else robot.gains.hold
     for begin in range(0, frames, _CHUNK):
         length = min(_CHUNK, frames - begin)
@@ -180,7 +174,7 @@ def _greatest(values: Tensor) -> float | None:
 
 
 def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
-    """Return the bounds of the robot, with velocities that its energy allows where it declares none."""
+    """Return the bounds of plausible states; velocities without a declared bound get one from the robot's energy."""
     from neurodyn.sim.build import build
     from neurodyn.sim.energy import plausible_bounds
 
@@ -188,7 +182,7 @@ def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
 
 
 def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":
-    """Return what measures depths, for robots with contact points on a ground."""
+    """Return a depth query for robots with contact points on a ground, else None."""
     if not where.grounded or robot.contact_points is None:
         return None
     from neurodyn.geometry.proximity import ProximityQuery

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world model beside a log: errors by horizon, calibration, contacts and failures."""
+"""Evaluation of a world model beside a log: errors by horizon, calibration, contacts and failures."""
 
 from collections.abc import Mapping
 
@@ -28,20 +28,20 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.evaluate.rollouts import SEED, RolloutBatch, about, roll_out
 
+_VALUES = 40_000_000  # errors in memory at once: starts x frames x columns
+_SECONDS = (0.1, 0.25, 0.5, 1.0)
+_SUBSET = 1000
+_BATCH = 1024
+
 
 @torch.no_grad()
 def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores]:
-    """Return scores of each contact over all frames of forecasts, with a chance above one half taken for yes.
-
-    Args:
-        model: The model.
-        starts: Windows with labels.
-    """
+    """Return scores of each contact over all frames of labelled windows, at a probability threshold of one half."""
     if not model.spec.nc:
         return {}
     chances, labels, context = [], [], starts.context
     for windows, batch in zip(starts.windows, starts.batches(model.spec.context, environments=False), strict=True):
-        assert windows.contacts is not None  # of a log that a model of contacts fits
+        assert windows.contacts is not None  # the log of a model with contacts has labels
         labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
         chances.append(_chances(model, batch).flatten(0, 1))
     said, is_so = torch.cat(chances) > 0.5, torch.cat(labels) > 0.5
@@ -49,14 +49,7 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
 
 
 def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
-    """Return how well a model that terminates predicts which episodes fail within `FRAMES` frames.
-
-    Args:
-        model: The model.
-        store: The log.
-        split: Which episodes; None for all.
-        context: Frames of history.
-    """
+    """Return scores of predicting which episodes terminate within `FRAMES` frames, from `context` frames of history."""
     found: Alarms = alarms_along(model, (store,), split, context)
     said, is_so = found.raised, found.right
     failures = Failures(
@@ -69,7 +62,7 @@ def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
     start, control = model.observation.of_state(present_state(batch.past)), batch.drive.torque
     assert control is not None  # a log has controls
     found = model.follow(model.begin(batch.past).hidden, start[None], control[None])
-    assert found.logits is not None  # asked for only of models with contacts
+    assert found.logits is not None  # called only for models with contacts
     return found.logits[..., : model.spec.nc].sigmoid().mean(0)
 
 
@@ -86,13 +79,6 @@ def _scores(said: Tensor, is_so: Tensor) -> EventScores:
     )
 
 
-_VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
-_SECONDS = (0.1, 0.25, 0.5, 1.0)
-_FRAMES = (1, 10, 50, 100, 200)
-_SUBSET = 1000
-_BATCH = 1024
-
-
 @torch.no_grad()
 def forecast_log(
     model: WorldModel,
@@ -104,19 +90,19 @@ def forecast_log(
     seed: int = SEED,
     beside: Mapping[str, WorldModel] | None = None,
 ) -> ForecastEvaluation:
-    """Measure a world model on recorded episodes.
+    """Evaluate a world model on recorded episodes.
 
     Args:
         model: The model.
         store: The recorded trajectories.
-        split: Which episodes; None for all of them.
-        horizon: Frames of a forecast; None for 100, or one second if that is more, as far as episodes hold them.
-        rollouts: Most starts, spread evenly over all possible ones; None for as many as fit, at most 20,000.
+        split: Split of the episodes; None for all of them.
+        horizon: Frames of a forecast; None for 100 or one second, whichever is longer, at most the longest episode.
+        rollouts: Maximum number of starts, evenly spaced; None for as many as fit into memory, at most 20,000.
         seed: Seed of the noise.
-        beside: Other world models of the same data, by name, measured from the same starts.
+        beside: Other world models of the same data by name, evaluated from the same starts.
 
     Raises:
-        InputError: No episode is long enough, or a model to compare with predicts something else.
+        InputError: No episode is long enough, or another model predicts different quantities.
     """
     others = dict(beside or {})
     _require_same(model, others, store)
@@ -131,7 +117,7 @@ def forecast_log(
         for name, other in tracked(others.items(), "forecasts beside it"):
             by_model[name] = Forecasts.along(other, starts).error.nan_to_num(torch.inf)
     seconds = {round(s / model.spec.dt) for s in _SECONDS}
-    marks = sorted({m for m in (*seconds, *_FRAMES) if 0 < m <= frames} | {frames})
+    marks = sorted({m for m in (*seconds, *calibration.MARKS) if 0 < m <= frames} | {frames})
     few = starts.thinned(_SUBSET)
     kept = found.error[found.finite].abs()
     tell(0.7, "contacts and failures")
@@ -210,7 +196,7 @@ def _by_group(found: Forecasts, starts: Recorded, marks: list[int]) -> dict[str,
 
 
 def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """Return the mean error of all columns in their standard deviations, frame by frame."""
+    """Return the mean error of all columns in their standard deviations, by frame."""
     curves: dict[str, list[float]] = {}
     if not bool(found.finite.any()):
         return curves
@@ -223,6 +209,6 @@ def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, lis
 
 
 def _speed(model: WorldModel, starts: Recorded, frames: int) -> float:
-    """Return forecast frames per second, all members of each included."""
+    """Return forecast frames per second; a frame includes all members."""
     batches = list(starts.batches(model.spec.context, environments=False))
     return sum(len(w.group) for w in starts.windows) * frames / roll_out(model, batches).seconds

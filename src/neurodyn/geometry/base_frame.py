@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""A floating base: what is seen in its axes, and how it moves by a change that is expressed in them.
+r"""Floating base: velocities and gravity in base axes, and integration of changes expressed in base axes.
 
-With $R$ the rotation of the base and $c$ its centre of mass in its own axes, of which a free joint's velocity $v$ is:
+With the base's rotation $R$, its centre of mass $c$ in base axes (the point that a free joint's velocity $v$ refers
+to):
 
 $$R^T v, \quad R^T w, \quad R^T g$$
 
 $$q' = \mathrm{normalise}(q\,\exp\theta), \quad x' = x + R\,(\Delta x + c) - R(q')\,c, \quad v' = v + R\,\Delta v,
 \quad w' = w + R\,\Delta w$$
 
-These are many small operations, which a processor runs as they stand. A GPU waits longer for each than it works; there,
-and where no gradients are wanted, each function is one kernel (`geometry.base_kernels`).
+On a CPU, and wherever gradients are needed, these are torch operations. On a GPU the launches would dominate, so
+without gradients each function is one kernel (`geometry.base_kernels`).
 """
 
 from typing import NamedTuple
@@ -22,14 +23,14 @@ from neurodyn.geometry.tensors import Matrices, Positions, Vectors, Velocities
 
 
 class BaseView(NamedTuple):
-    """A floating base as it sees itself.
+    """Velocity and gravity of a floating base in base axes.
 
     Attributes:
-        orientation: Quaternion, base to world, shape [..., 4].
-        rotation: Its matrix, shape [..., 3, 3].
-        linear: Velocity in axes of the base [m/s], shape [..., 3].
-        angular: Angular velocity, likewise [rad/s].
-        down: Gravity in axes of the base, in the unit that was given, shape [..., 3]; None where none was.
+        orientation: Quaternion from base to world, shape [..., 4].
+        rotation: The same as a matrix, shape [..., 3, 3].
+        linear: Linear velocity in base axes [m/s], shape [..., 3].
+        angular: Angular velocity in base axes [rad/s], shape [..., 3].
+        down: Gravity in base axes, in the unit of the input, shape [..., 3]; None if no gravity was passed.
     """
 
     orientation: Tensor
@@ -40,13 +41,13 @@ class BaseView(NamedTuple):
 
 
 def view(q: Positions, qd: Velocities, down: Tensor | None, *, unit: bool) -> BaseView:
-    """Return what a floating base sees of itself.
+    """Express the velocity of a floating base, and gravity, in base axes.
 
     Args:
-        q: Positions that begin with the pose of the base, shape [..., nq].
-        qd: Velocities that begin with those of the base, shape [..., nv].
-        down: Gravity in world axes, in any unit, shape [3] or one that broadcasts to [..., 3]; None for none.
-        unit: Whether the quaternion is normalised first.
+        q: Positions, base pose first, shape [..., nq].
+        qd: Velocities, base velocity first, shape [..., nv].
+        down: Gravity in world axes, in any unit, broadcastable to [..., 3]; None to skip it.
+        unit: Whether to normalise the quaternion first.
     """
     if _one_kernel(q, qd):
         from neurodyn.geometry.base_kernels import base_view  # loads Warp
@@ -68,17 +69,16 @@ def view(q: Positions, qd: Velocities, down: Tensor | None, *, unit: bool) -> Ba
 def advance(
     base: Matrices, q: Positions, qd: Velocities, dq: Velocities, dqd: Velocities, com: Tensor | None
 ) -> tuple[Positions, Velocities]:
-    """Move a floating base and joints of one degree of freedom behind it.
+    """Integrate a floating base and the joints of one degree of freedom that follow it.
 
     Args:
         base: Rotation of the base, shape [..., 3, 3].
-        q: Positions, shape [..., nq]; of the base alone where there are other joints, whose velocities change all the
-            same.
+        q: Positions, shape [..., nq]; only the base's where other joints are integrated elsewhere (velocities still
+            change).
         qd: Velocities, shape [..., nv].
-        dq: Change of position, of the base in its axes, that of its centre of mass and a rotation vector, shape [...,
-            nv].
-        dqd: Change of velocity, likewise, shape [..., nv].
-        com: Centre of mass of the base in its own axes [m], shape [3]; None for its origin.
+        dq: Position change, shape [..., nv]: of the centre of mass in base axes, a rotation vector, then joints.
+        dqd: Velocity change, shape [..., nv], base part in base axes.
+        com: Centre of mass of the base in base axes [m], shape [3]; None for the origin.
     """
     if _one_kernel(q, qd, dq, dqd):
         from neurodyn.geometry.base_kernels import base_advance  # loads Warp

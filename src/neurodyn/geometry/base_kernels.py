@@ -3,7 +3,7 @@
 # ruff: noqa: ANN201
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-"""The functions of `base_frame` as one kernel each, without gradients; one thread a world."""
+"""The functions of `base_frame` as one Warp kernel each, one thread per world; without gradients."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from neurodyn.geometry.launching import Launch, Launches, operator, start_warp
 
 VIEW = 22
-"""Numbers of a view: quaternion, matrix, linear and angular velocity, gravity."""
+"""Columns of a view: quaternion, matrix, linear and angular velocity, gravity."""
 
 start_warp()
 _LAUNCHES = Launches()
@@ -21,7 +21,7 @@ _LAUNCHES = Launches()
 
 @wp.func
 def rotation_matrix(q: Any):
-    """Return the matrix of a quaternion [x, y, z, w]; of one that is not unit as `rotation.matrix` does."""
+    """Return the matrix of a quaternion [x, y, z, w] by the formula of `rotation.matrix`, also without unit length."""
     one = q.dtype(1.0)
     two = q.dtype(2.0)
     x, y, z, w = q[0], q[1], q[2], q[3]
@@ -34,7 +34,7 @@ def rotation_matrix(q: Any):
 
 @wp.func
 def triple(table: wp.array2d[Any], row: int, first: int):
-    """Return three neighbours of a row."""
+    """Return three consecutive entries of a row as a vector."""
     return wp.vector(table[row, first], table[row, first + 1], table[row, first + 2])
 
 
@@ -70,7 +70,7 @@ def base_advance_kernel(
     com: wp.array[Any],
     out: wp.array2d[Any],
 ):
-    """Write positions and then velocities of one world after a change; behind the base, one of each per joint."""
+    """Write positions, then velocities of one world after a change; joints after the base have one coordinate each."""
     world = wp.tid()
     nq = q.shape[1]
     nv = qd.shape[1]
@@ -128,7 +128,7 @@ def _advance_like(base: Tensor, q: Tensor, qd: Tensor, dq: Tensor, dqd: Tensor, 
 
 
 base_view = operator("base_view", "(Tensor q, Tensor qd, Tensor down, bool unit) -> Tensor", _view, _view_like)
-"""Views of bases, shape [worlds, VIEW]; gravity of shape [worlds or 1, 3]."""
+"""Return views of bases, shape [worlds, VIEW]; gravity has shape [worlds or 1, 3]."""
 
 base_advance = operator(
     "base_advance",
@@ -136,4 +136,4 @@ base_advance = operator(
     _advance,
     _advance_like,
 )
-"""Positions and then velocities after a change, shape [worlds, nq + nv]; rotation matrices of shape [worlds, 9]."""
+"""Return positions, then velocities after a change, shape [worlds, nq + nv]; rotations have shape [worlds, 9]."""

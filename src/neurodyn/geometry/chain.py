@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motion of a body by the chain of joints that carries it, and the numbers of kinds of joints, for Warp."""
+"""Forward kinematics along a chain of joints and its adjoint, as Warp functions; codes of joint and shape kinds."""
 
 from typing import Any
 
@@ -55,12 +55,14 @@ def advance(
 ):
     r"""Step from a parent body to the child body of one joint.
 
-    For a revolute joint with axis a at angle q, and R the rotation of a body to the world, p its origin, w its spin:
+    For a revolute joint with axis a at angle q, and R the rotation of a body to the world, p its origin, w its angular
+    velocity:
 
     $$R_c = R\,F\,e^{[a]q}\,T, \quad p_c = p + R\,r_{anchor} - R_c\,r_{offset}, \quad w_c = w + R F a\,\dot q$$
 
-    Args are the joint's constants (see above), its first coordinates in `q` and `qd` (shapes [worlds, nq] and
-    [worlds, nv]), and the parent body's rotation to the world, origin, velocity of the origin and angular velocity.
+    The arguments are the joint's constants (F: `frame`, T: `turn`), the index of its first coordinate in `q` (shape
+    [worlds, nq]) and `qd` (shape [worlds, nv]), and the parent's rotation to the world, origin, velocity of the origin
+    and angular velocity.
 
     Returns:
         Rotation, origin, velocity of the origin and angular velocity of the child body.
@@ -92,10 +94,10 @@ def advance(
 
 @wp.func
 def quaternion_gradient(q: wp.array2d[Any], world: int, start: int, moment: Any):
-    r"""Turn a gradient by a rotation vector (axes of the joint's frame in the parent) into one by the quaternion.
+    r"""Convert a gradient by a rotation vector (joint axes on the parent's side) to one by the quaternion.
 
-    A rotation vector w changes a unit quaternion u by $\tfrac12 w\,u$ (w as a pure quaternion), so the gradient that is
-    tangent to the unit sphere is $2 m u$; normalisation divides it by the norm of the quaternion as given.
+    A rotation vector w changes a unit quaternion u by $\tfrac12 w\,u$ (w as a pure quaternion), so the gradient tangent
+    to the unit sphere is $2 m u$. Normalisation divides it by the norm of the raw quaternion.
     """
     raw = wp.quaternion(q[world, start], q[world, start + 1], q[world, start + 2], q[world, start + 3])
     unit = wp.normalize(raw)
@@ -120,7 +122,7 @@ def _add_quaternion(gradient: wp.array2d[Any], world: int, start: int, quaternio
 def add_pose_gradient(
     world: int, q_start: int, q: wp.array2d[Any], joint: Any, force: Any, moment: Any, grad_q: wp.array2d[Any]
 ):
-    """Add to the gradient by a free joint's position those by its child's place and rotation vector."""
+    """Add a child's position and rotation-vector gradients to the gradient of a free joint's coordinates."""
     _add_vector(grad_q, world, q_start, wp.quat_rotate_inv(joint, force))
     turned = quaternion_gradient(q, world, q_start + 3, wp.quat_rotate_inv(joint, moment))
     _add_quaternion(grad_q, world, q_start + 3, turned)
@@ -147,15 +149,16 @@ def accumulate(
     grad_q: wp.array2d[Any],
     grad_qd: wp.array2d[Any],
 ):
-    r"""Add to the gradients by one joint's coordinates those of a point further down the chain.
+    r"""Add the gradient of a point further down the chain to the gradients of one joint's coordinates.
 
-    A rotation of the joint about a turns everything behind it: the point at arm r moves by $a \times r$, the velocity u
-    that it has relative to the joint's child body by $a \times u$, and the velocity that the child body gives it
-    follows the point, by $w \times (a \times r)$.
+    A rotation a of the joint turns everything behind it. A point at arm r moves by $a \times r$. Its velocity u
+    relative to the joint's child body changes by $a \times u$. The velocity due to the child body's motion changes with
+    the point, by $w \times (a \times r)$.
 
-    `joint` is the rotation of the joint's frame in the parent to the world, `place` where the joint turns, `centre` the
-    centre of mass of a free joint's child body, `child_velocity` the point's velocity as if fixed to the child body,
-    all in the world; `point` and `velocity` are the point's own, `by_point` and `by_velocity` the gradients by them.
+    All arguments are in the world. `joint` is the rotation of the joint's frame in the parent, `place` the centre of
+    the joint's rotation, `centre` the centre of mass of a free joint's child body, `child_velocity` the point's
+    velocity if it were fixed to the child body. `point` and `velocity` are the point's position and velocity,
+    `by_point` and `by_velocity` the gradients with respect to them.
     """
     arm = point - place
     relative = wp.cross(velocity - child_velocity, by_velocity)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact features: distance, normal, point and velocity of contact points near the ground.
+"""Contact features: distance, normal, ground point and velocity of contact points near the ground.
 
-`ContactFeatures` computes them in a Warp kernel, `PlaneContacts` over planes in torch's own operations, for exported
-files that can hold no kernel.
+`ContactFeatures` computes them in a Warp kernel. `PlaneContacts` computes them over planes in torch operations, for
+exported files that cannot contain a kernel.
 """
 
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ FEATURES = 18
 
 
 class ContactFeatures(OperatorHandle):
-    """Computes contact features in the kernel that measures the contact points; differentiable by the state.
+    """Contact features from the kernel that measures the contact points, differentiable with respect to the state.
 
     Attributes:
         proximity: Query that measures the contact points.
-        width: Number of features of one state.
+        width: Number of features per state.
     """
 
     def __init__(self, layout: ContactPointLayout, margins: Sequence[float], dt: float) -> None:
-        """Prepare to measure.
+        """Create the query.
 
         Args:
-            layout: The contact points and the joints that move them.
-            margins: Distance of each contact point's surface to the ground below which it enters the features [m].
+            layout: Contact points and the joints that move them.
+            margins: Gap between contact point and ground below which features are nonzero, for each contact point [m].
             dt: Length of a frame [s].
         """
         super().__init__()
@@ -53,16 +53,16 @@ class ContactFeatures(OperatorHandle):
         self._launches = Launches()
 
     def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:
-        """Return the features, shape [worlds, width], in base axes where the base floats.
+        """Return the features, shape [worlds, width], in base axes if the base floats.
 
         Args:
             ground: The shapes around the robots.
             q: Positions, shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
-            out: Memory to write to where no gradients are wanted; its last axis is contiguous.
+            out: Output buffer, used only without gradients; its last axis is contiguous.
 
         Raises:
-            InputError: The ground is for another number of worlds, or a state has another width or precision.
+            InputError: The ground has another number of worlds, or the state has a wrong width or precision.
         """
         self.proximity.check_state(q, qd)
         q, qd = q.contiguous(), qd.contiguous()
@@ -73,20 +73,20 @@ class ContactFeatures(OperatorHandle):
         return features
 
     def write(self, ground: Ground, q: Tensor, qd: Tensor, features: Tensor, readings: Readings | None = None) -> None:
-        """Write features, and readings where they are allocated; not recorded for gradients."""
+        """Write features, and readings if given; not recorded by autograd."""
         proximity = self.proximity
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
         proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight, features=vectors)
 
     def bound(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
-        """Return a recorded launch that writes features anew from the same memory, and what it must keep.
+        """Record a launch that recomputes the features in place; return it and the objects that must outlive it.
 
         Args:
             ground: The shapes around the robots.
             q: Positions, shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
             pose: Pose of the ground, shape [worlds or 1, 7].
-            features: Where they go, shape [worlds, width].
+            features: Output buffer, shape [worlds, width].
         """
         proximity = self.proximity
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
@@ -94,7 +94,7 @@ class ContactFeatures(OperatorHandle):
         return proximity.bound(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
 
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients by positions and velocities from those by the features."""
+        """Return the gradients with respect to positions and velocities from those with respect to the features."""
         by_point = torch.zeros_like(readings.normal)
         by = [torch.zeros_like(x) for x in (readings.distance, readings.normal, readings.normal, readings.normal)]
         _FEATURE_ADJOINT(self.handle, list(readings), gradient.unflatten(-1, (-1, 3)), by)
@@ -103,7 +103,7 @@ class ContactFeatures(OperatorHandle):
         return self.proximity.pull_back(self.proximity.free_base, q, qd, readings, given)
 
     def launch_adjoint(self, readings: list[Tensor], gradient: Tensor, results: list[Tensor]) -> None:
-        """Launch the adjoint of the features by the readings, which writes to `results`."""
+        """Launch the adjoint from features to readings, which writes to `results`."""
         distance, normal, _, position, velocity, valid = readings
         if not distance.numel():
             return
@@ -128,16 +128,15 @@ _FEATURE_ADJOINT = operator(
     "contact_features_adjoint",
     "(int contacts, Tensor[] readings, Tensor gradient, Tensor(a!)[] results) -> ()",
     _feature_adjoint,
-    lambda *_: None,
 )
 
 
 class _Features(torch.autograd.Function):
-    """The kernel and its adjoint in torch's autograd."""
+    """Autograd function of the feature kernel and its adjoint."""
 
     @staticmethod
     def forward(ctx: Any, contacts: ContactFeatures, ground: Ground, q: Tensor, qd: Tensor) -> Tensor:
-        """Find features; see `ContactFeatures.__call__`."""
+        """Return the features; see `ContactFeatures.__call__`."""
         readings, features = contacts.proximity.allocate(q), q.new_empty(q.shape[0], contacts.width)
         contacts.write(ground, q.detach(), qd.detach(), features, readings)
         ctx.contacts = contacts
@@ -149,7 +148,7 @@ class _Features(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Any, ...]:
-        """Return the gradients by q and qd."""
+        """Return the gradients with respect to q and qd."""
         q, qd, *readings = ctx.saved_tensors
         return None, None, *ctx.contacts.pull_back(q, qd, Readings(*readings), gradients[0].contiguous())
 
@@ -177,12 +176,12 @@ class PlaneContacts(nn.Module):
     def __init__(
         self, layout: ContactPointLayout, sight: list[tuple[float, float, float]], planes: list[tuple[float, ...]]
     ) -> None:
-        """Prepare to measure.
+        """Create the module.
 
         Args:
-            layout: The contact points and the joints that move them.
-            sight: Radius [m], margin [m] and length of a frame [s] of each contact point.
-            planes: A point on each plane and its unit normal, in the world; at least one.
+            layout: Contact points and the joints that move them.
+            sight: Radius [m], margin [m] and frame length [s] of each contact point.
+            planes: A point on each plane and its unit normal, in the world; at least one plane.
         """
         super().__init__()
         self._layout, self._places = layout, places(layout.joints)
@@ -201,7 +200,7 @@ class PlaneContacts(nn.Module):
             self.register_buffer(f"_{name}", torch.tensor(rows), persistent=False)
 
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
-        """Return the features, shape [worlds, 18 contact points], in base axes where the base floats.
+        """Return the features, shape [worlds, 18 contact points], in base axes if the base floats.
 
         Args:
             q: Positions, shape [worlds, nq].
@@ -211,7 +210,7 @@ class PlaneContacts(nn.Module):
         turn, origin, speed, spin = (x[:, self._on] for x in bodies)
         arm = rotation.rotate(turn, self._points.expand_as(origin))
         place, moving = origin + arm, speed + torch.linalg.cross(spin, arm)
-        # Of several planes the nearest counts, of two as near the first.
+        # The nearest plane counts; on a tie, the first.
         distances = torch.stack([((place - plane[:3]) * plane[3:]).sum(-1) for plane in self._planes.unbind()], -1)
         distance, nearest = distances.min(-1)
         upward = self._planes[nearest][..., 3:]
@@ -243,7 +242,7 @@ class PlaneContacts(nn.Module):
         return bodies
 
     def _children_of(self, group: list[int], parent: _Body, q: Tensor, qd: Tensor) -> _Body:
-        """Return the bodies behind joints of one kind; the equations are those of `chain.advance`."""
+        """Return the child bodies of joints of one kind, by the equations of `chain.advance`."""
         kind, at = self._layout.joints[group[0]].kind, [self._places[joint] for joint in group]
         frame, child, axes = self._frames[group], self._children[group], self._axes[group]
         arm = _turned(parent.turn, frame[:, :3])
@@ -278,12 +277,12 @@ class PlaneContacts(nn.Module):
 
 
 def _turned(turn: Tensor, vectors: Tensor) -> Tensor:
-    """Return vectors of each body turned by the rotations of all worlds, shape [worlds, bodies, 3]."""
+    """Rotate vectors of each body by the rotations of all worlds, shape [worlds, bodies, 3]."""
     return rotation.rotate(turn, vectors.expand(*turn.shape[:-1], 3))
 
 
 def _groups(joints: tuple[ChainJoint, ...]) -> list[list[int]]:
-    """Return joints that are as far from the root and of the same kind together, those next to the root first."""
+    """Group joints of equal depth and kind, from the root outwards."""
     depth: list[int] = []
     for joint in joints:
         depth.append(0 if joint.parent < 0 else depth[joint.parent] + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts and shapes as Warp arrays on one device in one precision, in the order of the kernels' arguments."""
+"""Contact-point layouts and shapes as Warp arrays, in the order of the kernels' arguments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from neurodyn.geometry.solids import Solid, block_ranges, solids_of_scene
 
 @dataclass(frozen=True)
 class Precision:
-    """Warp's types of one precision."""
+    """Warp types of one floating-point precision."""
 
     scalar: Any
     vec2: Any
@@ -41,10 +41,10 @@ PRECISIONS = {
 
 
 def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
-    """Return start, chain_start ... joint_centre of the kernels.
+    """Return the kernel arguments `start`, `chain_start` ... `joint_centre`.
 
-    With `one_by_one` every contact point's chain starts at the root, else at the body of the contact point before it
-    where that is on the way, or at the body of joint 0.
+    With `one_by_one`, the chain of every contact point starts at the root. Otherwise it starts at the body of the
+    previous contact point if that is on the way, or at the body of joint 0.
     """
     chains, start = [], []
     before = [-1]
@@ -94,11 +94,11 @@ def _chain(layout: ContactPointLayout, joint: int) -> list[int]:
 
 
 class ShapeArrays:
-    """Shapes as shape_start ... ranges of the kernels; sizes of heightfields have their lowest height behind.
+    """Shapes as the kernel arguments `shape_start` ... `ranges`; the third size of a heightfield is its lowest height.
 
     Attributes:
         arrays: The arrays.
-        worlds: Number of worlds that have shapes of their own; 0 where all are shared.
+        worlds: Number of worlds with individual shapes; 0 if all shapes are shared.
     """
 
     def __init__(
@@ -148,12 +148,12 @@ class ShapeArrays:
         ]
 
     def require_worlds(self, worlds: int) -> None:
-        """Refuse a number of worlds that the shapes are not for."""
+        """Raise InputError if the shapes are for another number of worlds."""
         if self.worlds not in (0, worlds):
             raise InputError(f"the ground is for {self.worlds} worlds; valid: a ground for {worlds} worlds")
 
     def _add_mesh(self, solid: Solid, device: str) -> tuple[Any, int]:
-        """Return the Warp mesh and its first row of normals; solids that share triangles share both."""
+        """Return the Warp mesh and its first row of normals; solids with the same triangles share both."""
         triangles = solid.mesh
         assert triangles is not None
         if id(triangles) not in self._meshes:
@@ -165,7 +165,7 @@ class ShapeArrays:
         return self._meshes[id(triangles)]
 
     def _add_heights(self, heights: np.ndarray) -> tuple[int, int]:
-        """Return the first height and the first block of a heightfield."""
+        """Return the index of the first height and of the first block of a heightfield."""
         if id(heights) not in self._grids:
             self._grids[id(heights)] = (sum(map(len, self._heights)), sum(map(len, self._ranges)))
             self._heights.append(heights.ravel())
@@ -174,19 +174,19 @@ class ShapeArrays:
 
 
 class CompiledShapes(OperatorHandle):
-    """The shapes of grounds that differ by their pose alone, by device and precision."""
+    """The shapes of a ground as Warp arrays per device and precision; shared by grounds that differ only in pose."""
 
     def __init__(self, scene: Scene, shared: Sequence[Solid], own: Sequence[Sequence[Solid]]) -> None:
-        """Take shapes; arguments as of `geometry.ground.Ground`."""
+        """Keep the shapes; arguments: see `geometry.ground.Ground`."""
         super().__init__()
         self._scene, self._shared, self._own = scene, shared, own
         self._arrays: dict[tuple[str, torch.dtype], ShapeArrays] = {}
 
     def arrays(self, device: str, dtype: torch.dtype) -> ShapeArrays:
-        """Return the shapes as Warp arrays, made on first use.
+        """Return the shapes as Warp arrays, created on first use.
 
         Raises:
-            InputError: A file of the scene is missing or bad.
+            InputError: A file of the scene is missing or invalid.
         """
         key = (device, dtype)
         if key not in self._arrays:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signed distances to primitives, meshes and heightfields with the nearest normal, as Warp functions."""
+"""Signed distance and outward normal of primitives, meshes and heightfields, as Warp functions."""
 
 from typing import Any
 
@@ -8,9 +8,12 @@ import warp as wp
 from neurodyn.geometry.chain import BOX, CAPSULE, CYLINDER, PLANE
 
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201
+# ruff: noqa: ANN201, ANN202
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
+
+BLOCK = wp.constant(8)
+"""Edge of a block of a heightfield, in cells."""
 
 
 @wp.func
@@ -92,16 +95,6 @@ def box_distance(point: Any, size: Any):
     if over[0] >= deepest:
         return deepest, type(point)(sign[0], zero, zero)
     return deepest, type(point)(zero, sign[1], zero)
-
-
-# Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202
-# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
-# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-
-
-BLOCK = wp.constant(8)
-"""Edge of a block of a heightfield, in cells."""
 
 
 @wp.func

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes around a batch of worlds, ready to be measured against."""
+"""The shapes around a batch of worlds that contact points are measured against."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 _FREE_SPACE = Scene()
+_IDENTITY: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +24,11 @@ class Ground:
     """Shapes around a batch of worlds.
 
     Attributes:
-        scene: The shapes, shared by all worlds.
-        pose: Pose of the scene in each world [x y z, qx qy qz qw], shape [worlds, 7] or [1, 7] for the same in
-            all; None for the identity.
-        shared: Shapes that all worlds see besides those of the scene, as a simulator's model has them.
-        own: Shapes of each world, likewise; empty where there are none.
+        scene: Shapes that all worlds share.
+        pose: Pose of the scene in each world [x y z, qx qy qz qw], shape [worlds, 7], or [1, 7] for one pose in all
+            worlds; None for the identity.
+        shared: Further shapes that all worlds share, e.g. from a simulator's model.
+        own: Further shapes of each world; empty if there are none.
     """
 
     scene: Scene = _FREE_SPACE
@@ -44,28 +45,28 @@ class Ground:
         return {**vars(self), "_compiled": []}  # made anew where it is unpickled
 
     def posed(self, pose: Tensor | None) -> "Ground":
-        """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""
+        """Return the same shapes at other poses, shape [worlds, 7]; compiled shapes are shared."""
         return replace(self, pose=pose)
 
     def rows(self, index: Tensor | slice) -> "Ground":
-        """Return the ground of some of the worlds, as `neurodyn.State.rows` does; itself where all see the same."""
+        """Return the ground of some of the worlds (see `neurodyn.State.rows`); itself if all worlds are alike."""
         several = self.pose is not None and len(self.pose) > 1
         if not (several or self.own):
             return self
         host = index if isinstance(index, slice) else index.cpu()
         own = tuple(self.own[i] for i in torch.arange(len(self.own))[host]) if self.own else ()
-        # What was compiled holds the shapes of all worlds in their order, so it is shared only where there are none.
+        # Compiled arrays hold the shapes of all worlds in order, so they are shared only without individual shapes.
         compiled = [] if self.own else self._compiled
         return replace(self, pose=self.pose[index] if several else self.pose, own=own, _compiled=compiled)  # type: ignore[index]
 
     @property
     def empty(self) -> bool:
-        """Whether there is no shape at all."""
+        """Whether there are no shapes."""
         return len(self.scene.shapes) + len(self.shared) + sum(map(len, self.own)) == 0
 
     @property
     def compiled(self) -> "CompiledShapes":
-        """The shapes as kernels take them; grounds that differ by their pose alone share them."""
+        """The shapes as kernel arguments; shared by grounds that differ only in pose."""
         if not self._compiled:
             from neurodyn.geometry.device_arrays import CompiledShapes  # loads Warp
 
@@ -76,7 +77,7 @@ class Ground:
         """Return the poses of the scene, shape [worlds or 1, 7].
 
         Raises:
-            InputError: There are poses for another number of worlds.
+            InputError: The poses are for another number of worlds.
         """
         if self.pose is None:
             return identity_pose(device, dtype)
@@ -89,13 +90,12 @@ class Ground:
 
 
 def identity_pose(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the pose of a scene that stands where it was declared, shape [1, 7]."""
+    """Return the identity pose, shape [1, 7]."""
     key = (device, dtype)
     if key not in _IDENTITY:
         _IDENTITY[key] = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]], device=device, dtype=dtype)
     return _IDENTITY[key]
 
 
-_IDENTITY: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 NOTHING = Ground()
 """Free space."""

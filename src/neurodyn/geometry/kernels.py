@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of proximity and contact features over (world, contact point) with adjoints, generic in the precision."""
+"""Warp kernels of proximity and contact features over (world, contact point) with adjoints, generic in precision."""
 
 from typing import Any
 
@@ -14,12 +14,15 @@ from neurodyn.geometry.distances import heightfield_distance, mesh_distance, pri
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 # pyright: reportAssignmentType=false
 
+FAR = wp.constant(1.0e3)
+"""Distance reported without any ground [m]."""
+
 
 @wp.func
 def contact_depths(distance: Any, approach: Any, valid: bool, sight: Any):
-    """Return nearness, depth, and depth one frame ahead along the normal; zero beyond the margin.
+    """Return nearness, depth, and predicted depth one frame ahead along the normal; zero beyond the margin.
 
-    A depth of 1 is a tenth of the margin, because depths are small distances.
+    Depths are scaled so that 1 is a tenth of the margin.
     """
     zero = distance.dtype(0.0)
     gap = distance - sight[0]
@@ -46,9 +49,9 @@ def feature_adjoint_kernel(
     by_position: wp.array2d[Any],
     by_velocity: wp.array2d[Any],
 ):
-    """Write the gradients by readings that follow from those by the features of one contact point of one world.
+    """Write the gradients with respect to the readings of one contact point in one world from those of its features.
 
-    The results are zero beforehand.
+    The outputs are zero on entry.
     """
     world, contact_point = wp.tid()
     zero = distance.dtype(0.0)
@@ -87,16 +90,6 @@ def feature_adjoint_kernel(
     by_normal[world, contact_point] = by_upward
     by_position[world, contact_point] = fading * by_fading_point
     by_velocity[world, contact_point] = by_moving
-
-
-# Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201
-# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
-# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
-
-
-FAR = wp.constant(1.0e3)
-"""Distance that stands for "no ground" [m]."""
 
 
 @wp.kernel(enable_backward=False, module="unique")
@@ -140,16 +133,16 @@ def proximity_kernel(
     sight: wp.array[Any],
     features: wp.array2d[Any],
 ):
-    """Measure the contact points of one group of one world.
+    """Measure the contact points of one group in one world.
 
-    Contact point p is reached by the joints chain[chain_start[p]:chain_start[p + 1]], from where start[p] says: the
-    root, the body of joint 0, or that of the contact point before it, both of which this group has reached. The shapes
-    of world w are those before shape_start[0], which all worlds share, and those from shape_start[w] to before
-    shape_start[w + 1]; where shape_start has one entry, no world has its own. With `base_frame`, joint 0 is free
-    and the first of every group; the outputs are then along the axes of its child body.
+    The joints chain[chain_start[p]:chain_start[p + 1]] lead to contact point p. They start at the root, at the body of
+    joint 0 or at the body of the previous contact point (start[p]); this group has visited the latter two.
+    World w has the shapes before shape_start[0], which all worlds share, and those from shape_start[w] to before
+    shape_start[w + 1]. If shape_start has one entry, all shapes are shared. With `base_frame`, joint 0 is free and the
+    first of every group, and outputs are along the axes of its child body.
 
-    Readings (distance to valid) and contact features (`contact_inputs`, six vectors for each contact point) are written
-    where their arrays have rows.
+    Readings (`distance` to `valid`) and contact features (six vectors per contact point) are written if their arrays
+    have rows.
     """
     world, part = wp.tid()
     zero = distance.dtype(0.0)
@@ -157,7 +150,7 @@ def proximity_kernel(
     far = distance.dtype(FAR)
     still = type(contact_point_point[0])()
     upright = wp.quaternion(zero, zero, zero, one)
-    # Copies, one by one: to Warp an assignment of several variables at once gives them new names only.
+    # Copied one by one: in Warp a tuple assignment only creates aliases.
     rotation = wp.copy(upright)
     origin = wp.copy(still)
     speed = wp.copy(still)
@@ -280,10 +273,10 @@ def proximity_adjoint_kernel(
     grad_q: wp.array2d[Any],
     grad_qd: wp.array2d[Any],
 ):
-    """Add to the gradients by the state those of the readings of one group of contact points of one world.
+    """Add the gradients of the readings of one group of contact points in one world to the state's gradients.
 
-    The ground point and the normal are held fixed in the world, so the gradient of the distance by the place of
-    the contact point is the normal. Readings in base axes depend on the base's pose besides.
+    The ground point and the normal are held fixed in the world, so the gradient of the distance with respect to the
+    contact point's position is the normal. Readings in base axes also depend on the base pose.
     """
     world, part = wp.tid()
     zero = by_distance.dtype(0.0)

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of Warp kernels on torch tensors: recorded, ordered, as operators of torch.
+"""Launches of Warp kernels on torch tensors: recorded, stream-ordered, and as torch operators.
 
-Also without torch: on arrays that stay where they are, and compiled ahead of time for GPUs.
+Also launches on fixed arrays without torch.
 """
 
 import ctypes
 import itertools
 import os
-import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -28,14 +25,15 @@ _NUMBERS = itertools.count()
 _HELD: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
-def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Return a function of tensors as an operator `neurodyn::name` of torch.
+def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any] = lambda *_: None) -> Any:
+    """Register a function of tensors as the torch operator `neurodyn::name` and return it.
 
     Args:
         name: Name of the operator.
-        schema: Its arguments and results in torch's notation; other objects are passed as their `handle`.
-        run: What it does, on every device.
-        fake: What stands in for it on tensors without data: makes the results, and launches nothing.
+        schema: Arguments and results in torch's notation; other objects are passed by their `handle`.
+        run: Implementation on every device.
+        fake: Implementation on tensors without data: returns the results, launches nothing. The default is for
+            operators that only write to their arguments.
     """
     _LIBRARY.define(name + schema)
     # Not torch.library.custom_op, which costs 8 microseconds more a call.
@@ -46,22 +44,22 @@ def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[...
 
 
 def takes_operator(tensor: Tensor) -> bool:
-    """Return whether a call is worth an operator: not where it runs at once on a CPU, where it would cost time."""
+    """Return whether to call through an operator: not on a CPU outside compilation, where it only adds overhead."""
     return tensor.device.type != "cpu" or torch.compiler.is_compiling()
 
 
 class OperatorHandle:
-    """Something that operators take by number.
+    """Base class of objects that are passed to operators by number.
 
     Attributes:
-        handle: The number, under which it is found as long as it lives (`held`).
+        handle: The number; `held` finds the object as long as it lives.
     """
 
     def __init__(self) -> None:
         self._hold()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the attributes of another one, of which this is a copy, but for the number."""
+        """Restore the attributes of a copied or unpickled object under a new handle."""
         self.__dict__.update(state)
         self._hold()
 
@@ -71,13 +69,13 @@ class OperatorHandle:
 
 
 def held(number: int) -> Any:
-    """Return the object of a number."""
+    """Return the object of a handle."""
     return _HELD[number]
 
 
 @cache
 def start_warp() -> None:
-    """Start Warp once, without its banner (set NEURODYN_VERBOSE to see it) and without warnings of a missing GPU."""
+    """Initialise Warp once, without banner (unless NEURODYN_VERBOSE is set) and without warnings of a missing GPU."""
     if os.environ.get("NEURODYN_VERBOSE"):
         wp.init()
         return
@@ -88,7 +86,7 @@ def start_warp() -> None:
 
 @contextmanager
 def native_stderr_dropped() -> Iterator[None]:
-    """Drop what native code writes to standard error: Warp warns of a missing GPU, its compiler of what it refuses."""
+    """Discard what native code writes to standard error: Warp's missing-GPU warning, messages of its compiler."""
     sys.stderr.flush()
     try:
         kept = os.dup(2)
@@ -111,12 +109,12 @@ def warp_device(device: torch.device) -> str:
 
 
 def is_capturing(device: torch.device) -> bool:
-    """Return whether Warp records a graph on a device."""
+    """Return whether Warp is capturing a graph on a device."""
     return wp.device_from_torch(device).is_capturing
 
 
 def warp_stream(device: torch.device) -> Any:
-    """Return torch's present stream as Warp knows it, None on a CPU: kernels launched there keep their turn."""
+    """Return torch's current stream as a Warp stream so that launches stay in order; None on a CPU."""
     if device.type != "cuda":
         return None
     stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream
@@ -125,10 +123,9 @@ def warp_stream(device: torch.device) -> Any:
 
 @contextmanager
 def on_warp_stream(device: torch.device) -> Iterator[None]:
-    """Let torch work on Warp's stream in a context, where others (Newton) launch kernels between torch's own.
+    """Run torch on Warp's stream within a context in which others (Newton) launch kernels between torch's.
 
-    It waits for what torch has launched before, and what torch launches afterwards waits for it; while a graph is being
-    captured on that stream, nothing outside of it is waited for.
+    Both streams wait for each other at entry and exit, except during graph capture.
     """
     if device.type != "cuda":
         yield
@@ -144,7 +141,7 @@ def on_warp_stream(device: torch.device) -> Iterator[None]:
 
 
 class Launch:
-    """A recorded launch of a kernel whose tensors are exchanged on every call; packing all arguments is slow."""
+    """A recorded kernel launch whose tensors are exchanged on every call; packing all arguments anew is slow."""
 
     def __init__(
         self, kernel: Any, dim: tuple[int, ...], device: torch.device, arguments: list[Any], keep: Any = None
@@ -155,8 +152,9 @@ class Launch:
             kernel: The kernel.
             dim: Numbers of threads.
             device: Torch device.
-            arguments: Of the kernel; a pair of a tensor and its Warp type (None for scalars) is exchanged at each call.
-            keep: What must live as long as the launch, which knows arrays and meshes by their addresses only.
+            arguments: Kernel arguments; a pair of a tensor and its Warp type (None for scalars) is exchanged on each
+                call.
+            keep: Objects kept alive with the launch, which holds arrays and meshes by address only.
         """
         self._keep = keep
         self._device = device
@@ -167,44 +165,44 @@ class Launch:
         self._command: Any = wp.launch(kernel, dim, inputs=whole, device=warp_device(device), record_cmd=True)
 
     def __call__(self, tensors: list[tuple[Tensor, Any]]) -> None:
-        """Launch with these tensors (and their Warp types) in place of those it was recorded with."""
+        """Launch with these (tensor, Warp type) pairs in place of the recorded ones."""
         for index, (tensor, kind) in zip(self._changing, tensors, strict=True):
             self._command.set_param_at_index_from_ctype(index, wp.from_torch(_bare(tensor), kind, False, None, True))
         self._command.launch(warp_stream(self._device))
 
 
 def _bare(tensor: Tensor) -> Tensor:
-    """Return a tensor that never becomes part of a graph of autograd, of the same memory.
+    """Return the tensor detached from autograd, on the same memory.
 
-    A recorded launch keeps its last tensors, also those to which an operation writes what it returns. Were they part of
-    a graph, whose operations hold the launch, graph, model and data would stay in memory for good: a collector sees no
-    circle that runs through autograd.
+    A recorded launch keeps its last tensors, outputs included. If they belonged to an autograd graph whose operations
+    hold the launch, then graph, model and data would never be freed: the garbage collector does not see cycles through
+    autograd.
     """
     return tensor.detach()
 
 
 class Chain:
-    """Recorded launches that run one after another on arrays that stay where they are.
+    """Recorded launches that run in sequence on fixed arrays.
 
-    On a CPU the arguments are packed once and the kernels called directly: that takes less than a microsecond each,
-    and unlike a graph of Warp's, whose recording takes whatever is launched meanwhile, threads do not meet in it. While
-    a graph is being captured the launches join it.
+    On a CPU the arguments are packed once and the kernels are called directly, in less than a microsecond each. Unlike
+    a Warp graph, whose recording captures every concurrent launch, this is safe with several threads. During graph
+    capture the launches join the graph.
     """
 
     def __init__(self, commands: list[Any], device: torch.device, keep: Any = None) -> None:
-        """Take launches.
+        """Keep the launches.
 
         Args:
-            commands: What `wp.launch(..., record_cmd=True)` returned.
+            commands: Results of `wp.launch(..., record_cmd=True)`.
             device: Torch device.
-            keep: What must live as long as the launches, which know tensors by their addresses only.
+            keep: Objects kept alive with the launches, which hold tensors by address only.
         """
         self._commands, self._keep = commands, keep
         self._torch_device, self._device = device, wp.device_from_torch(device)
         self._calls = [_packed(command) for command in commands] if self._device.is_cpu else []
 
     def __call__(self) -> None:
-        """Run the launches, on CUDA in torch's present stream."""
+        """Run the launches, on CUDA in torch's current stream."""
         if self._device.is_cpu and not self._device.is_capturing:
             for kernel, bounds, arguments in self._calls:
                 kernel(bounds, arguments)
@@ -215,7 +213,7 @@ class Chain:
 
 
 def _packed(command: Any) -> tuple[Any, Any, Any]:
-    """Return the compiled kernel of a recorded launch on the CPU, and what it is called with."""
+    """Return the compiled CPU kernel of a recorded launch, its bounds and its arguments."""
     names = [argument.label for argument in command.kernel.adj.args]
     given = command.params[1:]
     fields = [(name, type(value)) for name, value in zip(names, given, strict=True)]
@@ -224,13 +222,13 @@ def _packed(command: Any) -> tuple[Any, Any, Any]:
 
 
 class Launches:
-    """The launches that were recorded last."""
+    """A bounded cache of recorded launches; the oldest is dropped first."""
 
     def __init__(self) -> None:
         self._launches: dict[Any, Launch] = {}
 
     def get(self, key: Any, make: Callable[[], Launch]) -> Launch:
-        """Return the launch recorded under a key, recorded now by `make` where there is none."""
+        """Return the launch of a key; `make` records it if there is none."""
         launch = self._launches.get(key)
         if launch is None:
             if len(self._launches) >= _MOST:
@@ -244,7 +242,7 @@ class Launches:
 
 
 def table_kernel(text: str) -> Any:
-    """Return the kernel of a text that sees the number of its thread, `thread`, and `table.data`."""
+    """Return the kernel of a program text that uses its thread number, `thread`, and `table.data`."""
 
     @wp.func_native(text)
     def body(thread: int, table: wp.array(dtype=wp.uint64)) -> None: ...
@@ -257,10 +255,10 @@ def table_kernel(text: str) -> Any:
 
 
 class FixedLaunch:
-    """A recorded launch of such a kernel: it can be captured in a graph.
+    """A recorded launch of a `table_kernel`; it can be captured in a graph.
 
     Attributes:
-        command: What Warp recorded.
+        command: Warp's recorded command.
         words: The table.
     """
 
@@ -268,7 +266,7 @@ class FixedLaunch:
         """Record a launch without running it.
 
         Args:
-            kernel: What `table_kernel` returned.
+            kernel: Result of `table_kernel`.
             threads: Number of threads.
             words: The table.
             device: Warp device.
@@ -278,94 +276,6 @@ class FixedLaunch:
         self.command: Any = wp.launch(kernel, threads, inputs=[self._table], device=device, record_cmd=True)
 
     def update(self, words: list[int]) -> None:
-        """Exchange the words."""
+        """Replace the table."""
         self.words = words
         self._table.assign(np.array(words, dtype=np.uint64))
-
-
-_REGISTERS, _FRAME = 0x2F, 0x11
-"""Numbers of NVIDIA's attributes of a kernel: registers of a thread, and bytes of its frame in local memory."""
-
-_SIZED = 0x04
-"""Form of an attribute that says how long it is."""
-
-
-def compile_for_cuda(kernels: Iterable[Any], arch: int, folder: str | Path) -> list[Path]:
-    """Compile Warp kernels to machine code of a GPU.
-
-    Args:
-        kernels: The kernels; of generic ones, as many overloads as have been launched so far.
-        arch: Compute capability times ten: 80 (A100), 90 (H100) ...
-        folder: Where sources and machine code go.
-
-    Returns:
-        Files of machine code, one for each module of kernels.
-
-    Raises:
-        RuntimeError: One does not compile.
-    """
-    start_warp()
-    modules = dict.fromkeys(kernel.module for kernel in kernels)
-    return [path for module in modules for path in wp.compile_aot_module(module, arch=arch, module_dir=folder)]
-
-
-@dataclass(frozen=True)
-class KernelResources:
-    """What a thread of a kernel needs.
-
-    Attributes:
-        registers: Registers of 32 bits.
-        local: Local memory, off the chip, for what does not fit into registers [bytes].
-    """
-
-    registers: int
-    local: int
-
-
-def kernel_resources(path: str | Path) -> dict[str, KernelResources]:
-    """Return what each kernel of a file of machine code (cubin) needs, by its name in the file.
-
-    Raises:
-        ValueError: The file is no machine code.
-    """
-    data = Path(path).read_bytes()
-    if data[:4] != b"\x7fELF":
-        raise ValueError(f"{path} is no machine code")
-    sections = _sections(data)
-    symbols = _symbols(data, sections)
-    found: dict[str, dict[int, int]] = {}
-    for _, start, size, _ in (section for section in sections if section[0] == ".nv.info"):
-        at = start
-        while at < start + size:
-            form, attribute, length = struct.unpack_from("<BBH", data, at)
-            at += 4
-            if form == _SIZED:
-                if attribute in (_REGISTERS, _FRAME):
-                    symbol, value = struct.unpack_from("<II", data, at)
-                    found.setdefault(symbols[symbol], {})[attribute] = value
-                at += length
-    return {
-        name: KernelResources(values[_REGISTERS], values.get(_FRAME, 0))
-        for name, values in found.items()
-        if _REGISTERS in values
-    }
-
-
-def _sections(data: bytes) -> list[tuple[str, int, int, int]]:
-    """Return name, offset, size and type of each section."""
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    entry, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    raw = [struct.unpack_from("<IIQQQQ", data, table + entry * i) for i in range(count)]
-    base = raw[names][4]
-    return [(_text(data, base + name), offset, size, kind) for name, kind, _, _, offset, size in raw]
-
-
-def _symbols(data: bytes, sections: list[tuple[str, int, int, int]]) -> list[str]:
-    """Return the names of all symbols, in order."""
-    where = {name: (offset, size) for name, offset, size, _ in sections}
-    (start, size), (names, _) = where[".symtab"], where[".strtab"]
-    return [_text(data, names + struct.unpack_from("<I", data, at)[0]) for at in range(start, start + size, 24)]
-
-
-def _text(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode()

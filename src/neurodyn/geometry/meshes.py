@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triangle meshes: read from Wavefront .obj and .stl files, checked to be closed, and with pseudo-normals."""
+"""Triangle meshes: reading of .obj and .stl files, check that they are closed, pseudo-normals."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,12 +12,15 @@ from neurodyn.core.errors import InputError
 
 _STL_TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
 
+_SAME = 1e-6
+"""Vertices within this share of the mesh's size are merged (rounded to its multiples)."""
+
 
 def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read vertices, shape [vertices, 3], and triangles, shape [faces, 3].
 
     Raises:
-        InputError: The file is missing, of another kind, or damaged.
+        InputError: The file is missing, of an unknown format, or damaged.
     """
     readers = {".obj": _read_obj, ".stl": _read_stl}
     reader = readers.get(path.suffix.lower())
@@ -51,7 +54,7 @@ def _read_obj(content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _obj_index(word: str, count: int) -> int:
-    """Indices begin at 1; negative ones count back from the last vertex."""
+    """Return a zero-based index; .obj indices start at 1, and negative ones count back from the last vertex."""
     index = int(word.split("/", 1)[0])
     return index - 1 if index > 0 else count + index
 
@@ -70,17 +73,13 @@ def _read_stl(content: bytes) -> tuple[np.ndarray, np.ndarray]:
     return vertices, np.arange(len(vertices)).reshape(-1, 3)
 
 
-_SAME = 1e-6
-"""Vertices are one if they round to the same multiple of this share of the size of the mesh."""
-
-
 @dataclass(frozen=True, eq=False)
 class TriangleMesh:
-    """A closed surface, normals outward.
+    """A closed surface with outward normals.
 
     Attributes:
         vertices: Vertices [m], shape [vertices, 3].
-        faces: Vertices of each triangle, counter-clockwise from outside, shape [faces, 3].
+        faces: Vertex indices of each triangle, counter-clockwise from outside, shape [faces, 3].
     """
 
     vertices: np.ndarray
@@ -95,20 +94,20 @@ def read_mesh(path: Path, scale: float = 1.0) -> TriangleMesh:
         scale: Factor on the coordinates in the file.
 
     Raises:
-        InputError: The file is missing or no mesh, or the mesh has holes, numbers that are not finite, or faces
-            that do not agree on which side is outside.
+        InputError: The file is missing or not a mesh; or the mesh has holes, non-finite numbers or inconsistently
+            oriented faces.
     """
     vertices, faces = read_triangles(path)
     return closed_mesh(vertices * scale, faces, str(path))
 
 
 def closed_mesh(vertices: np.ndarray, faces: np.ndarray, where: str) -> TriangleMesh:
-    """Return a checked mesh: equal vertices are merged, triangles without area dropped, normals turned outward.
+    """Return a checked mesh: merge equal vertices, drop triangles without area, orient normals outward.
 
     Args:
         vertices: Vertices [m], shape [vertices, 3].
-        faces: Vertices of each triangle, shape [faces, 3].
-        where: What the mesh came from, for the error message.
+        faces: Vertex indices of each triangle, shape [faces, 3].
+        where: Origin of the mesh, for error messages.
 
     Raises:
         InputError: The mesh does not bound a solid.
@@ -136,7 +135,7 @@ def closed_mesh(vertices: np.ndarray, faces: np.ndarray, where: str) -> Triangle
 
 
 def _check_edges(vertices: np.ndarray, faces: np.ndarray, where: str) -> None:
-    """Refuse a mesh in which an edge is not run through once each way."""
+    """Require that triangles traverse every edge exactly once in each direction."""
     directed = faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
     undirected, index, count = np.unique(np.sort(directed, 1), axis=0, return_inverse=True, return_counts=True)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact points of a batch of robots measured against the ground, differentiable by the robots' states."""
+"""Distance, normal and velocity of a batch of robots' contact points relative to the ground, differentiable."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,17 +19,17 @@ from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, 
 
 
 class Readings(NamedTuple):
-    """Readings of contact points, in the world or in base axes (points relative to the base's origin).
+    """Readings of contact points, in the world or in base axes (positions relative to the base's origin).
 
     Attributes:
-        distance: Signed distance of each contact point to the nearest ground, negative inside [m]; the radius around
-            the point is not subtracted. Shape [worlds, contact points].
-        normal: Direction in which the distance grows, unit, shape [worlds, contact points, 3].
+        distance: Signed distance of each contact point to the nearest ground, negative inside [m]. The point's radius
+            is not subtracted. Shape [worlds, contact points].
+        normal: Unit gradient of the distance, shape [worlds, contact points, 3].
         point: Nearest point of the ground [m], shape [worlds, contact points, 3].
-        position: The contact point [m], shape [worlds, contact points, 3].
-        velocity: Its velocity relative to the world [m/s], shape [worlds, contact points, 3].
-        valid: Whether there is any ground, shape [worlds, contact points]. Where there is none, the distance is 1000 m,
-            and normal and ground point are zero.
+        position: Contact point [m], shape [worlds, contact points, 3].
+        velocity: Velocity of the contact point relative to the world [m/s], shape [worlds, contact points, 3].
+        valid: Whether there is any ground, shape [worlds, contact points]. Without ground the distance is 1000 m, and
+            normal and ground point are zero.
     """
 
     distance: Tensor
@@ -41,16 +41,16 @@ class Readings(NamedTuple):
 
 
 class Sight(OperatorHandle):
-    """Radius and margin of each contact point, and the length of a frame, for the contact features."""
+    """Radius, margin and frame length of each contact point, as the contact features need them."""
 
     def __init__(self, own: Sequence[tuple[float, float, float]]) -> None:
-        """Take radius [m], margin [m] and frame [s] of each contact point."""
+        """Take radius [m], margin [m] and frame length [s] of each contact point."""
         super().__init__()
         self._own = own
         self._arrays: dict[tuple[torch.device, torch.dtype], Any] = {}
 
     def array(self, like: Tensor) -> Any:
-        """Return them as a Warp array of vectors, on the device and in the precision of a tensor."""
+        """Return a Warp array of vectors on the device and in the precision of a tensor."""
         key = (like.device, like.dtype)
         if key not in self._arrays:
             vec3 = PRECISIONS[like.dtype].vec3
@@ -61,12 +61,12 @@ class Sight(OperatorHandle):
 class ProximityQuery(OperatorHandle):
     r"""Measures all contact points of a layout in one kernel over (world, contact point).
 
-    Works in float32 and float64 on any device. Gradients reach positions and velocities through torch's
-    autograd; the normal n and the ground point p are held fixed in the world, so that $d = n \cdot (x - p)$ and the
-    gradient of the distance by the place x of a contact point is n.
+    Works in float32 and float64 on any device. Autograd propagates gradients to positions and velocities. The normal n
+    and the ground point p are held fixed in the world, so that $d = n \cdot (x - p)$ and the gradient of the distance
+    with respect to the contact point x is n.
 
     Attributes:
-        layout: The contact points and the joints that move them.
+        layout: Contact points and the joints that move them.
         nq: Number of position coordinates.
         nv: Number of velocity coordinates.
         free_base: Whether the base floats.
@@ -110,10 +110,10 @@ class ProximityQuery(OperatorHandle):
             ground: The shapes around the robots; None for free space.
             q: Positions, shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
-            base_frame: Whether readings are in base axes, where the base floats.
+            base_frame: Whether to return readings in base axes; ignored if the base is fixed.
 
         Raises:
-            InputError: The ground is for another number of worlds, or a state has another width or precision.
+            InputError: The ground has another number of worlds, or the state has a wrong width or precision.
         """
         self.check_state(q, qd)
         ground = NOTHING if ground is None else ground
@@ -126,7 +126,7 @@ class ProximityQuery(OperatorHandle):
         return readings
 
     def check_state(self, q: Tensor, qd: Tensor) -> None:
-        """Refuse states of another robot; errors as of `__call__`."""
+        """Raise InputError for states of another robot; see `__call__`."""
         worlds = q.shape[0]
         if q.shape != (worlds, self.nq) or qd.shape != (worlds, self.nv):
             raise InputError(
@@ -137,7 +137,7 @@ class ProximityQuery(OperatorHandle):
             raise InputError(f"state is {q.dtype} and {qd.dtype}; valid: float32 or float64, both on one device")
 
     def allocate(self, q: Tensor) -> Readings:
-        """Return uninitialised readings of these states."""
+        """Return uninitialised readings for these states."""
         shape = q.shape[0], len(self.layout.contact_points)
         a, b, c, d = (q.new_empty(*shape, 3) for _ in range(4))
         return Readings(q.new_empty(shape), a, b, c, d, q.new_empty(shape, dtype=torch.bool))
@@ -146,19 +146,20 @@ class ProximityQuery(OperatorHandle):
         self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, *,
         readings: Readings | None = None, sight: "Sight | None" = None, features: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Run the kernel, not recorded for gradients.
+        """Run the kernel without recording gradients.
 
         Args:
             ground: The shapes around the robots.
-            base_frame: Whether results are in the axes of the base, which floats.
+            base_frame: Whether results are in the axes of the floating base.
             q: Positions, shape [worlds, nq], contiguous.
             qd: Velocities, shape [worlds, nv], contiguous.
-            readings: Readings to write; None where they are not wanted.
-            sight: Radius, margin and frame of each contact point, for `features`.
-            features: Contact features to write (`contact_inputs`), shape [worlds, 6 contact points, 3]; likewise.
+            readings: Output readings; None to skip them.
+            sight: Radius, margin and frame length of each contact point, for `features`.
+            features: Output contact features (`contact_features`), shape [worlds, 6 contact points, 3]; None to skip
+                them.
 
         Raises:
-            InputError: The ground is for another number of worlds.
+            InputError: The ground has another number of worlds.
         """
         pose = ground.poses(q.shape[0], q.device, q.dtype)
         seen = [] if features is None else [features]
@@ -168,19 +169,12 @@ class ProximityQuery(OperatorHandle):
     def bound(
         self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, pose: Tensor, *, sight: Any, features: Tensor
     ) -> tuple[Any, Any]:
-        """Return a recorded launch that writes contact features anew from the same memory, and what it must keep.
+        """Record a launch that recomputes contact features in place; return it and the objects that must outlive it.
 
-        Args:
-            ground: The shapes around the robots.
-            base_frame: Whether results are in the axes of the base, which floats.
-            q: Positions, shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-            pose: Pose of the ground, shape [worlds or 1, 7].
-            sight: As of `run`.
-            features: Where the features go, as of `run`.
+        Arguments: see `run`; `pose` is the pose of the ground, shape [worlds or 1, 7].
 
         Raises:
-            InputError: The ground is for another number of worlds.
+            InputError: The ground has another number of worlds.
         """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
         shapes, group = ground.compiled.arrays(device, q.dtype), self._group(q)
@@ -200,7 +194,7 @@ class ProximityQuery(OperatorHandle):
     def pull_back(
         self, base_frame: bool, q: Tensor, qd: Tensor, readings: Readings, gradients: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Return the gradients by positions and velocities from those by all readings but `valid`."""
+        """Return the gradients with respect to positions and velocities from those of all readings except `valid`."""
         grad_q, grad_qd = torch.zeros_like(q), torch.zeros_like(qd)
         _PULL_BACK(q, qd, self.handle, base_frame, list(readings), list(gradients), [grad_q, grad_qd])
         return grad_q, grad_qd
@@ -209,7 +203,7 @@ class ProximityQuery(OperatorHandle):
         self, q: Tensor, qd: Tensor, pose: Tensor, shapes: ShapeArrays, base_frame: bool, readings: list[Tensor],
         sight: "Sight | None", features: list[Tensor],
     ) -> None:  # fmt: skip
-        """Launch the kernel; arguments as of `run`."""
+        """Launch the kernel; arguments: see `run`."""
         worlds, contact_points = q.shape[0], len(self.layout.contact_points)
         shapes.require_worlds(len(q))
         if worlds * contact_points == 0:
@@ -237,7 +231,7 @@ class ProximityQuery(OperatorHandle):
         self, q: Tensor, qd: Tensor, base_frame: bool, readings: list[Tensor], gradients: list[Tensor],
         results: list[Tensor],
     ) -> None:  # fmt: skip
-        """Launch the adjoint, which adds to `results`; arguments as of `pull_back`."""
+        """Launch the adjoint, which adds to `results`; arguments: see `pull_back`."""
         vec3 = PRECISIONS[q.dtype].vec3
         worlds, contact_points = q.shape[0], len(self.layout.contact_points)
         if worlds * contact_points == 0:
@@ -256,7 +250,7 @@ class ProximityQuery(OperatorHandle):
         launch([*changing, *saved, *given, *by])
 
     def _group(self, like: Tensor) -> int:
-        """Return how many contact points one thread measures: on a CPU all of a world, to walk to each body once."""
+        """Return the number of contact points per thread: on a CPU all of a world, so that a body is visited once."""
         return len(self.layout.contact_points) if like.device.type == "cpu" else 1
 
     def _layout(self, like: Tensor, one_by_one: bool) -> list[Any]:
@@ -283,34 +277,28 @@ def _pull_back(
     held(query).launch_adjoint(q, qd, base_frame, readings, gradients, results)
 
 
-def _nothing(*_: Any) -> None:
-    """Write to tensors without data."""
-
-
 _MEASURE = operator(
     "proximity",
     "(Tensor q, Tensor qd, Tensor pose, int query, int ground, bool base_frame, Tensor(a!)[] readings, int sight, "
     "Tensor(b!)[] features) -> ()",
     _measure,
-    _nothing,
 )
 _PULL_BACK = operator(
     "proximity_adjoint",
     "(Tensor q, Tensor qd, int query, bool base_frame, Tensor[] readings, Tensor[] gradients, Tensor(a!)[] results) "
     "-> ()",
     _pull_back,
-    _nothing,
 )
 
 
 class _Measure(torch.autograd.Function):
-    """The kernel and its adjoint in torch's autograd."""
+    """Autograd function of the kernel and its adjoint."""
 
     @staticmethod
     def forward(
         ctx: Any, proximity: ProximityQuery, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor
     ) -> tuple[Tensor, ...]:
-        """Measure; see `ProximityQuery.__call__`."""
+        """Return the readings; see `ProximityQuery.__call__`."""
         readings = proximity.allocate(q)
         proximity.run(ground, base_frame, q.detach(), qd.detach(), readings=readings)
         ctx.proximity, ctx.base_frame = proximity, base_frame
@@ -325,7 +313,7 @@ class _Measure(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Any, ...]:
-        """Return the gradients by q and qd."""
+        """Return the gradients with respect to q and qd."""
         q, qd, *readings = ctx.saved_tensors
         given = [
             (torch.zeros_like(reading) if gradient is None else gradient).contiguous()

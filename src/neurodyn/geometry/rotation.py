@@ -36,15 +36,15 @@ def matrix(q: Quaternions) -> Matrices:
 
 
 def turn_rows(rows: Rows, matrix: Matrices) -> Rows:
-    """Return vectors as rows times a rotation matrix: R^T v for each row v, shape [..., vectors, 3].
+    """Return rows times a rotation matrix, i.e. R^T v for each row v, shape [..., vectors, 3].
 
-    On a GPU it is no matrix product, which users may let round to ten bits (TF32).
+    On a GPU this avoids a matrix product, which may be rounded to ten bits (TF32) if the user allows it.
     """
     return _mapped(rows, matrix)
 
 
 def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Return rows @ matrix, in the full precision of its type everywhere."""
+    """Return rows @ matrix in full precision on every device."""
     if rows.device.type == "cpu":  # where matrix products are exact, and fastest
         return rows @ matrix
     return (rows.unsqueeze(-1) * (matrix if matrix.ndim == 2 else matrix.unsqueeze(-3))).sum(-2)
@@ -88,9 +88,9 @@ def logarithm(q: Quaternions) -> Vectors:
 
 
 def from_matrix(matrix: Matrices) -> Quaternions:
-    """Return unit quaternions of rotation matrices, shape [..., 3, 3] to [..., 4]; of any angle, and differentiable.
+    """Return unit quaternions of rotation matrices, shape [..., 3, 3] to [..., 4]; any angle, differentiable.
 
-    Of the four quadratic forms of Shepperd (1978) the one with the largest root counts.
+    Of the four forms of Shepperd (1978), the one with the largest root is used.
     """
     (a, b, c), (d, e, f), (g, h, i) = (row.unbind(-1) for row in matrix.unbind(-2))
     squares = torch.stack([1 + a - e - i, 1 - a + e - i, 1 - a - e + i, 1 + a + e + i], -1)
@@ -113,13 +113,13 @@ def normalise(q: Quaternions) -> Quaternions:
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:
-    """Return all products a_i b_j, shape [..., 16]: with a table of signs, few operations where there would be many."""
+    """Return all products a_i b_j, shape [..., 16]; one table product then replaces many small operations."""
     return (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2)
 
 
 @lru_cache(maxsize=16)
 def _hamilton(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the share of each product a_i b_j in the entries of the quaternion a b, shape [16, 4]."""
+    """Return the coefficients of the products a_i b_j in the entries of the quaternion a b, shape [16, 4]."""
     x, y, z, w = range(4)
     return _table(device, dtype, [
         [(1, w, x), (1, x, w), (1, y, z), (-1, z, y)],
@@ -131,7 +131,7 @@ def _hamilton(device: torch.device, dtype: torch.dtype) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _entries(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the share of each product q_i q_j in the entries of R - 1, shape [16, 9], and the identity, shape [9]."""
+    """Return the coefficients of q_i q_j in the entries of R - 1, shape [16, 9], and the identity, shape [9]."""
     x, y, z, w = range(4)
     table = _table(device, dtype, [
         *([(-2, y, y), (-2, z, z)], [(2, x, y), (-2, w, z)], [(2, x, z), (2, w, y)]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Solids of a scene with triangles and heights at hand: heightfields from files, and terrains made from a seed."""
+"""The shapes of a scene as solids: heightfields and meshes read from files, terrains generated from seeds."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,12 +24,17 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.meshes import TriangleMesh, read_mesh
 from neurodyn.geometry.rotation import quaternion_matrix
 
+_TILE = 4.0
+"""Edge of the tiles of a mixed terrain [m]."""
+
+_MOST_HEIGHTS = 16_000_000
+
 
 def heightfield_heights(path: Path) -> np.ndarray:
     """Read heights [m], shape [rows along y, columns along x].
 
     Raises:
-        InputError: The file is missing, is no array of at least 2 x 2 numbers, or holds numbers that are not finite.
+        InputError: The file is missing, or is not an array of at least 2 x 2 finite numbers.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file; valid: a .npy file of heights")
@@ -41,10 +46,10 @@ def heightfield_heights(path: Path) -> np.ndarray:
 
 
 def check_heights(heights: object, where: str) -> np.ndarray:
-    """Return heights as float64 if they are a grid of finite numbers.
+    """Return heights as float64.
 
     Raises:
-        InputError: They are not.
+        InputError: They are not a grid of finite numbers.
     """
     if not isinstance(heights, np.ndarray) or heights.dtype.kind not in "fiu":
         raise InputError(f"{where}: holds no array of numbers; valid: heights [m], shape [rows, columns]")
@@ -61,7 +66,7 @@ def check_heights(heights: object, where: str) -> np.ndarray:
 
 
 def block_ranges(heights: np.ndarray, block: int) -> np.ndarray:
-    """Return least and greatest height in blocks of block x block cells, shape [blocks, 2], row by row."""
+    """Return least and greatest height in each block of block x block cells, shape [blocks, 2], row by row."""
     rows, columns = (np.array(heights.shape) - 1 + block - 1) // block
     padded = np.pad(
         heights, ((0, rows * block + 1 - heights.shape[0]), (0, columns * block + 1 - heights.shape[1])), mode="edge"
@@ -70,20 +75,14 @@ def block_ranges(heights: np.ndarray, block: int) -> np.ndarray:
     return np.stack([tiles.min((2, 3)), tiles.max((2, 3))], -1).reshape(-1, 2)
 
 
-_TILE = 4.0
-"""Edge of the tiles of a mixed terrain [m]."""
-
-_MOST_HEIGHTS = 16_000_000
-
-
 def terrain_heights(terrain: Terrain) -> np.ndarray:
     """Return the heights of a terrain [m], shape [rows along y, columns along x], centred at its origin.
 
-    Vertices are `cell` apart; the same declaration gives the same heights on every machine up to rounding. At
-    the centre of the terrain the height is zero for all styles but "rough" and "steps".
+    Vertices are `cell` apart. The same declaration gives the same heights on every machine up to rounding. The height
+    at the centre is zero for all styles except "rough" and "steps".
 
     Raises:
-        InputError: The grid would have fewer than 2 or more than 16 million vertices.
+        InputError: The grid would have fewer than 2 x 2 or more than 16 million vertices.
     """
     columns, rows = (round(edge / terrain.cell) + 1 for edge in terrain.size)
     if min(rows, columns) < 2 or rows * columns > _MOST_HEIGHTS:
@@ -97,7 +96,7 @@ def terrain_heights(terrain: Terrain) -> np.ndarray:
 
 
 def _rough(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
-    """Gaussian noise, smoothed to bumps of the length `feature`, scaled to the amplitude."""
+    """Gaussian noise, smoothed to bumps of length `feature` and scaled to the amplitude."""
     noise = generator.standard_normal((rows, columns))
     frequency = np.fft.fftfreq(rows)[:, None] ** 2 + np.fft.rfftfreq(columns)[None] ** 2
     width = terrain.feature / terrain.cell / 4  # standard deviation of the smoothing, in cells
@@ -107,14 +106,14 @@ def _rough(generator: np.random.Generator, rows: int, columns: int, terrain: Ter
 
 
 def _steps(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
-    """Square blocks, each at a height of its own, with walls one cell wide."""
+    """Square blocks of random heights, with walls one cell wide."""
     edge = max(2, round(terrain.feature / terrain.cell))
     blocks = generator.uniform(-terrain.amplitude, terrain.amplitude, (-(-rows // edge), -(-columns // edge)))
     return np.repeat(np.repeat(blocks, edge, 0), edge, 1)[:rows, :columns]
 
 
 def _stairs(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
-    """Square rings around a flat centre; treads as deep as `feature`, three steps down or up to the amplitude."""
+    """Square rings around a flat centre: treads as deep as `feature`, three steps down or up to the amplitude."""
     y, x = (np.abs(np.arange(count) - (count - 1) / 2) * terrain.cell for count in (rows, columns))
     ring = np.floor(np.maximum(y[:, None], x[None]) / terrain.feature + 0.5)
     level = 3 - np.abs(3 - ring % 6)  # 0 1 2 3 2 1 0 ...
@@ -123,10 +122,7 @@ def _stairs(generator: np.random.Generator, rows: int, columns: int, terrain: Te
 
 
 def _mixed(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
-    """Tiles of all styles in random order, and flat ones; the tile in the centre is flat.
-
-    Rough tiles fade to zero at their borders, so that tiles meet in steps no higher than the amplitude.
-    """
+    """Tiles of all styles, flat ones included, in random order; the central tile is flat."""
     edge = max(2, round(_TILE / terrain.cell))
     makers = (_rough, _steps, _stairs, None)
     across, along = -(-rows // edge), -(-columns // edge)
@@ -146,12 +142,12 @@ Kind = Literal["plane", "box", "sphere", "capsule", "cylinder", "mesh", "heightf
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """One shape at its place.
+    """A shape with its pose, triangles and heights.
 
     Attributes:
         kind: Kind of shape.
         place: Position and rotation [x y z, qx qy qz qw] in the scene, shape [7].
-        size: Half edges of a box; radius and half length; edges of a cell of a heightfield along x and y [m].
+        size: Half edges of a box; radius and half length; or cell edges of a heightfield along x and y [m].
         mesh: Triangles of a mesh.
         heights: Heights of a heightfield [m], shape [rows along y, columns along x].
     """
@@ -163,7 +159,7 @@ class Solid:
     heights: np.ndarray | None = None
 
     def ball(self) -> tuple[float, float, float, float]:
-        """Return centre (in the scene) and radius of a ball around the shape; radius -1 where it has no end."""
+        """Return centre (in the scene) and radius of a bounding sphere; radius -1 for a plane."""
         sx, sy, _ = self.size
         if self.kind == "plane":
             return (0.0, 0.0, 0.0, -1.0)
@@ -184,10 +180,10 @@ class Solid:
 
 @lru_cache(maxsize=32)
 def solids_of_scene(scene: Scene) -> tuple[Solid, ...]:
-    """Return the shapes of a scene with their files read and their terrains made.
+    """Return the solids of a scene: files are read, terrains generated.
 
     Raises:
-        InputError: A file is missing or bad.
+        InputError: A file is missing or invalid.
     """
     return tuple(_solid(shape, Path(scene.folder)) for shape in scene.shapes)
 

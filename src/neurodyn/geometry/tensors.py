@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors: annotations of their shapes in public functions, and constants that are made once for each device."""
+"""Shape annotations of public functions, and constant tensors created once per device."""
 
 from functools import lru_cache
 from typing import Any
@@ -21,17 +21,17 @@ WorldMask = Bool[Tensor, " worlds"]
 
 
 def constant(values: tuple[Any, ...], like: Tensor) -> Tensor:
-    """Return numbers as a tensor of the dtype and on the device of another; not to be written to.
+    """Return numbers as a tensor with the dtype and device of `like`; read-only.
 
     Args:
         values: Numbers, or tuples of numbers of equal length.
-        like: Some tensor.
+        like: A tensor.
     """
     return _made(values, like.device, like.dtype)
 
 
 def index(values: tuple[int, ...], like: Tensor) -> Tensor:
-    """Return numbers as an int64 tensor on the device of another, to index with; not to be written to."""
+    """Return numbers as an int64 index tensor on the device of `like`; read-only."""
     return _made(values, like.device, torch.long)
 
 
@@ -42,7 +42,7 @@ def _made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> 
 
 
 def columns(table: Tensor, which: tuple[int, ...]) -> Tensor:
-    """Return some columns of a table, shape [..., len(which)]: a view where they are neighbours."""
+    """Return columns of a table, shape [..., len(which)]; a view if they are adjacent."""
     if which and which == tuple(range(which[0], which[0] + len(which))):
         return table[..., which[0] : which[0] + len(which)]
     return table.index_select(-1, index(which, table))

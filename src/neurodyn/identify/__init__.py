@@ -15,16 +15,17 @@ with lazy(__name__):
     from neurodyn.identify.identify import Identification
     from neurodyn.identify.least_squares import Solution, fitted, levenberg_marquardt
     from neurodyn.identify.population_search import basin_hopping
+    from neurodyn.identify.priors import PRIORS, Prior, PriorKind, prior_of
     from neurodyn.identify.readings import Noise, estimate_noise
     from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
     from neurodyn.identify.run import identify
-    from neurodyn.identify.search_space import Prior, prior_of
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 
 __all__ = [
-    "Convergence", "Discovery", "DiscoverySettings", "DriveNetworkSettings", "Identifiability", "Identification",
-    "IdentificationSettings", "Noise", "Point", "Prior", "Resamples", "ResidualOptions", "Residuals", "Solution",
-    "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run", "estimate_noise", "fitted",
-    "forecast_errors", "hybrid_forecast", "identifiability", "identify", "identify_drive_network", "judge",
-    "levenberg_marquardt", "load_identification", "noise_floor", "prior_of", "profiles",
+    "PRIORS", "Convergence", "Discovery", "DiscoverySettings", "DriveNetworkSettings", "Identifiability",
+    "Identification", "IdentificationSettings", "Noise", "Point", "Prior", "PriorKind", "Resamples", "ResidualOptions",
+    "Residuals", "Solution", "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run",
+    "estimate_noise", "fitted", "forecast_errors", "hybrid_forecast", "identifiability", "identify",
+    "identify_drive_network", "judge", "levenberg_marquardt", "load_identification", "noise_floor", "prior_of",
+    "profiles",
 ]  # fmt: skip

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Intervals by block bootstrap: the fit, repeated on logs drawn with replacement (Efron 1979; Kuensch 1989).
+r"""Confidence intervals by block bootstrap: the fit, repeated on resampled logs (Efron 1979; Kuensch 1989).
 
-Each resample draws as many blocks (`blocks`) as there are and begins at the solution; all are searched side by
-side as worlds. Means of priors are drawn anew as well. Scales of the channels stay those of the fit. An interval
-reaches from the fit to either side by $t_{n-1} \sqrt{n/(n-1)}$ root mean squares of the resamples on that side, n the
-number of blocks and t Student's: percentiles of a hundred resamples scatter more than their root mean square, and are
-too narrow for few blocks (Hesterberg 2015, "What teachers should know about the bootstrap", The American Statistician
-69).
+Each resample draws as many blocks (`identifiability.Blocks`) as the data have, with replacement, and draws the means
+of the priors. It starts from the solution and keeps the channel scales of the fit; all resamples run in parallel as
+worlds. An interval extends from the fitted value to either side by $t_{n-1} \sqrt{n/(n-1)}$ times the root mean square
+deviation of the resamples on that side, with n blocks and Student's t. Percentiles of a hundred resamples scatter more
+than their root mean square, and are too narrow for few blocks (Hesterberg 2015, "What teachers should know about the
+bootstrap", The American Statistician 69).
 """
 
 from collections.abc import Callable
@@ -22,27 +22,27 @@ from neurodyn.identify.least_squares import Weights, levenberg_marquardt, moved,
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 LEAST_BLOCKS = 5
-"""Fewest blocks: of five, 126 different resamples can be drawn."""
+"""Minimum number of blocks; five blocks give 126 distinct resamples."""
 _ITERATIONS = 12
 _SETTLED = 2.5e-3
-"""Gain of a step below which a resample has converged: a step of .05 standard deviations."""
+"""Decrease of the cost below which a resample has converged: a step of 0.05 standard deviations."""
 _DAMPING = 1e-5
 _BYTES = 1 << 25
 _FAILED = 0.1
-"""Most of the resamples that may fail."""
+"""Maximum share of resamples that may fail."""
 
 Report = Callable[[int, int], bool]
-"""Called with the resamples done and their number; ends the bootstrap where it returns true."""
+"""Called with the number of finished resamples and their total; returns true to stop."""
 
 
 @dataclass(frozen=True)
 class Resamples:
-    """Fits of resamples.
+    """Fits of resampled logs.
 
     Attributes:
-        values: Physical values, shape [N, n]; those that converged alone.
-        asked: How many were asked for.
-        blocks: What was drawn.
+        values: Values of the converged fits, shape [N, n].
+        asked: Number of fitted resamples, including those that did not converge.
+        blocks: The resampled blocks.
     """
 
     values: Tensor
@@ -51,7 +51,7 @@ class Resamples:
 
     @property
     def enough(self) -> bool:
-        """Whether nine resamples in ten converged."""
+        """Whether at least 90 % of the resamples converged."""
         return len(self.values) >= (1.0 - _FAILED) * self.asked
 
     @property
@@ -64,7 +64,7 @@ class Resamples:
         return (self.blocks.count / (self.blocks.count - 1)) ** 0.5
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float]]:
-        """Return the 95 % interval of each parameter about its fitted value, within its bounds."""
+        """Return the 95 % interval of each parameter around its fitted value, within its bounds."""
         reach = student_t(self.blocks.count - 1) * self._widening
         below, above = (_one_sided((self.values - values) * sign) for sign in (-1.0, 1.0))
         low, high = torch.maximum(values - reach * below, lower), torch.minimum(values + reach * above, upper)
@@ -72,7 +72,7 @@ class Resamples:
 
 
 def require_blocks(residuals: Residuals) -> None:
-    """Refuse a bootstrap of too few windows, with an InputError."""
+    """Raise an InputError if there are too few blocks for a bootstrap."""
     blocks, windows = blocks_of(residuals.windows), residuals.windows
     if blocks.count < LEAST_BLOCKS:
         raise InputError(
@@ -85,10 +85,10 @@ def require_blocks(residuals: Residuals) -> None:
 def bootstrap(
     residuals: Residuals, point: Point, count: int, *, seed: int = 0, report: Report | None = None
 ) -> Resamples:
-    """Fit resamples.
+    """Fit resampled logs.
 
     Args:
-        residuals: The residuals, in the units of the fit.
+        residuals: The residuals, in the scaling of the fit.
         point: The solution.
         count: Number N of resamples.
         seed: Seed of the draws.
@@ -96,7 +96,7 @@ def bootstrap(
     """
     blocks, point = blocks_of(residuals.windows), point.pick(torch.tensor([0]))
     weights = _drawn(residuals, blocks, count, torch.Generator().manual_seed(derive_seed(seed, "bootstrap")))
-    # A group's Jacobian, its weighed copy and a difference of roll-outs stay near the processor together.
+    # A group's Jacobian, its weighted copy and a difference of roll-outs fit into the processor's cache.
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
     group = max(1, _BYTES // row)
@@ -115,19 +115,15 @@ def bootstrap(
 
 
 def _one_sided(distance: Tensor) -> Tensor:
-    """Return the root mean square of the distances [N, n] above 0, shape [n]."""
+    """Return the root mean square of the positive distances among [N, n], shape [n]."""
     there = distance > 0.0
     return ((distance.square() * there).sum(0) / there.sum(0).clamp_min(1)).sqrt()
 
 
 def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Weights) -> Point:
-    """Return where the first step leads, for which all resamples share one Jacobian; the solution where it gains none.
+    """Return the resamples after a first step, for which all share the Jacobian at the solution.
 
-    Args:
-        residuals: The residuals.
-        point: The solution.
-        normal: Normal equations there.
-        weights: Weights of S resamples.
+    A resample whose cost does not fall stays at the solution.
     """
     sets = len(weights.windows)
     start = Point(*(part.expand(sets, *part.shape[1:]).clone() for part in vars(point).values()))
@@ -143,7 +139,7 @@ def _drawn(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Ge
     times = torch.zeros(count, blocks.count, dtype=torch.float64)
     times.scatter_add_(1, drawn, torch.ones_like(times))
     logs = torch.ones(count, len(residuals.windows.logs), dtype=torch.float64)
-    if blocks.logs:  # what is free in a log that was not drawn stays where it is
+    if blocks.logs:  # free quantities of a log that was not drawn keep their prior
         logs = torch.where(times > 0.0, times, 1.0)
     width = 0 if residuals.prior is None else len(residuals.prior.columns)
     shift = torch.randn(count, width, generator=generator, dtype=torch.float64)

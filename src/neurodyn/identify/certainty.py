@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How certain identified quantities are.
-
-Convergence first, then intervals and profile likelihoods; values that differ from log to log.
-"""
+"""Uncertainty of identified quantities: convergence, intervals, profile likelihoods, and values by log."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from neurodyn.identify.convergence import Convergence, curvature, elsewhere, jud
 from neurodyn.identify.identifiability import Identifiability, blocks_of, identifiability, student_t
 from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduce
 from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve
 from neurodyn.identify.search_space import SearchSpace
@@ -26,25 +24,24 @@ from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
 
 _REACH = 1.5
-"""How far a profile reaches, in half widths of the interval."""
+"""Range of a profile, in half widths of the interval."""
 _ITERATIONS = 10
 
 Report = Callable[[int, int], bool]
-"""Called with the quantities done and their number; ends the work where it returns true."""
+"""Called with the number of finished quantities and their total; returns true to stop."""
+
+_STATE = "bootstrap"
+_DISAGREE = 2.0
+"""Ratio of the interval widths by bootstrap and sandwich beyond which a warning is given."""
 
 
 @torch.no_grad()
 def profiles(
     residuals: Residuals, point: Point, analysis: Identifiability, points: int, report: Report | None = None
 ) -> dict[str, ProfileCurve]:
-    """Return the profile likelihood of each quantity that has an interval.
+    """Return the profile likelihood of each quantity with a finite interval, at a number of `points`.
 
-    Args:
-        residuals: The residuals in the units of the fit.
-        point: The solution.
-        analysis: Its analysis.
-        points: Values of each quantity.
-        report: See `Report`.
+    `residuals` have the scaling of the fit; `analysis` is the identifiability at the solution `point`.
     """
     point, space = point.pick(torch.tensor([0])), residuals.space
     if not isinstance(space, SearchSpace):
@@ -74,25 +71,21 @@ def profiles(
     return curves
 
 
-_STATE = "bootstrap"
-_DISAGREE = 2.0
-"""Ratio of an interval's widths by sandwich and by bootstrap from which on it is said."""
-
 Show = Callable[[str, int, int], bool]
-"""Called with what is done, how much of it, and how much there is; ends it where it returns true."""
+"""Called with a name of the work, the amount done and the total; returns true to stop."""
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """What is known about the end of a search.
+    """Uncertainty of the result of a search.
 
     Attributes:
-        analysis: Directions and standard deviations.
-        convergence: Whether the search has converged.
-        resamples: Fits of resampled logs; None without a bootstrap.
-        profiles: Profile likelihoods by name; None where none were asked for.
-        blocks: What counts as independent.
-        derivatives: Whether the search followed derivatives.
+        analysis: Identifiability, with standard deviations.
+        convergence: Whether the search converged.
+        resamples: Bootstrap fits; None without a bootstrap.
+        profiles: Profile likelihoods by name; None unless requested.
+        blocks: Independent units of the data.
+        derivatives: Whether the search used derivatives.
     """
 
     analysis: Identifiability
@@ -103,14 +96,14 @@ class Certainty:
     derivatives: bool = True
 
     def found(
-        self, specs: Sequence[Parameter], values: Tensor, prior: dict[str, float], together: Tensor | None
+        self, specs: Sequence[Parameter], values: Tensor, prior: dict[str, tuple[str, float]], together: Tensor | None
     ) -> list[IdentifiedParameter]:
-        """Return the quantities with their intervals, or why they have none.
+        """Return the quantities with their intervals, or the reason for a missing interval.
 
         Args:
             specs: The free quantities.
             values: Their values, shape [n].
-            prior: Standard deviations of priors by name.
+            prior: Kinds and widths of priors by name of the quantity.
             together: Values of the model's own beside networks, the first of them; None without networks.
         """
         lower, upper = _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
@@ -120,6 +113,7 @@ class Certainty:
         found = []
         for k, spec in enumerate(specs):
             why = self._why_not(k, spec, float(values[k]))
+            kind, width = prior.get(spec.name, (NORMAL, UNSET))
             fast = sandwich[k]
             best = fast if drawn is None else drawn[k]
             both = drawn is not None and why is None and fast is not None
@@ -130,7 +124,8 @@ class Certainty:
                     interval=None if why is not None or best is None else list(best),
                     why_not=UNSET if why is None else why,
                     sandwich=list(fast) if both and fast is not None else UNSET,
-                    prior=prior.get(spec.name, UNSET),
+                    prior=width,
+                    prior_kind=UNSET if kind == NORMAL else kind,
                     nominal=spec.nominal,
                     with_networks=UNSET if together is None or k >= len(together) else float(together[k]),
                 )
@@ -138,7 +133,7 @@ class Certainty:
         return found
 
     def warnings(self, found: Sequence[IdentifiedParameter]) -> list[str]:
-        """Return what a user should know beside the table."""
+        """Return warnings for the user."""
         lines = (
             [] if self.convergence.converged else [f"not converged: {self.convergence.reason}; there are no intervals"]
         )
@@ -175,14 +170,9 @@ class Certainty:
 
 
 def certainty(searched: Searched, settings: IdentificationSettings, run: Path, resume: bool, show: Show) -> Certainty:
-    """Analyse the end of a search: convergence, then what settings ask for, if it has converged.
+    """Analyse the result of a search: convergence and, if it converged, the requested intervals and profiles.
 
-    Args:
-        searched: The end.
-        settings: How.
-        run: Run directory, for the resamples.
-        resume: Whether to read them from there.
-        show: See `Show`.
+    Resamples are stored in the folder `run`, and read from there with `resume`.
     """
     residuals, point = searched.residuals, searched.point
     analysis = identifiability(residuals, point)
@@ -221,12 +211,9 @@ def _bounds(specs: Sequence[Parameter], name: str, default: float) -> Tensor:
 
 
 def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[str, dict[str, LogValue]]:
-    """Return the value of each quantity that differs from log to log, by its name and by log.
+    """Return the value of each quantity that varies between logs, by its name and by log.
 
-    Args:
-        residuals: The residuals at their solution.
-        point: The solution; its first set counts.
-        variance: Variance of the residuals in their units.
+    The first set of the solution `point` counts; `variance` is that of the scaled residuals.
     """
     names, logs = list(residuals.options.per_log), residuals.windows.logs
     if not names or not residuals.physical:

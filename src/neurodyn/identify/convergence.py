@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Whether a search has ended at a minimum, and why it is believed or not.
+"""Convergence of a search for parameters.
 
-Where a search ends, the next Gauss-Newton step must be short beside the standard deviation with which each parameter is
-known: then a further search would move no digit that counts. Costs that fall no more do not show that: at impacts and
-stops of joints derivatives are large and of either sign, and no step along them lowers the cost anywhere.
+At a minimum the next Gauss-Newton step is short relative to the standard deviation of each parameter, so that further
+iterations change no significant digit. A cost that no longer falls is not sufficient: at impacts and joint stops,
+derivatives are large and of either sign, and no step along them lowers the cost.
 """
 
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from neurodyn.identify.least_squares import assemble, reduce
 from neurodyn.identify.residuals import Point, Residuals
 
 SHORT = 0.25
-"""Longest next step of a search that has converged, in standard deviations."""
+"""Longest next step of a converged search, in standard deviations."""
 ROUGH = 5.0
-"""Greatest factor by which costs about an end may rise more, or less, than derivatives say."""
+"""Largest factor between the measured and the predicted rise of the cost around the solution."""
 AS_GOOD = 0.01
-"""Share of the cost by which ends may differ that count as equally good."""
+"""Relative difference of the cost below which two minima are equally good."""
 FAR = 2.0
-"""Greatest distance between equally good ends, in standard deviations."""
+"""Largest distance between equally good minima, in standard deviations."""
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """Whether a search has converged, and why.
+    """Convergence of a search.
 
     Attributes:
-        converged: Whether it has.
-        reason: Why, in a line.
+        converged: Whether it converged.
+        reason: Explanation in one line.
     """
 
     converged: bool
@@ -40,14 +40,14 @@ class Convergence:
 
 @dataclass(frozen=True)
 class SearchEnd:
-    """How a search by local optimisers ended.
+    """State of a search when it stopped.
 
     Attributes:
-        settled: Whether the optimiser ended by itself, because no step gained anything more.
+        settled: Whether the optimiser stopped because no step reduced the cost further.
         moved: Whether it accepted any step.
         iterations: Iterations of its last call.
-        late: Whether the time was up.
-        derivatives: Whether it follows derivatives.
+        late: Whether the time budget was exhausted.
+        derivatives: Whether it uses derivatives.
     """
 
     settled: bool
@@ -58,13 +58,7 @@ class SearchEnd:
 
 
 def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = None) -> Convergence:
-    """Say whether a search has converged.
-
-    Args:
-        end: How it ended.
-        analysis: The analysis of its end.
-        curvature: See `curvature`; None where it was not measured.
-    """
+    """Decide whether a search converged, from its end, its identifiability, and `curvature` if measured."""
     if not end.derivatives:
         after = f"after {end.iterations} generations"
         if end.late or not end.settled:
@@ -99,12 +93,9 @@ def judge(end: SearchEnd, analysis: Identifiability, curvature: Tensor | None = 
 
 
 def elsewhere(ends: Tensor, costs: Tensor, analysis: Identifiability) -> Convergence | None:
-    """Refuse an end beside which others fit as well; None where there are none.
+    """Return a failure to converge if equally good minima lie far apart, else None.
 
-    Args:
-        ends: Physical values at which searches from several starts ended, shape [K, n], the best first.
-        costs: Their costs, shape [K].
-        analysis: The analysis of the solution.
+    `ends` are the values at the minima from several starts, best first, shape [K, n], with `costs` of shape [K].
     """
     if len(ends) < 2:
         return None
@@ -124,10 +115,11 @@ def elsewhere(ends: Tensor, costs: Tensor, analysis: Identifiability) -> Converg
 
 @torch.no_grad()
 def curvature(residuals: Residuals, point: Point, analysis: Identifiability) -> Tensor:
-    """Return how far costs rise beside what the normal equations say, shape [n]; NaN where it cannot be measured.
+    """Return the measured over the predicted rise of the cost along each parameter, shape [n]; NaN if not measurable.
 
-    Each parameter is moved by two standard deviations to either side, along the valley: the others, starting states
-    included, move as the normal equations say. 1 says that costs are the parabola on which intervals stand.
+    Each parameter is moved by two standard deviations to either side along the valley: all others, initial states
+    included, move as the normal equations predict. A ratio of 1 means that the cost is quadratic, as the intervals
+    assume.
     """
     point = point.pick(torch.tensor([0]))
     found = torch.full((len(analysis.names),), torch.nan, dtype=torch.float64)

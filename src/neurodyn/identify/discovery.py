@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which quantities of a robot's dynamics need a network, and which inputs each needs.
-
-A sparse-group lasso over candidate networks.
-"""
+"""Discovery of missing effects: which quantities need a network, and which inputs, by a sparse-group lasso."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +30,7 @@ from neurodyn.multibody.articulated import Tree
 
 
 def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tuple[int, ...]) -> Blueprint:
-    """Return a network on the torque of every joint with one degree of freedom, of motions and controls."""
+    """Return a network on the torque of each scalar joint, with all motions and controls as inputs."""
     spec = dynamics.spec
     single = [joint for joint in spec.joints if joint.scalar]
     inputs: list[str] = []
@@ -51,7 +48,7 @@ def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tu
 
 
 def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: FitWindows) -> dict[str, float]:
-    """Return the size of the torque that moves each velocity coordinate as in the log: inertia times acceleration."""
+    """Return the typical torque of each velocity coordinate in the log: inertia times acceleration."""
     nominal = mechanism.quantities()
     tree = Tree(mechanism, nominal.__getitem__)
     q = windows.q[0, 0].tolist()
@@ -68,7 +65,7 @@ def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: FitWindows) -> 
 
 
 def scaled(blueprint: Blueprint, windows: FitWindows, dynamics: HybridDynamics) -> Blueprint:
-    """Return networks whose inputs are divided by their root mean square in the log, where no scale is given."""
+    """Return networks whose inputs are divided by their root mean square in the log, unless a scale is given."""
     spec = dynamics.spec
     values = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
     values |= {f"qd.{name}": windows.qd[..., i] for i, name in enumerate(spec.qd_names)}
@@ -83,7 +80,7 @@ def scaled(blueprint: Blueprint, windows: FitWindows, dynamics: HybridDynamics) 
 
 
 def require_single(blueprint: Blueprint) -> None:
-    """Refuse candidates whose inputs cannot be told apart by quantity.
+    """Refuse candidates whose inputs cannot be selected for each quantity.
 
     Raises:
         InputError: A network acts on several quantities, or has no hidden layer.
@@ -98,13 +95,13 @@ def require_single(blueprint: Blueprint) -> None:
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """Place of one network's first layer among the weights.
+    """Location of the first layer of one network in the weight vector.
 
     Attributes:
         index: Index of the augmentation.
-        inputs: Number of its inputs.
-        units: Number of units of its first hidden layer.
-        start: First weight of the matrix [units, inputs].
+        inputs: Number of inputs.
+        units: Number of units of the first hidden layer.
+        start: Index of the first weight of the matrix [units, inputs].
     """
 
     index: int
@@ -129,18 +126,12 @@ def first_layers(blueprint: Blueprint) -> tuple[FirstLayer, ...]:
 
 @torch.no_grad()
 def shrink_(weights: Tensor, layers: tuple[FirstLayer, ...], kappa: float, group: float = 0.5) -> None:
-    r"""Take the proximal step of the sparse-group lasso, in place.
+    r"""Take the proximal step of the sparse-group lasso in place, with `kappa` times the step size and group share g.
 
     $$\kappa \left((1 - g) |W|_1 + g \sum_j \sqrt{units}\,|W_j|_2\right)$$
 
-    Elementwise soft thresholds, then one for each column (Simon, Friedman, Hastie and Tibshirani 2013, "A sparse-group
-    lasso", equation 12).
-
-    Args:
-        weights: All weights, shape [weights].
-        layers: First layers of the networks.
-        kappa: Strength of the penalty times the step size.
-        group: Share g of the penalty on whole columns.
+    Soft thresholds by element, then by column (Simon, Friedman, Hastie and Tibshirani 2013, "A sparse-group lasso",
+    equation 12).
     """
     for layer in layers:
         matrix = layer.of(weights)
@@ -151,25 +142,25 @@ def shrink_(weights: Tensor, layers: tuple[FirstLayer, ...], kappa: float, group
 
 
 def strengths(weights: Tensor, layers: tuple[FirstLayer, ...]) -> list[Tensor]:
-    """Return for each network the norm of the weights of each input, shape [inputs] each."""
+    """Return the norm of the first-layer weights of each input, shape [inputs] for each network."""
     return [layer.of(weights.detach()).norm(dim=0) for layer in layers]
 
 
 class DiscoverySettings(Config, frozen=True):
-    """How augmentations are discovered.
+    """Settings of a discovery.
 
     Attributes:
         hidden: Widths of the hidden layers of the candidate networks.
-        horizon: Frames of the roll-outs that are compared with the log.
-        windows: Most windows of the training episodes.
-        held_out: Most windows of the validation episodes.
-        kappas: Strengths of the penalty, rising; the path begins without any.
-        steps: Optimiser steps at each strength; the first, without penalty, takes three times as many.
+        horizon: Frames of the roll-outs.
+        windows: Maximum number of training windows.
+        held_out: Maximum number of validation windows.
+        kappas: Penalty strengths in ascending order; the path starts without a penalty.
+        steps: Optimiser steps at each strength; three times as many without a penalty.
         rate: Learning rate.
-        decay: lambda of the penalty lambda |weights|^2 on all layers but the first.
+        decay: Factor lambda of the penalty lambda |weights|^2 on all layers but the first.
         refit: Optimiser steps of a refit without penalty.
-        polish: Most iterations of L-BFGS on the blueprint that is taken; 0 for none.
-        tolerance: Share of the improvement over no network at all that a sparser blueprint may give up.
+        polish: Maximum number of L-BFGS iterations on the chosen blueprint; 0 for none.
+        tolerance: Share of the improvement over no network that may be given up for a sparser blueprint.
         seed: Seed of the weights.
     """
 
@@ -203,12 +194,12 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A blueprint on the path.
+    """A blueprint on the regularisation path.
 
     Attributes:
-        kappa: Strength of the penalty that left it over.
-        pairs: What is left: (quantity, input), the strongest first.
-        blueprint: The networks that are left, with these inputs alone.
+        kappa: Penalty strength that selected it.
+        pairs: Remaining (quantity, input) pairs, strongest first.
+        blueprint: Networks with these inputs alone.
         error: Held-out error after the refit, in standard deviations of the log.
         weights: Weights after the refit, shape [weights].
     """
@@ -222,13 +213,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found.
+    """Result of a discovery.
 
     Attributes:
-        chosen: The blueprint that is taken.
+        chosen: The chosen blueprint.
         path: All blueprints on the path, from dense to sparse.
         bare: Held-out error without any network.
-        ranking: Every candidate pair with the greatest strength at which it was still there, the most persistent first.
+        ranking: Every candidate pair with the largest strength that it survived, in descending order.
         dynamics: The model with the chosen blueprint, refitted.
     """
 
@@ -262,23 +253,23 @@ def discover(
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
 ) -> Discovery:
-    """Find the augmentations that data ask for.
+    """Find augmentations that explain the residuals of a model on a log.
 
     Args:
-        dynamics: The model without networks; its free quantities keep their values.
-        train: Windows to train on.
-        held_out: Windows to choose by.
-        settings: How to search.
-        candidates: Networks to choose among, one quantity each; None for one on the torque of every joint with one
-            degree of freedom, with all positions, velocities and controls as inputs.
+        dynamics: Model without networks; its free quantities keep their values.
+        train: Training windows.
+        held_out: Windows for the choice.
+        settings: Settings.
+        candidates: Candidate networks, one quantity each; None for `default_candidates`.
         run: Run directory for checkpoints and metrics; None to write none.
-        record: How the run is made, for its config.yaml.
-        resume: Go on from the run's checkpoint.
-        callbacks: Called as all candidates are trained together.
+        record: Content of the run's config.yaml.
+        resume: Whether to continue from the run's checkpoint.
+        callbacks: Called during the joint training of all candidates.
 
     Raises:
-        InputError: A candidate names what is not there, a roll-out without networks is not finite, or the run cannot
-            be resumed.
+        InputError: A candidate names an unknown quantity or input, a roll-out without networks is not finite, or the
+            run
+            cannot be resumed.
     """
     settings = settings or DiscoverySettings()
     blueprint = candidates or default_candidates(dynamics, train, settings.hidden)
@@ -321,7 +312,7 @@ def discover(
 
 @dataclass(frozen=True)
 class _DiscoveryProblem:
-    """What every blueprint is trained on."""
+    """Data and settings that all blueprints share."""
 
     dynamics: HybridDynamics
     train: FitWindows
@@ -330,23 +321,24 @@ class _DiscoveryProblem:
 
 
 class _DiscoveryNetworks(GradientLearner):
-    """Networks of a blueprint, trained on multi-step roll-outs along all training windows at once."""
+    """Networks of a blueprint, trained on roll-outs over all training windows at once."""
 
     schedule = Schedule(offset=0.01)
 
     def __init__(self, problem: _DiscoveryProblem, blueprint: Blueprint, *, polish: int | None = None) -> None:
-        """Prepare a training; `polish` is the number of iterations of L-BFGS, or None for Adam."""
+        """Prepare a training with Adam, or with `polish` iterations of L-BFGS."""
         self.blueprint, self._problem, self._polish = blueprint, problem, polish
         settings, train = problem.settings, problem.train
         self._model = _with_blueprint(problem.dynamics, blueprint, settings.seed)
         self._layers = first_layers(blueprint)
         self.weights = self._model.weights.detach().clone()
         generator = torch.Generator().manual_seed(settings.seed)
-        # A last layer of zeros would give the first ones no gradient, and the penalty would empty them meanwhile.
+        # Behind a last layer of zeros the first layers get no gradient, and the penalty would shrink them to zero.
         noise = torch.rand(self.weights.shape, generator=generator, dtype=torch.float64) - 0.5
         self.weights = torch.where(self.weights == 0, 0.1 * noise, self.weights).requires_grad_(True)
         self._values = self._model.physical().detach()
-        changes = position_changes(problem.dynamics.spec, train), train.qd - train.qd[:, :1]
+        moved = position_difference(problem.dynamics.spec, train.q, train.q[:, :1].expand_as(train.q))
+        changes = moved, train.qd - train.qd[:, :1]
         self._scale = torch.cat([change.square().mean((0, 1)).sqrt() for change in changes]).clamp_min(1e-9)
 
     def train(self, steps: int) -> None:
@@ -394,11 +386,11 @@ class _DiscoveryNetworks(GradientLearner):
 
 
 class _Search(_DiscoveryNetworks):
-    """All candidates together: a phase for each strength of the penalty, and a refit of what each leaves over.
+    """Joint training of all candidates: one phase per penalty strength, and a refit of each surviving set of pairs.
 
     Attributes:
-        path: A candidate for each set of pairs that was left, from dense to sparse.
-        survived: The greatest strength at which each pair was still there.
+        path: A candidate for each distinct set of pairs, from dense to sparse.
+        survived: The largest strength that each pair survived.
     """
 
     def __init__(self, problem: _DiscoveryProblem, blueprint: Blueprint) -> None:
@@ -411,12 +403,12 @@ class _Search(_DiscoveryNetworks):
         self._kappa = 0.0
 
     def enter(self, phase: int) -> None:
-        """Begin the path without a penalty, then take the next strength."""
+        """Start the next penalty strength; the first is 0."""
         super().enter(phase)
         self._kappa = (0.0, *self._problem.settings.kappas)[phase]
 
     def text(self, loop: RunningTraining, found: Validation | None) -> str:
-        """Return what was left at the last strength."""
+        """Return the pairs that survived the last strength."""
         return self._last
 
     def stepped(self, step: OptimiserStep) -> None:
@@ -425,7 +417,7 @@ class _Search(_DiscoveryNetworks):
             shrink_(self.weights, self._layers, self._kappa * step.rate)
 
     def leave(self, loop: RunningTraining) -> bool:
-        """Refit what is left at this strength; nothing left ends the path."""
+        """Refit the surviving pairs; stop the path if there are none."""
         loop.save()
         if not self._kappa:
             return False
@@ -440,7 +432,7 @@ class _Search(_DiscoveryNetworks):
         return not pairs
 
     def pairs(self) -> tuple[Pair, ...]:
-        """Return the pairs (quantity, input) that are left, the strongest first."""
+        """Return the surviving (quantity, input) pairs, strongest first."""
         left = []
         for augmentation, strength in zip(
             self.blueprint.augmentations, strengths(self.weights, self._layers), strict=True
@@ -451,7 +443,7 @@ class _Search(_DiscoveryNetworks):
         return tuple(pair for _, pair in sorted(left, key=lambda entry: -entry[0]))
 
     def refitted(self, pairs: tuple[Pair, ...], kappa: float) -> Candidate:
-        """Train the networks of these pairs alone, without penalty, once."""
+        """Train the networks of these pairs without penalty, once for each set of pairs."""
         key = tuple(sorted(pairs))
         if key not in self._refits:
             networks = _DiscoveryNetworks(self._problem, _restricted(self.blueprint, pairs))
@@ -479,7 +471,7 @@ class _Search(_DiscoveryNetworks):
 
 
 def _polished(problem: _DiscoveryProblem, candidate: Candidate) -> Candidate:
-    """Train a blueprint to convergence; it is kept where the held-out error agrees."""
+    """Train a blueprint to convergence; keep the result if the held-out error falls."""
     if not candidate.pairs or not problem.settings.polish:
         return candidate
     networks = _DiscoveryNetworks(problem, candidate.blueprint, polish=problem.settings.polish)
@@ -490,11 +482,6 @@ def _polished(problem: _DiscoveryProblem, candidate: Candidate) -> Candidate:
     if not error < candidate.error:
         return candidate
     return replace(candidate, error=error, weights=networks.weights.detach())
-
-
-def position_changes(spec: StateSpec, windows: FitWindows) -> Tensor:
-    """Return positions less those at the start of the window, shape [W, T + 1, nv]."""
-    return position_difference(spec, windows.q, windows.q[:, :1].expand_as(windows.q))
 
 
 def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 0) -> HybridDynamics:
@@ -510,7 +497,7 @@ def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 
 
 
 def _restricted(blueprint: Blueprint, pairs: Sequence[tuple[str, str]]) -> Blueprint:
-    """Return the networks with the inputs of these pairs alone."""
+    """Return the networks restricted to the inputs of these pairs."""
     kept = []
     for augmentation in blueprint.augmentations:
         rows = [i for i, name in enumerate(augmentation.inputs) if (augmentation.quantities[0], name) in pairs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discovery of a declared robot's augmentations, from its log to a run directory."""
+"""Discovery of a robot's augmentations, from its log to a run directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,24 +54,25 @@ def discover_run(
 
     Args:
         robot: The robot.
-        robot_name: Name or path by which the robot is found again.
+        robot_name: Name or path from which the robot is loaded again.
         store: The log.
         out: Run directory.
-        settings: Settings of the search.
-        base: Run of an identification whose parameters are taken; None for the nominal ones.
-        candidates: Networks to choose among; None for one on the torque of each joint.
+        settings: Settings.
+        base: Run of an identification that provides the parameters; None for nominal parameters.
+        candidates: Candidate networks; None for one on the torque of each joint.
         data: Origin of the log, for the record.
-        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
-        threads: CPU threads; None for one for each available core. Results do not depend on it.
+        device: Torch device of the roll-outs; the search itself runs on the CPU.
+        threads: CPU threads; None for one per available core. Results do not depend on it.
         resume: Whether to continue a stopped discovery of the same run.
-        callbacks: Called as all candidates are trained together.
-        logger: What follows the training, as of `learn.train`.
+        callbacks: Called during the joint training of all candidates.
+        logger: Experiment tracker; see `learn.train`.
 
     Returns:
-        The contents of discovery.json.
+        The content of discovery.json.
 
     Raises:
-        InputError: The data or the base are of another robot, the run exists, or a candidate names an unknown quantity.
+        InputError: The data or the base belong to another robot, the run exists, or a candidate names an unknown
+            quantity.
     """
     require_data(robot, store)
     record = RunRecord(
@@ -88,7 +89,7 @@ def discover_run(
         frames = settings.horizon
         train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
         held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-        with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
+        with torch_threads(1):  # keeps the order of sums; roll-outs use separate threads
             discovery = discover(
                 dynamics, train, held_out, settings, candidates,
                 run=out, record=record, resume=going_on, callbacks=callbacks,
@@ -102,7 +103,7 @@ def discover_run(
 
 
 def _show(out: Path, result: dict[str, Any]) -> None:
-    """Show the networks in the tracker, and the model: fewer are left than were trained."""
+    """Show the discovered networks and the model in the tracker."""
     pairs = [[pair["quantity"], pair["input"]] for pair in result["pairs"]]
     summary = {name: result[name] for name in ("held_out_error", "bare_error")}
     show_results(
@@ -111,7 +112,7 @@ def _show(out: Path, result: dict[str, Any]) -> None:
 
 
 def discover_again(again: TrainingAgain) -> None:
-    """Discover once more what a run discovered."""
+    """Repeat the discovery of a run."""
     record = again.read(RunRecord[DiscoverySettings])
     robot = load(again.robot)
     discover_run(
@@ -123,10 +124,10 @@ def discover_again(again: TrainingAgain) -> None:
 
 
 def read_base(base: str, robot: Robot) -> HybridDynamics:
-    """Return the model whose parameters a discovery takes.
+    """Load the model that provides the parameters.
 
     Raises:
-        InputError: It is another robot's, or has networks already.
+        InputError: It is of another robot, or has networks already.
     """
     model = HYBRID.load(base)
     if model.spec.robot != robot.name:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives from measured torques.
-
-Drive networks (`neurodyn identify ROBOT --drive network`), and the parametric drive that fits best.
-"""
+"""Drives from measured torques: drive networks (`neurodyn identify ROBOT --drive network`) and parametric drives."""
 
 import math
 from collections.abc import Sequence
@@ -38,21 +35,25 @@ from neurodyn.multibody.drive import FRICTION_SPEED
 from neurodyn.robots import Robot, locate
 
 Columns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Command, command (of targets: position error), velocity, measured torque, rows of its run before each; shape [N]."""
+"""Command, command (position error for targets), velocity, measured torque, row index in the run; shape [N] each."""
 
 _DELAYS = 16
-"""Delays that are tried, in quarters of a period."""
+"""Largest delay of the grid search, in quarters of a period."""
 
 _LAGS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Lags that are tried, in periods."""
+"""Time constants of the grid search, in periods."""
 
 _LIMITS = (1.0, 0.999, 0.99, 0.97, 0.9)
-"""Limits that are tried, as quantiles of the measured torques' sizes; 1 is none."""
+"""Effort limits of the grid search, as quantiles of |torque|; 1 means no limit."""
 
 _STRIBECK_SPEED = 0.1
 
 _ROWS = 20_000
-"""Rows, at most, that delay, lag and limit are chosen on."""
+"""Maximum number of rows in the grid search over delay, lag and limit."""
+
+_AGES = (0.0, 0.01, 0.02)
+_WARM_UP = 16
+"""Periods at the start of a sequence for which a GRU's torque is not trained."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class FittedDrive:
     """A parametric drive.
 
     Attributes:
-        numbers: Its numbers by name.
-        error: Root mean square of its torque error on other runs [N m or N].
+        numbers: Its parameters by name.
+        error: Root mean square torque error on other runs [N m or N].
     """
 
     numbers: dict[str, float]
@@ -69,13 +70,9 @@ class FittedDrive:
 
 
 def fit_drive(train: Columns, test: Columns, *, period: float, target: bool) -> FittedDrive:
-    """Fit a drive.
+    """Fit a parametric drive: grid search over delay, lag and effort limit, least squares for the other parameters.
 
-    Args:
-        train: Rows that it is fitted to.
-        test: Rows that its error is measured on.
-        period: Time between rows [s].
-        target: Whether commands are targets.
+    Rows are `period` [s] apart; `target` says whether commands are position targets. The error is that on `test`.
     """
     best: tuple[float, tuple[float, float, float], Tensor] | None = None
     rows = torch.nonzero(torch.isfinite(train[3]))[:, 0]
@@ -104,7 +101,7 @@ def fit_drive(train: Columns, test: Columns, *, period: float, target: bool) -> 
 
 
 def _features(columns: Columns, delay: float, lag: float) -> Tensor:
-    """Return what torque is linear in, shape [N, 5]: filtered command and velocity, and three frictions."""
+    """Return the regressors of the torque, shape [N, 5]: filtered command and velocity, and three friction terms."""
     command, error, velocity, _, since = columns
     v, whole = velocity.double(), int(delay)
     share, index = delay - whole, torch.arange(len(command))
@@ -116,7 +113,7 @@ def _features(columns: Columns, delay: float, lag: float) -> Tensor:
 
 
 def _lagged(x: Tensor, since: Tensor, lag: float) -> Tensor:
-    """Return a signal after a lag of first order, in periods; in every run it begins settled."""
+    """Return a signal after a first-order lag, with a time constant in periods; each run starts settled."""
     if not lag:
         return x
     keep = math.exp(-1.0 / lag)
@@ -133,23 +130,18 @@ def _error(features: Tensor, weights: Tensor, limit: float, torque: Tensor) -> f
     return float(error[torch.isfinite(error)].square().mean().sqrt())
 
 
-_AGES = (0.0, 0.01, 0.02)
-_WARM_UP = 16
-"""Periods of a sequence from which on a GRU's torque counts."""
-
-
 class DriveNetworkSettings(Config, frozen=True):
-    """How an actuator network is trained.
+    """Training settings of a drive network.
 
     Attributes:
         network: "mlp" or "gru".
-        hidden: Widths of the hidden layers; of a "gru" one.
-        history: Ages at which an "mlp" sees signals [s]; empty for 0, 10 and 20 ms, in whole frames of the log.
+        hidden: Widths of the hidden layers; one for a "gru".
+        history: Ages of the signals that an "mlp" sees [s]; empty for 0, 10 and 20 ms, in whole frames of the log.
         steps: Optimiser steps.
-        batch: Rows in a batch of an "mlp"; of a "gru" sequences, times their length.
-        rate: Highest learning rate; it falls to zero along half a cosine.
+        batch: Rows in a batch; for a "gru", number of sequences times their length.
+        rate: Initial learning rate, with cosine decay to zero.
         length: Frames of a sequence of a "gru".
-        validations: How often the error is measured on validation runs; the best weights are kept.
+        validations: Number of evaluations on validation runs; the best weights are kept.
         seed: Seed of weights and batches.
     """
 
@@ -172,13 +164,13 @@ class DriveNetworkSettings(Config, frozen=True):
 
 
 class JointTorques(Record, frozen=True):
-    """Errors on one joint's torques, root mean squares over held-out runs [N m or N].
+    """Torque errors of one joint, root mean squares over held-out runs [N m or N].
 
     Attributes:
-        network: Of the network.
-        drive: Of the best parametric drive.
-        torque: Of no torque at all: the root mean square of what was measured.
-        numbers: Numbers of that drive.
+        network: Error of the drive network.
+        drive: Error of the best parametric drive.
+        torque: Error of predicting no torque: the root mean square of the measured torque.
+        numbers: Parameters of that drive.
     """
 
     network: float
@@ -188,14 +180,14 @@ class JointTorques(Record, frozen=True):
 
 
 class DriveNetworkResult(Record, frozen=True):
-    """An actuator network and its errors.
+    """A drive network and its errors.
 
     Attributes:
         robot: Name of the robot.
-        network: What its files say.
+        network: Content of its JSON file.
         joints: Errors by joint.
-        split: Runs on which errors are measured.
-        rows: Rows that it was trained on.
+        split: Split of the runs on which errors are measured.
+        rows: Number of training rows.
     """
 
     robot: str
@@ -207,12 +199,12 @@ class DriveNetworkResult(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of joints one after another, of whole runs.
+    """Rows of whole runs, by joint.
 
     Attributes:
-        signals: Each signal, shape [joints, N].
-        torque: What was measured, NaN where nothing was, likewise.
-        first: Whether a row is the first of its run, shape [N].
+        signals: Signals by name, shape [joints, N] each.
+        torque: Measured torque, NaN where none was measured, shape [joints, N].
+        first: Which rows are the first of their run, shape [N].
     """
 
     signals: dict[Signal, Tensor]
@@ -220,7 +212,7 @@ class Rows:
     first: Tensor
 
     def since(self) -> Tensor:
-        """Return how many rows of its run came before each row, shape [N]."""
+        """Return the index of each row within its run, shape [N]."""
         index = torch.arange(len(self.first))
         return index - torch.cummax(torch.where(self.first, index, 0), 0).values
 
@@ -228,17 +220,16 @@ class Rows:
 def identify_drive_network(
     robot: Robot, store: Store, out: str | Path, settings: DriveNetworkSettings | None = None
 ) -> DriveNetworkResult:
-    """Train an actuator network for the driven joints of a robot, and put it into a hybrid model of that.
+    """Train a drive network for the driven joints of a robot, and build the robot's hybrid model with it.
 
     Args:
         robot: The robot.
-        store: Its log, with measured torques of joints (`measured` in the column map, kind `joint_torque`).
-        out: Run directory: actuator_network.json, actuator_network.safetensors, drive.json, and of an "mlp" the robot
-            with these drives as a model.
-        settings: How; None for the defaults.
+        store: Log with measured joint torques (`measured` in the column map, kind `joint_torque`).
+        out: Run directory: actuator_network.json, actuator_network.safetensors, drive.json, and for an "mlp" the model.
+        settings: Training settings; None for the defaults.
 
     Raises:
-        InputError: The log holds no measured torques, or of no driven joint, or the directory holds a run.
+        InputError: The log holds no measured torque of a driven joint, or the directory holds a run.
     """
     settings = settings or DriveNetworkSettings()
     out = Path(out)
@@ -282,11 +273,11 @@ def identify_drive_network(
 
 
 def driven_by(robot: Robot, network: DriveNetwork, weights: dict[str, Tensor]) -> HybridDynamics:
-    """Return the hybrid dynamics of a robot whose drives are an actuator network, a perceptron."""
+    """Return the hybrid dynamics of a robot whose drives are a feedforward drive network."""
     engine = load_identification(robot).engine(robot)
     mechanism, fingerprint, scene = declared_mechanism(robot, engine.contact)
     drives = dict(mechanism.drives)
-    if network.command == "target":  # whose law names the position error
+    if network.command == "target":  # its law defines the position error
         drives |= {name: Drive(kind="pd", kp=0.0, kd=0.0) for name in network.joints if name not in drives}
     blueprint = Blueprint(augmentations=tuple(_augmentation(network, name) for name in network.joints))
     spec = msgspec.structs.replace(robot.spec, control_kind=network.command)
@@ -353,7 +344,7 @@ def _measured_joints(robot: Robot, store: Store) -> tuple[str, ...]:
 
 
 def _rows(store: Store, joints: tuple[str, ...], episodes: np.ndarray) -> Rows:
-    """Return the rows of episodes in which a command acts."""
+    """Return the rows of all frames with a command."""
     spec = store.header.spec
     if not len(episodes):
         raise InputError(f"data of {spec.robot!r}: a split has no runs; valid: runs to train, to choose and to test on")
@@ -415,7 +406,7 @@ def _described(
 
 
 def _inputs(network: DriveNetwork, rows: Rows) -> Tensor:
-    """Return scaled inputs, shape [joints, N, inputs]; before a run signals are what they were at its start."""
+    """Return scaled inputs, shape [joints, N, inputs]; signals before a run equal those at its start."""
     since, index = rows.since(), torch.arange(len(rows.first))
     return torch.stack(
         [
@@ -428,7 +419,7 @@ def _inputs(network: DriveNetwork, rows: Rows) -> Tensor:
 
 
 def _predicted(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
-    """Return torques [N m or N], shape [joints, N]."""
+    """Return predicted torques [N m or N], shape [joints, N]."""
     inputs = _inputs(network, rows)
     if network.network == "mlp":
         return network.effort_scale * net(inputs)
@@ -437,7 +428,7 @@ def _predicted(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
 
 
 def _trained(network: DriveNetwork, train: Rows, validation: Rows, settings: DriveNetworkSettings) -> nn.Module:
-    """Return the network with the least error on validation runs."""
+    """Train a network; return it with the weights of the lowest validation error."""
     make = _Perceptron if network.network == "mlp" else _Recurrent
     net = make(network.inputs, network.hidden)
     inputs, wanted = _inputs(network, train), train.torque / network.effort_scale
@@ -474,7 +465,7 @@ def _single_rows(inputs: Tensor, wanted: Tensor, _: Rows, settings: DriveNetwork
 
 
 def _sequences(inputs: Tensor, wanted: Tensor, rows: Rows, settings: DriveNetworkSettings) -> tuple[Tensor, Tensor]:
-    """Return sequences that lie in one run each."""
+    """Draw sequences, each within one run."""
     length = settings.length
     ends = torch.nonzero(rows.since() >= length - 1)[:, 0]
     if not len(ends):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open-loop forecasts of held-out windows by several models side by side, and their errors by horizon.
+"""Open-loop forecasts of held-out windows by several models, and their errors by horizon.
 
-The noise floor is what the sensors' noise alone lets a model err by: its forecasts of its own motion, measured with
-that noise. Larger errors on the log come from the model, from torques that are not those logged, or from noise that is
-not white.
+The noise floor is the error of a perfect model under sensor noise: a model forecasts its own motion, measured with
+that noise. Errors on a log above the floor come from the model, from torques that differ from the logged ones, or from
+noise that is not white.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,11 +34,11 @@ from neurodyn.identify.starts import Start, lead, started
 from neurodyn.learn.fit_windows import FitWindows
 
 Forecast = Callable[[FitWindows, int], Trajectory]
-"""From windows and their frames of context to the T + 1 states from the end of the context on."""
+"""Maps windows and their number of past frames to the T + 1 states from the last past frame on."""
 
 
 class CoordinateErrors(Record, frozen=True):
-    """Mean absolute errors at a horizon, over coordinates and by name; None where no window counts."""
+    """Mean absolute errors at a horizon, over coordinates and by name; None if no window counts."""
 
     q_mean: float | None = None
     qd_mean: float | None = None
@@ -47,7 +47,7 @@ class CoordinateErrors(Record, frozen=True):
 
 
 class HorizonErrors(Record, frozen=True):
-    """Errors at a horizon over all windows in which the forecast is finite, and over those of them that move."""
+    """Errors at a horizon over all windows with a finite forecast, and over the moving ones among them."""
 
     inline = ("errors",)
 
@@ -57,7 +57,7 @@ class HorizonErrors(Record, frozen=True):
 
 
 class HeldOut(Record, frozen=True):
-    """Errors by model and horizon ("0.1"), and over which windows they are means."""
+    """Errors by model and horizon ("0.1"), and the number of windows."""
 
     by_model: dict[str, dict[str, HorizonErrors]]
     starts: int
@@ -69,7 +69,7 @@ class HeldOut(Record, frozen=True):
 def hybrid_forecast(
     dynamics: DrivenModel, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
-    """Return the forecasts of a hybrid model, from states as logged or estimated from `context` past frames."""
+    """Return the forecast of a hybrid model from states as logged or estimated from `context` past frames."""
     history = dynamics.spec.context
     before = lead(context, history)
 
@@ -83,7 +83,7 @@ def hybrid_forecast(
 
 
 def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forecast:
-    """Return the forecasts of any other model, from the logged state and as much history as it makes use of."""
+    """Return the forecast of another model, from the logged state and as much history as it uses."""
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
         seen = min(model.spec.context, frames)
@@ -98,7 +98,7 @@ def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forec
 
 
 def baselines(spec: StateSpec) -> dict[str, Forecast]:
-    """Return the forecasts that need no model: persistence and constant velocity."""
+    """Return the persistence and constant-velocity baselines."""
 
     def truth(windows: FitWindows, frames: int) -> Trajectory:
         part = windows.cut(frames)
@@ -114,14 +114,14 @@ def baselines(spec: StateSpec) -> dict[str, Forecast]:
 def forecast_errors(
     models: Mapping[str, Forecast], spec: StateSpec, windows: FitWindows, context: int, seconds: tuple[float, ...]
 ) -> HeldOut:
-    """Measure models on windows of `context` and then more frames.
+    """Evaluate forecasts on windows.
 
     Args:
-        models: Their forecasts by name.
+        models: Forecasts by name.
         spec: Names of the coordinates.
         windows: The windows.
-        context: Frames that are not forecast.
-        seconds: Horizons; those beyond the windows are left out.
+        context: Past frames of each window.
+        seconds: Horizons [s]; those beyond the windows are left out.
     """
     truth = windows.cut(context)
     moving = truth.qd.abs().mean((1, 2)) > MOVING
@@ -168,19 +168,28 @@ def noise_floor(
     seconds: tuple[float, ...],
     seed: int,
 ) -> dict[str, HorizonErrors]:
-    """Return the errors of a model on its own motion, from the log's states under the log's torques, by horizon.
+    """Return the errors of a model on its own motion, measured with noise, by horizon.
 
     Args:
         dynamics: The model.
-        windows: Windows of `past` frames and those to forecast.
-        past: Frames that are not forecast.
-        noise: Noise of the sensors, white.
-        environments: Where the windows took place.
-        start: How forecasts start.
-        context: Frames of the past that a starting state is estimated from.
-        seconds: Horizons.
+        windows: Windows of `past` frames and the frames to forecast, with the initial states and torques of the log.
+        past: Past frames of each window.
+        noise: White sensor noise.
+        environments: Environments of the windows.
+        start: How forecasts start; see `starts.started`.
+        context: Past frames to which an initial state is fitted.
+        seconds: Horizons [s].
         seed: Seed of the noise.
     """
+    measured = own_motion(dynamics, windows, noise, environments, seed)
+    forecast = hybrid_forecast(dynamics, start, context, noise, environments)
+    return forecast_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]
+
+
+def own_motion(
+    dynamics: DrivenModel, windows: FitWindows, noise: Noise, environments: RecordedEnvironments, seed: int
+) -> FitWindows:
+    """Return the model's own motion in windows as measured with white noise; non-finite roll-outs are left out."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
     where = environments.at(windows.ground)
     path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, where)
@@ -188,6 +197,4 @@ def noise_floor(
     q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
     moved, faster = drawn.chunk(2, -1)
-    measured = replace(windows, q=displace(dynamics.spec, q, moved), qd=qd + faster)
-    forecast = hybrid_forecast(dynamics, start, context, noise, environments)
-    return forecast_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]
+    return replace(windows, q=displace(dynamics.spec, q, moved), qd=qd + faster)

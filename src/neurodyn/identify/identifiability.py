@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifiability of parameters from a log.
-
-Singular values, unseen directions, and confidence intervals over independent blocks.
-"""
+"""Identifiability of parameters from logs: singular values, unseen directions, confidence intervals by blocks."""
 
 from dataclasses import dataclass
 
@@ -16,12 +13,20 @@ from neurodyn.identify.residuals import Normal, Point, Residuals
 from neurodyn.learn.fit_windows import FitWindows
 
 ENOUGH_LOGS = 10
-"""Logs from which on these are the blocks."""
+"""Number of logs from which on each log is one block."""
+
+CONFIDENCE = 0.95
+ILL_CONDITIONED = 1e4
+_NULL = 1e-6
+"""Singular value of a null direction, for columns of length 1: finite differences are accurate to 1e-8."""
+_UNSEEN = 1e-2
+_INFLATED = 10.0
+"""Ratio of marginal to conditional standard deviation beyond which only a combination is identified."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A partition of windows.
+    """A partition of windows into independent blocks.
 
     Attributes:
         of_window: Block of each window, int64, shape [W].
@@ -39,12 +44,12 @@ class Blocks:
         return f"{self.count} {'logs' if self.logs else 'stretches of logs'}"
 
     def sums(self, rows: Tensor) -> Tensor:
-        """Return the sums over blocks of what is given for windows, [W, n] to [blocks, n]."""
+        """Return the sums over the blocks of values by window, [W, n] to [blocks, n]."""
         return rows.new_zeros(self.count, rows.shape[1]).index_add(0, self.of_window, rows)
 
 
 def blocks_of(windows: FitWindows) -> Blocks:
-    """Return the blocks of windows."""
+    """Return the blocks of windows: whole logs if there are enough, else stretches of about cbrt(W) windows."""
     if len(windows.logs) >= ENOUGH_LOGS:
         return Blocks(windows.log, len(windows.logs), True)
     length = max(1, round(windows.count ** (1.0 / 3.0)))
@@ -59,23 +64,14 @@ def blocks_of(windows: FitWindows) -> Blocks:
     return Blocks(of_window, block + 1, False)
 
 
-CONFIDENCE = 0.95
-ILL_CONDITIONED = 1e4
-_NULL = 1e-6
-"""Singular value, with columns of length 1, of a direction on which nothing depends: differences are good to 1e-8."""
-_UNSEEN = 1e-2
-_INFLATED = 10.0
-"""Standard deviation over that with all others given, from which on a log sees a combination only."""
-
-
 @dataclass(frozen=True)
 class Direction:
     """A combination of parameters, in units of their sizes.
 
     Attributes:
-        singular_value: How strongly residuals move along it.
-        deviation: Standard deviation with which it is known; 1 for not even its size.
-        parts: Its components by name, largest first.
+        singular_value: Sensitivity of the residuals along it.
+        deviation: Standard deviation along it; 1 means that not even the size is known.
+        parts: Components by name, largest first.
     """
 
     singular_value: float
@@ -90,22 +86,22 @@ class Direction:
 
 @dataclass(frozen=True)
 class Identifiability:
-    """Identifiability of parameters from a log.
+    """Identifiability of parameters from logs.
 
     Attributes:
         names: Names of the parameters.
-        singular_values: Largest first, shape [n].
-        condition: The largest over the least.
-        insensitive: Directions that are not known to within their size, the worst last.
-        lost: Combinations on which nothing depends.
-        unseen: Parameters that the log does not depend on at all.
-        combined: Parameters of which the log sees a combination with others, but not even their size.
-        bound: Which parameters lie on a bound and are pressed against it, bool, shape [n].
-        deviations: Standard deviations; infinite for parameters in a lost direction, shape [n].
-        white: What they were for residuals without correlation, shape [n].
-        newton: Length of the next Gauss-Newton step in these, shape [n].
+        singular_values: Singular values of the scaled Jacobian, largest first, shape [n].
+        condition: Ratio of the largest to the smallest of them.
+        insensitive: Directions with a standard deviation above the parameters' size, the worst last.
+        lost: Combinations of parameters without any effect.
+        unseen: Parameters without any effect.
+        combined: Parameters that are known only in combination with others, and not to within their size.
+        bound: Which parameters are held at a bound, bool, shape [n].
+        deviations: Standard deviations, infinite for parameters in a lost direction, shape [n].
+        white: Standard deviations for uncorrelated residuals, shape [n].
+        newton: Length of the next Gauss-Newton step in standard deviations, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.
-        variance: Variance of the residuals in their units.
+        variance: Variance of the scaled residuals.
     """
 
     names: tuple[str, ...]
@@ -123,7 +119,7 @@ class Identifiability:
     variance: float
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
-        """Return the 95 % interval of each parameter within its bounds; None where it is unbounded."""
+        """Return the 95 % interval of each parameter within its bounds; None where it is infinite."""
         width = student_t(self.degrees) * self.deviations
         low, high = torch.maximum(values - width, lower), torch.minimum(values + width, upper)
         return [(float(a), float(b)) if torch.isfinite(w) else None for a, b, w in zip(low, high, width, strict=True)]
@@ -134,11 +130,11 @@ class _System:
     """Normal equations over the parameters alone.
 
     Attributes:
-        information: With the precision of priors, shape [n, n].
-        prior: Precision of priors, shape [n, n].
-        gradient: Of half the cost, shape [n].
-        scores: Of each window, without priors, shape [W, n].
-        own: Information of each window, without priors, shape [W, n, n].
+        information: Information matrix with priors, shape [n, n].
+        prior: Precision of the priors, shape [n, n].
+        gradient: Gradient of half the cost, shape [n].
+        scores: Score of each window without priors, shape [W, n].
+        own: Information of each window without priors, shape [W, n, n].
     """
 
     information: Tensor
@@ -149,7 +145,7 @@ class _System:
 
 
 def student_t(degrees: int) -> float:
-    """Return how many standard deviations an interval reaches to each side."""
+    """Return the half width of the confidence interval in standard deviations."""
     from scipy.special import stdtrit
 
     return float(stdtrit(max(1, degrees), 0.5 + 0.5 * CONFIDENCE))
@@ -176,7 +172,8 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     bound = residuals.space.held(point.x[0], system.gradient)
     inverse = pseudo_inverse(system.information, bound)
     blocks = blocks_of(residuals.windows)
-    white = _white(system, inverse, variance)
+    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
+    white = covariance.diagonal().clamp_min(0.0).sqrt()
     std = torch.maximum(white, _sandwich(system, inverse, bound, blocks))
     alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
     inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
@@ -203,10 +200,10 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
 
 
 def require_seen(analysis: Identifiability, robot: str) -> None:
-    """Refuse parameters, and combinations of them, on which neither the logs nor a prior depend.
+    """Refuse parameters and combinations of parameters that affect neither the logs nor a prior.
 
     Raises:
-        InputError: There are some; it names them.
+        InputError: There are such parameters; the message names them.
     """
     if analysis.unseen:
         it, acts = ("it", "it acts") if len(analysis.unseen) == 1 else ("them", "they act")
@@ -224,7 +221,7 @@ def require_seen(analysis: Identifiability, robot: str) -> None:
 
 
 def warning(analysis: Identifiability) -> str | None:
-    """Return a line on directions to which the data are hardly sensitive; None where there are none."""
+    """Return a warning on ill-conditioned parameters; None if there are none."""
     if analysis.condition < ILL_CONDITIONED:
         return None
     unseen = "; ".join(direction.text for direction in analysis.insensitive[-3:])
@@ -243,7 +240,7 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
     full, right, scores = full[0], right[0], gradient[0, :, :n]
     prior = torch.zeros(n, n, dtype=full.dtype)
     if residuals.prior is not None:
-        slope = residuals.prior.slope(residuals.space.values(point.x).shape[-1])
+        slope = residuals.prior.slope(residuals.space.values(point.x)[0])
         slope = slope if residuals.physical else slope @ residuals.chain(point.x)[0]
         prior = slope.mT @ slope
     if not nl:
@@ -256,9 +253,9 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
 
 
 def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
-    """Return the inverse [n, n] over what is seen and not on its `bound`, zero elsewhere.
+    """Return the inverse [n, n] over the identified directions, zero for parameters at their `bound`.
 
-    Columns are brought to length 1 before.
+    Columns are scaled to length 1 first.
     """
     lengths = information.diagonal().clamp_min(1e-300).sqrt()
     square = information / lengths[:, None] / lengths
@@ -268,14 +265,8 @@ def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
     return torch.where(bound[:, None] | bound, 0.0, inverse / lengths[:, None] / lengths)
 
 
-def _white(system: _System, inverse: Tensor, variance: float) -> Tensor:
-    """Return standard deviations for white noise of a variance, shape [n]."""
-    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
-    return covariance.diagonal().clamp_min(0.0).sqrt()
-
-
 def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:
-    """Return standard deviations for independent blocks, shape [n]."""
+    """Return standard deviations from the jackknife over independent blocks, shape [n]."""
     scores, own = blocks.sums(system.scores), blocks.sums(system.own.flatten(1)).view(-1, *system.prior.shape)
     moves = torch.stack([pseudo_inverse(system.information - own[b], bound) @ scores[b] for b in range(blocks.count)])
     moves = moves - moves.mean(0)
@@ -285,7 +276,7 @@ def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -
 
 
 def _lost(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:
-    """Return the combinations of parameters, each of which is seen by itself, on which nothing depends."""
+    """Return combinations of parameters without any effect, of parameters that each have an effect."""
     rows = torch.nonzero(lengths > _UNSEEN)[:, 0]
     if len(rows) < 2:
         return ()

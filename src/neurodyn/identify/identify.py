@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identify a robot from its logs: parameters first, then the networks of a blueprint and the parameters together."""
+"""Identify a robot from its logs: parameters first, then the networks of a blueprint together with the parameters."""
 
 import time
 from collections.abc import Sequence
@@ -45,6 +45,7 @@ from neurodyn.identify.identifiability import identifiability, require_seen, war
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
+from neurodyn.identify.priors import prior_of
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
@@ -58,7 +59,6 @@ from neurodyn.identify.result import (
     SensorErrors,
     TorqueErrors,
 )
-from neurodyn.identify.search_space import prior_of
 from neurodyn.identify.sensors import LogSensors
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, lead, start_of, started
@@ -78,8 +78,9 @@ from neurodyn.robots import Robot
 _DATA = "data"
 _STATE = "parameters"
 _HELD_OUT = 1000
+_SHOWN = ("nominal", "identified", "hybrid")
 _NETWORKS_FROM = 100_000
-"""Step at which the lines of the second stage begin in the metrics."""
+"""Step number at which the network stage starts in the metrics."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,9 @@ class Identification:
     """Result of an identification.
 
     Attributes:
-        figures: Parameters with intervals, errors on held-out windows, and the settings; its `plain()` is what
-            identification.json holds.
-        sample: One held-out window.
-        runs: Whole held-out runs with their fits.
+        figures: Parameters with intervals, held-out errors and settings; `plain()` gives identification.json.
+        sample: Forecasts of one held-out window.
+        runs: Fits of whole held-out runs.
     """
 
     figures: IdentificationFigures
@@ -100,18 +100,18 @@ class Identification:
 
 @dataclass(frozen=True)
 class IdentificationProblem:
-    """The problem that an identification solves.
+    """Robot, logs and free quantities of an identification.
 
     Attributes:
         robot: The robot.
-        name: Name or path by which it is found again.
+        name: Name or path from which the robot is loaded again.
         data: Origin of the trajectories.
         store: The trajectories.
-        parameters: Free parameters as the user names them; see `core.description.parameter.select_parameters`.
-        blueprint: Networks of the second stage; None for none.
-        beside: Runs that are measured on the same windows.
-        device: Torch device on which roll-outs are computed.
-        executor: Whose workers share the search from many starts; None for this process alone.
+        parameters: Free parameters in the user's notation; see `core.description.parameter.select_parameters`.
+        blueprint: Networks of the second stage; None for parameters alone.
+        beside: Other runs, evaluated on the same held-out windows.
+        device: Torch device of the roll-outs.
+        executor: Distributes the search from many starts over workers; None for this process alone.
     """
 
     robot: Robot
@@ -134,31 +134,31 @@ def identify(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Identification:
-    """Identify the parameters of a robot, and train the networks of a blueprint, from its logs.
+    """Identify the parameters of a robot and train the networks of a blueprint.
 
     Args:
-        problem: The robot, its logs, and the free quantities.
+        problem: Robot, logs and free quantities.
         out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
         settings: Settings.
         resume: Whether to continue a killed identification of the same run.
         progress: Progress display.
-        callbacks: Called as the networks are trained.
+        callbacks: Called during the training of the networks.
 
     Raises:
-        InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, neither the
-            data nor a prior depend on a parameter or on a combination of them, there are too few windows for a
-            bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
+        InputError: The data belong to another robot, a quantity is unknown or its bounds exclude the nominal value, a
+            parameter or a combination of parameters affects neither the data nor a prior, there are too few windows for
+            a bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    # Sums in one order on every machine; roll-outs have threads of their own.
+    # One torch thread keeps the order of sums the same on every machine; roll-outs use separate threads.
     with exclusive(out), torch_threads(1):
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 
 def require_problem(problem: IdentificationProblem, settings: IdentificationSettings) -> None:
-    """Refuse what `identify` refuses before it begins: unknown quantities and sensors, data of another robot.
+    """Check robot, data and quantities before any computation.
 
     Raises:
-        InputError: There is such a thing.
+        InputError: A quantity or a sensor is unknown, or the data belong to another robot.
     """
     _Identification(problem, Path(), settings, None, ())
 
@@ -173,6 +173,7 @@ class _Identification:
         callbacks: Sequence[Callback],
     ) -> None:
         self.out, self.settings, self.progress, self.callbacks = out, settings, progress, callbacks
+        self.inverse = settings.method == "inverse-dynamics"
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
         quantities = nominal(self.mechanism, self.engine.contact)
@@ -206,7 +207,7 @@ class _Identification:
         self.began, self.spent_before = time.perf_counter(), self._clock()
 
     def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
-        """Return a model with nominal parameters, in a loop with the controller where there is one."""
+        """Return a model with nominal parameters, inside the loop of the log's controller if there is one."""
         settings = self.settings
         config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=self.history)
         model = HybridDynamics(
@@ -229,7 +230,7 @@ class _Identification:
         if going_on:
             self._require_same_data()
         else:
-            if self.settings.method == "roll-outs":
+            if not self.inverse:
                 require_finite(residuals, residuals.start(residuals.space.nominal[None]))
                 self._check_start(residuals)
             crc = checksum(self.problem.store)
@@ -279,18 +280,18 @@ class _Identification:
             self.warnings.append(f"at the start, {text}")
 
     def _found(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
-        """Return the end of the search for parameters, and how sure they are."""
+        """Return the solution of the parameter search and its uncertainty."""
         settings = self.settings
-        if settings.method == "inverse-dynamics":
+        if self.inverse:
             samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
             return searched_torques(residuals, self.mechanism, samples, settings.inertial_prior)
         searched = self._parameters(residuals, metrics, going_on)
         return searched, certainty(searched, settings, self.out, going_on, self._working)
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
-        """Return the end of the search for parameters, with the residuals in their last units."""
+        """Search the parameters, or read the finished search of a resumed run."""
         saved = artifacts.read_tree(self.out / "state", _STATE) if going_on and has_state(self.out, _STATE) else {}
-        if "flags" in saved:  # runs of earlier versions do not say how their search ended: it is repeated
+        if saved:
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
             point = Point(saved["x"], saved["local"], saved["initial"])
             flags = [bool(flag) for flag in saved["flags"]]
@@ -365,9 +366,8 @@ class _Identification:
             self.warnings.append(f"at the solution, {text}")
         together = None if self.hybrid is None else self.hybrid.physical().detach()
         prior = residuals.prior
-        widths = {} if prior is None else dict(zip(prior.columns.tolist(), prior.deviation.tolist(), strict=True))
-        by_name = {self.specs[k].name: width for k, width in widths.items()}
-        parameters = known.found(self.specs, values, by_name, together)
+        before = {} if prior is None else prior.by_name(self.specs)
+        parameters = known.found(self.specs, values, before, together)
         self.warnings += known.warnings(parameters)
         by_log = values_by_log(residuals, searched.point, analysis.variance)
         parameters = [
@@ -381,7 +381,7 @@ class _Identification:
             parameters=parameters,
             converged=known.convergence.converged,
             reason=known.convergence.reason,
-            intervals=self._intervals(known),
+            intervals="torques" if self.inverse else "sandwich" if known.resamples is None else "bootstrap",
             blocks=known.blocks,
             resamples=UNSET if known.resamples is None else len(known.resamples.values),
             ends=self._ends(searched),
@@ -408,19 +408,14 @@ class _Identification:
             torque=self._torque_errors(values),
         )
 
-    def _intervals(self, known: Certainty) -> str:
-        if self.settings.method == "inverse-dynamics":
-            return "torques"
-        return "sandwich" if known.resamples is None else "bootstrap"
-
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
-        if self.settings.method != "inverse-dynamics":
+        if not self.inverse:
             return UNSET
         store = self.problem.store
         return torque_errors(self.mechanism, store, held_out_split(store), self.settings.smoothing, self.specs, values)
 
     def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
-        """Return the errors of sensors on held-out windows, from logged states."""
+        """Return the errors of sensors on held-out windows, with roll-outs from the logged states."""
         if residuals.measured is None:
             return {}
         store, fitted_noise = self.problem.store, residuals.scale[-len(residuals.measured.channels) :]
@@ -468,7 +463,7 @@ class _Identification:
     def _errors(
         self, identified: DrivenModel, noise: Noise
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
-        """Return errors on held-out windows, the noise floor, and which windows these are."""
+        """Return errors on held-out windows by model, the noise floor, and a description of the windows."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
         split = held_out_split(store)
         past = self._past()
@@ -487,11 +482,11 @@ class _Identification:
         return errors.by_model, floor, held_out
 
     def _past(self) -> int:
-        """Return the frames before a held-out forecast, as many as any of the models uses."""
+        """Return the number of frames before a held-out forecast: the most that any model uses."""
         return max([lead(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: DrivenModel, noise: Noise) -> Sample:
-        """Return one held-out window that moves, and the forecasts of each model for it."""
+        """Return one held-out window with motion, and the forecast of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
         windows = fit_windows(store, held_out_split(store), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
@@ -512,7 +507,7 @@ class _Identification:
         return self._clock() - self.spent_before > 60.0 * minutes * share
 
     def _clock(self) -> float:
-        """Return the time that a budget counts [s]."""
+        """Return the time that counts against the budget [s]."""
         return time.process_time() if self.settings.clock == "cpu" else time.perf_counter()
 
     def _show(self, done: float, text: str) -> None:
@@ -533,13 +528,10 @@ def _metrics_step(out: Path) -> int:
     """Return the last step in the metrics of a killed run."""
     if has_state(out, NETWORK_STATE):
         saved = artifacts.read_tree(out / "state", NETWORK_STATE)
-        return _NETWORKS_FROM + TrainState.read(saved.get("position", saved.get("standing"))).step
+        return _NETWORKS_FROM + TrainState.read(saved["position"]).step
     if has_state(out, _STATE):
         return _NETWORKS_FROM - 1
     return rounds_done(out)
-
-
-_SHOWN = ("nominal", "identified", "hybrid")
 
 
 def _set(model: DrivenModel, values: Tensor) -> None:
@@ -549,7 +541,7 @@ def _set(model: DrivenModel, values: Tensor) -> None:
 
 
 def _table(found: Sequence[IdentifiedParameter]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of a table of identified quantities."""
+    """Return header and rows of a table of identified quantities."""
     rows = []
     for one in found:
         interval = ["", ""] if one.interval is None else [f"{bound:.6g}" for bound in one.interval]

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Parameters from the torques of a log: inverse dynamics, the usual way for arms with torque (or current) sensors.
+r"""Identification from logged torques by inverse dynamics, for robot arms with torque or current sensors.
 
-Torques are linear in the inertial parameters $\pi$ of the links and in rotor inertia a, viscous friction d, Coulomb
-friction f and springs (`multibody.inverse_dynamics`, `multibody.drive`), so that all samples of a log shrink to one
-triangular matrix,
+Joint torques are linear in the inertial parameters $\pi$ of the links (`multibody.inverse_dynamics`), and in rotor
+inertia a, viscous friction d, Coulomb friction f and spring stiffness k of each joint. All samples of a log
+therefore reduce to one triangular matrix by a QR decomposition:
 
 $$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}), \qquad
 \min_x \; |R\,\phi(x) - z|^2 + |(x - x_0)/s|^2, \qquad Q R = W [Y, \ldots]$$
 
-with weights W by joint, one over the size of its residuals, and Huber's for single samples. The search is in the
-coordinates x of `search_space`, whose every point is a body that can exist: masses and frictions at least zero, and
-where a whole inertia is free one of a density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth
-parameterization of rigid-body inertia"). The torques of an arm tell combinations of these numbers only. The second
-term, a prior about the nominal values with standard deviations s of their own size (of the centre of mass: the radius
-of gyration), decides the others. Samples beyond the limits of a joint are left out.
+W weights each joint by the inverse size of its residuals, and single samples by Huber's weights. The search runs over
+the coordinates x of `search_space`, where every point is physically consistent: masses and frictions are not negative,
+and a full inertia is that of a density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth
+parameterization of rigid-body inertia"). Torques determine only combinations of these parameters. The second term, a
+prior around the nominal values, determines the rest; its standard deviations s are the nominal sizes (for the centre of
+mass, the radius of gyration).
 
-Motion is smoothed by polynomials over a window around the middle of each frame, where the frame's mean torque acts.
+Positions are smoothed by polynomials over a window centred on the middle of each frame, where the frame's mean torque
+applies. Samples beyond the limits of a joint are left out, because stops are not part of the model.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from neurodyn.identify.convergence import Convergence, SearchEnd
 from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, refined
 from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.readings import MEDIAN
 from neurodyn.identify.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors
 from neurodyn.identify.search_space import SearchSpace
@@ -44,30 +46,28 @@ from neurodyn.multibody.drive import FRICTION_SPEED
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
 
 _OWN = ("armature", "damping", "friction", "stiffness", "preload")
-"""What acts on a joint alone, in the order of its columns; the preload is -stiffness times rest."""
+"""Coefficients of a single joint, in the order of its columns; the preload is -stiffness times rest."""
 _INERTIA = ("xx", "yy", "zz", "xy", "xz", "yz")
 _FREE = ("mass", "com", "inertia", "armature", "damping", "friction", "stiffness")
 _DEGREE = 5
 _REWEIGHED = 6
 _HUBER = 3.0
-"""Errors beyond so many standard deviations count linearly: stops, contacts and sudden torques are in no parameter."""
-_MEDIAN = 0.6745
-"""Median of |x| of a standard normal x."""
+"""Errors beyond this many standard deviations count linearly: no parameter explains stops or contacts."""
 _ITERATIONS = 60
 _GAIN = 1e-7
 _CORRELATION = 0.1
-"""Time over which errors of a model are alike [s]: samples closer than that are no further evidence."""
+"""Correlation time of model errors [s]; samples closer than this add no evidence."""
 
 
 @dataclass(frozen=True)
 class TorqueSamples:
-    """Motion and torque in the middle of frames, N samples.
+    """Motion and torque at the middle of N frames.
 
     Attributes:
         q: Positions [rad or m], float64, shape [N, nv].
-        qd: Velocities, likewise.
-        qdd: Accelerations, likewise.
-        torque: Mean torques of the frames [N m or N], zero where no drive is, likewise.
+        qd: Velocities [rad/s or m/s], float64, shape [N, nv].
+        qdd: Accelerations [rad/s^2 or m/s^2], float64, shape [N, nv].
+        torque: Mean torques of the frames, zero at joints without a drive [N m or N], float64, shape [N, nv].
         dt: Time between samples [s].
     """
 
@@ -79,10 +79,10 @@ class TorqueSamples:
 
 
 def torque_samples(store: Store, split: int | None, smoothing: float) -> TorqueSamples:
-    """Return the samples of a split's episodes, positions smoothed over `smoothing` [s].
+    """Return motion and torque from the episodes of a split (None: all), with positions smoothed over `smoothing` [s].
 
     Raises:
-        InputError: A joint is not revolute or prismatic, or no episode is long enough.
+        InputError: A joint is neither revolute nor prismatic, or no episode is long enough.
     """
     spec = store.header.spec
     other = next((joint for joint in spec.joints if joint.kind not in ("revolute", "prismatic")), None)
@@ -110,26 +110,36 @@ def torque_samples(store: Store, split: int | None, smoothing: float) -> TorqueS
 
 
 def _polynomial(half: int, dt: float) -> np.ndarray:
-    """Return what 2 half states are weighted with for value, slope and curvature in their middle, shape [3, 2 half]."""
+    """Return the filters for value, slope and curvature at the middle of 2 half states, shape [3, 2 half]."""
     time = (np.arange(2 * half) - half + 0.5) * dt
     fit = np.linalg.pinv(np.vander(time / time[-1], _DEGREE + 1, increasing=True))
     return np.stack([fit[0], fit[1] / time[-1], 2.0 * fit[2] / time[-1] ** 2])
 
 
 class TorqueModel:
-    """The torques of a mechanism as a function of quantities.
+    """Joint torques of a mechanism, linear in coefficients that are functions of the quantities.
 
     Attributes:
-        mechanism: Revolute and prismatic joints.
+        mechanism: Mechanism with revolute and prismatic joints.
         size: Number of coefficients, 15 for each link.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
+        """Prepare the torques.
+
+        Raises:
+            InputError: The mechanism has force elements.
+        """
+        if mechanism.elements:
+            names = ", ".join(element.name for element in mechanism.elements)
+            raise InputError(
+                f"inverse dynamics: the force elements {names} are unknown to it; valid: method: roll-outs"
+            )
         self.mechanism = mechanism
         self.size = (LINK_PARAMETERS + len(_OWN)) * len(mechanism.links)
 
     def columns(self, samples: TorqueSamples) -> np.ndarray:
-        """Return what `coefficients` multiply, shape [N, nv, 15 links]."""
+        """Return the regressor of the samples, by which `coefficients` are multiplied, shape [N, nv, 15 links]."""
         q, qd, qdd = samples.q, samples.qd, samples.qdd
         own = np.stack([qdd, qd, np.tanh(qd / FRICTION_SPEED), q, np.ones_like(q)], -1)
         nv = q.shape[1]
@@ -138,15 +148,7 @@ class TorqueModel:
         return np.concatenate([regressor(self.mechanism, q, qd, qdd), alone.reshape(len(q), nv, -1)], -1)
 
     def coefficients(self, values: Tensor, specs: Sequence[Parameter]) -> Tensor:
-        """Return the coefficients for values of some quantities, the others nominal; differentiable.
-
-        Args:
-            values: Shape [..., n].
-            specs: Which quantities these are.
-
-        Returns:
-            Shape [..., 15 links].
-        """
+        """Return the coefficients [..., 15 links] for `values` [..., n] of `specs`, with all others nominal."""
         shape = values.shape[:-1]
         quantities = {name: values.new_full(shape, value) for name, value in self.mechanism.quantities().items()}
         quantities |= {spec.name: value for spec, value in zip(specs, values.unbind(-1), strict=True)}
@@ -160,19 +162,19 @@ class TorqueModel:
         return torch.cat([*inertial, *own], -1)
 
     def torque(self, samples: TorqueSamples, values: Tensor, specs: Sequence[Parameter]) -> np.ndarray:
-        """Return the torques that values of some quantities predict [N m or N], shape [N, nv]."""
+        """Return the torques predicted for given values of some quantities [N m or N], shape [N, nv]."""
         return self.columns(samples) @ self.coefficients(values, specs).detach().numpy()
 
 
 @dataclass(frozen=True)
 class TorqueFit:
-    """Quantities found from torques.
+    """Quantities fitted to torques.
 
     Attributes:
-        values: Their values, in the order in which they were asked for, float64, shape [n].
-        deviation: Standard deviation of the torques about the model, by joint [N m or N].
-        analysis: What the torques tell of each; deviations have the prior in them.
-        converged: Whether the search ended because no step gained anything more.
+        values: Values in the order of the free quantities, float64, shape [n].
+        deviation: Standard deviation of the torque residuals by joint [N m or N].
+        analysis: Identifiability; its standard deviations include the prior.
+        converged: Whether no further step reduced the cost.
     """
 
     values: Tensor
@@ -187,51 +189,46 @@ def fit_torques(
     """Fit quantities to torques.
 
     Args:
-        mechanism: Revolute and prismatic joints.
+        mechanism: Mechanism with revolute and prismatic joints.
         quantities: The free quantities: masses, centres of mass, inertias, rotor inertias, friction, springs.
         samples: Motion and torques.
-        prior: Weight of the prior; 1 takes nominal values to be right to within their size, 10 to a third of it.
+        prior: Weight of the prior. With 1 the standard deviation of a nominal value is its size, with 10 a third of it.
 
     Raises:
-        InputError: A quantity does not enter torques linearly.
+        InputError: A quantity does not enter the torques linearly.
     """
     specs, space = quantities.specs, SearchSpace(quantities)
     _require_linear([spec.name for spec in specs])
-    model = TorqueModel(mechanism)
-    columns = model.columns(samples)
+    problem = _TorqueProblem(TorqueModel(mechanism), specs, space, prior**0.5 / _spread(mechanism, quantities, space))
+    columns = problem.model.columns(samples)
     torque = samples.torque
     counts = torque.any(0) & _between_stops(mechanism, samples.q)[:, None]
     scale = torque.std(0)
     share = min(1.0, samples.dt / _CORRELATION)
-    weigh = prior**0.5 / _spread(mechanism, quantities, space)
     x, converged = space.nominal.clone(), False
-    upper = target = np.empty(0)
+    upper = target = torch.empty(0)
     error = torque
     for _ in range(_REWEIGHED):
         size = np.abs(error) / np.maximum(scale, 1e-9)
         robust = np.sqrt(np.minimum(1.0, _HUBER / np.maximum(size, 1e-9)))
         weight = np.where(counts, share**0.5 / np.maximum(scale, 1e-9), 0.0) * robust
         upper, target = _triangle(columns * weight[..., None], torque * weight)
-        x, converged = _minimised(model, specs, space, upper, target, x, weigh)
-        error = torque - columns @ model.coefficients(space.values(x), specs).numpy()
-        scale = np.median(np.abs(error), 0) / _MEDIAN
-    analysis = _analysis(model, specs, space, upper, target, x, weigh, round(len(torque) * share))
+        x, converged = problem.minimised(upper, target, x)
+        error = torque - columns @ problem.coefficients(x).numpy()
+        scale = np.median(np.abs(error), 0) / MEDIAN
+    analysis = problem.analysis(upper, target, x, round(len(torque) * share))
     return TorqueFit(space.values(x), scale, analysis, converged)
 
 
 def searched_torques(
     residuals: Residuals, mechanism: Mechanism, samples: TorqueSamples, prior: float
 ) -> tuple[Searched, Certainty]:
-    """Return the end of a search by torques in the form of one by roll-outs.
+    """Fit quantities to torques (see `fit_torques`); return the fit in the form of a search by roll-outs.
 
-    Args:
-        residuals: Of roll-outs, whose channels are weighed by their errors at the solution.
-        mechanism: Revolute and prismatic joints.
-        samples: Motion and torques.
-        prior: See `fit_torques`.
+    The channels of the roll-outs' `residuals` are weighted by their errors at the solution.
 
     Raises:
-        InputError: A roll-out with the quantities that were found is not finite.
+        InputError: A roll-out with the fitted quantities is not finite.
     """
     fit = fit_torques(mechanism, residuals.dynamics.physical, samples, prior=prior)
     start = residuals.start(SearchSpace(residuals.dynamics.physical).of(fit.values)[None])
@@ -251,16 +248,7 @@ def searched_torques(
 def torque_errors(
     mechanism: Mechanism, store: Store, split: int, smoothing: float, specs: Sequence[Parameter], values: Tensor
 ) -> TorqueErrors:
-    """Return by how much predicted torques miss those of a split, with nominal and other values of quantities.
-
-    Args:
-        mechanism: Revolute and prismatic joints.
-        store: The log.
-        split: Which episodes.
-        smoothing: Window over which positions are smoothed [s].
-        specs: The quantities.
-        values: Their values, shape [n].
-    """
+    """Return the torque errors of inverse dynamics on a split, for nominal and for given `values` of quantities [n]."""
     samples, model = torque_samples(store, split, smoothing), TorqueModel(mechanism)
     columns = model.columns(samples)
     driven = [k for k, joint in enumerate(store.header.spec.joints) if joint.name in store.header.spec.controls]
@@ -278,7 +266,7 @@ def torque_errors(
 
 
 def _between_stops(mechanism: Mechanism, q: np.ndarray) -> np.ndarray:
-    """Return the samples in which no joint is beyond its limits, whose stops are not in the model, shape [N]."""
+    """Return which samples have all joints within their limits, bool, shape [N]."""
     lower, upper = (
         np.array([default if getattr(link, name) is None else getattr(link, name) for link in mechanism.links])
         for name, default in (("lower", -np.inf), ("upper", np.inf))
@@ -296,7 +284,7 @@ def _require_linear(names: Sequence[str]) -> None:
 
 
 def _spread(mechanism: Mechanism, quantities: Parameters, space: SearchSpace) -> Tensor:
-    """Return the prior's standard deviation of each coordinate; infinite for what nominal values hardly tell."""
+    """Return the prior's standard deviation of each coordinate; infinite for friction, rotor inertia and springs."""
     gyration = {link.joint.name: (0.5 * sum(link.inertia[:3]) / link.mass) ** 0.5 for link in mechanism.links}
     spread = torch.full_like(space.nominal, torch.inf)
     for k, spec in enumerate(quantities.specs):
@@ -308,109 +296,108 @@ def _spread(mechanism: Mechanism, quantities: Parameters, space: SearchSpace) ->
     return spread
 
 
-def _analysis(
-    model: TorqueModel,
-    specs: Sequence[Parameter],
-    space: SearchSpace,
-    upper: np.ndarray,
-    target: np.ndarray,
-    x: Tensor,
-    prior: Tensor,
-    samples: int,
-) -> Identifiability:
-    """Return what torques and prior tell of each quantity where they agree best.
+@dataclass(frozen=True)
+class _TorqueProblem:
+    """Least squares of torques over search coordinates x, with a prior.
 
-    The Jacobian is by physical values, to which the prior's deviations are carried along the coordinates.
+    Attributes:
+        model: Torque model.
+        specs: The free quantities.
+        space: Their search coordinates.
+        prior: Inverse standard deviation of each coordinate's prior, shape [n].
     """
-    matrix, values = torch.from_numpy(upper), space.values(x)
-    jacobian = matrix @ _rows(lambda at: model.coefficients(at, specs), values, model.size)
-    residual = matrix @ model.coefficients(values, specs).detach() - torch.from_numpy(target)
-    moves = _rows(space.values, x, len(x))
-    known = torch.linalg.pinv(moves)
-    gradient = moves.mT @ (jacobian.mT @ residual) + prior.square() * (x - space.nominal)
-    bound = space.held(x, gradient)
-    information = jacobian.mT @ jacobian + known.mT @ torch.diag(prior.square()) @ known
-    sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64).maximum(values.abs())
-    deviations = pseudo_inverse(information, bound).diagonal().clamp_min(0.0).sqrt()
-    before = (moves.square() @ prior.clamp_min(1e-12).pow(-2)).sqrt()  # what the prior alone knows
-    combined = (deviations > torch.minimum(0.5 * before, sizes)) & ~bound
-    singular = torch.linalg.svdvals(jacobian * sizes)
-    names = tuple(spec.name for spec in specs)
-    return Identifiability(
-        names=names,
-        singular_values=tuple(singular.tolist()),
-        condition=float(singular[0] / singular[-1].clamp_min(1e-16 * singular[0])),
-        insensitive=(),
-        lost=(),
-        unseen=(),
-        combined=tuple(name for name, only in zip(names, combined, strict=True) if only),
-        bound=bound,
-        deviations=deviations,
-        white=deviations,
-        newton=torch.zeros_like(deviations),
-        degrees=max(1, samples - len(specs)),
-        variance=1.0,
-    )
+
+    model: TorqueModel
+    specs: Sequence[Parameter]
+    space: SearchSpace
+    prior: Tensor
+
+    def coefficients(self, x: Tensor) -> Tensor:
+        """Return the coefficients of the torques at coordinates, shape [..., 15 links]."""
+        return self.model.coefficients(self.space.values(x), self.specs)
+
+    def minimised(self, upper: Tensor, target: Tensor, x: Tensor) -> tuple[Tensor, bool]:
+        """Return the minimum within the bounds by Levenberg-Marquardt from x, and whether it converged.
+
+        `upper` is R of the weighted regressor, shape [P, P], and `target` is Q^T y, shape [P].
+        """
+        space, prior = self.space, self.prior
+
+        @torch.no_grad()
+        def residual(at: Tensor) -> Tensor:
+            return torch.cat([upper @ self.coefficients(at) - target, prior * (at - space.nominal)])
+
+        damping, now = 1e-3, residual(x)
+        for _ in range(_ITERATIONS):
+            moved, after = x, now
+            jacobian = torch.cat([upper @ _rows(self.coefficients, x, self.model.size), torch.diag(prior)])
+            gradient, normal = jacobian.mT @ now, jacobian.mT @ jacobian
+            free = (~space.held(x, gradient)).nonzero()[:, 0]
+            gradient, normal = gradient[free], normal[free][:, free]
+            size = normal.diagonal().clamp_min(1e-12)
+            gain = 0.0
+            while damping < 1e12:
+                moved = x.clone()
+                moved[free] -= torch.linalg.solve(normal + torch.diag(damping * size), gradient)
+                moved = space.clipped(moved)
+                after = residual(moved)
+                gain = float(now.square().sum() - after.square().sum())
+                if gain > 0:
+                    break
+                damping *= 10.0
+            if gain <= 0:
+                return x, True
+            done = gain <= _GAIN * float(now.square().sum())
+            x, now, damping = moved, after, max(0.1 * damping, 1e-9)
+            if done:
+                return x, True
+        return x, False
+
+    def analysis(self, upper: Tensor, target: Tensor, x: Tensor, samples: int) -> Identifiability:
+        """Return the identifiability at the minimum x from torques and prior, for a number of independent samples.
+
+        The Jacobian is with respect to values; the prior's deviations are transformed from the coordinates.
+        """
+        model, specs, space, prior = self.model, self.specs, self.space, self.prior
+        values = space.values(x)
+        jacobian = upper @ _rows(lambda at: model.coefficients(at, specs), values, model.size)
+        residual = upper @ model.coefficients(values, specs).detach() - target
+        moves = _rows(space.values, x, len(x))
+        known = torch.linalg.pinv(moves)
+        gradient = moves.mT @ (jacobian.mT @ residual) + prior.square() * (x - space.nominal)
+        bound = space.held(x, gradient)
+        information = jacobian.mT @ jacobian + known.mT @ torch.diag(prior.square()) @ known
+        sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64).maximum(values.abs())
+        deviations = pseudo_inverse(information, bound).diagonal().clamp_min(0.0).sqrt()
+        before = (moves.square() @ prior.clamp_min(1e-12).pow(-2)).sqrt()  # deviations of the prior alone
+        combined = (deviations > torch.minimum(0.5 * before, sizes)) & ~bound
+        singular = torch.linalg.svdvals(jacobian * sizes)
+        return Identifiability(
+            names=space.names,
+            singular_values=tuple(singular.tolist()),
+            condition=float(singular[0] / singular[-1].clamp_min(1e-16 * singular[0])),
+            insensitive=(),
+            lost=(),
+            unseen=(),
+            combined=tuple(name for name, only in zip(space.names, combined, strict=True) if only),
+            bound=bound,
+            deviations=deviations,
+            white=deviations,
+            newton=torch.zeros_like(deviations),
+            degrees=max(1, samples - len(specs)),
+            variance=1.0,
+        )
 
 
-def _triangle(columns: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return R [P, P] and Q^T y [P] of weighted samples."""
+def _triangle(columns: np.ndarray, target: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Return R [P, P] and Q^T y [P] of the QR decomposition of weighted samples."""
     joined = np.concatenate([columns, target[..., None]], -1).reshape(-1, columns.shape[-1] + 1)
     upper = np.asarray(np.linalg.qr(joined, mode="r"))
-    return upper[:-1, :-1], upper[:-1, -1]
-
-
-def _minimised(
-    model: TorqueModel,
-    specs: Sequence[Parameter],
-    space: SearchSpace,
-    upper: np.ndarray,
-    target: np.ndarray,
-    x: Tensor,
-    prior: Tensor,
-) -> tuple[Tensor, bool]:
-    """Return where torques and prior agree best within the bounds, by Levenberg-Marquardt, and whether that is it."""
-    matrix, right = torch.from_numpy(upper), torch.from_numpy(target)
-
-    @torch.no_grad()
-    def residual(at: Tensor) -> Tensor:
-        fitted = matrix @ model.coefficients(space.values(at), specs) - right
-        return torch.cat([fitted, prior * (at - space.nominal)])
-
-    damping, now = 1e-3, residual(x)
-    for _ in range(_ITERATIONS):
-        moved, after = x, now
-        jacobian = torch.cat([matrix @ _derivative(model, specs, space, x), torch.diag(prior)])
-        gradient, normal = jacobian.mT @ now, jacobian.mT @ jacobian
-        free = (~space.held(x, gradient)).nonzero()[:, 0]
-        gradient, normal = gradient[free], normal[free][:, free]
-        size = normal.diagonal().clamp_min(1e-12)
-        gain = 0.0
-        while damping < 1e12:
-            moved = x.clone()
-            moved[free] -= torch.linalg.solve(normal + torch.diag(damping * size), gradient)
-            moved = space.clipped(moved)
-            after = residual(moved)
-            gain = float(now.square().sum() - after.square().sum())
-            if gain > 0:
-                break
-            damping *= 10.0
-        if gain <= 0:
-            return x, True
-        done = gain <= _GAIN * float(now.square().sum())
-        x, now, damping = moved, after, max(0.1 * damping, 1e-9)
-        if done:
-            return x, True
-    return x, False
-
-
-def _derivative(model: TorqueModel, specs: Sequence[Parameter], space: SearchSpace, x: Tensor) -> Tensor:
-    """Return the derivative of the coefficients by the coordinates, shape [15 links, n]."""
-    return _rows(lambda at: model.coefficients(space.values(at), specs), x, model.size)
+    return torch.from_numpy(upper[:-1, :-1]), torch.from_numpy(upper[:-1, -1])
 
 
 def _rows(function: Callable[[Tensor], Tensor], x: Tensor, count: int) -> Tensor:
-    """Return the derivative of a function of `count` numbers that takes several points at once, shape [count, n]."""
-    with torch.enable_grad():  # a copy of x for each number: one pass gives the gradients of all
+    """Return the Jacobian [count, n] of a batched function with `count` outputs."""
+    with torch.enable_grad():  # one copy of x per output: a single backward pass gives all gradients
         points = x.expand(count, -1).clone().requires_grad_(True)
         return torch.autograd.grad(function(points).diagonal().sum(), points)[0]

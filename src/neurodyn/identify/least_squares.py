@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Levenberg-Marquardt for many starts at once, with the starting states of windows eliminated.
+r"""Levenberg-Marquardt for many starts at once, with the initial states of windows eliminated.
 
 A step solves
 
 $$(H + \lambda\,\mathrm{diag}\,H)\,d = -g, \qquad H = J^T J, \quad g = J^T r$$
 
-H couples a window's starting state only with the parameters, so each such block is eliminated first (Schur complement),
-and the time for a step grows linearly with the windows. Several lambdas are tried at once, as further worlds: a
-roll-out costs far less than a Jacobian, and parameters that start on a bound need a lambda of their own order.
+H couples the initial state of a window only with the parameters. Each such block is therefore eliminated first (Schur
+complement), and the time of a step is linear in the number of windows. Several lambdas are tried at once as further
+worlds: a roll-out costs far less than a Jacobian, and parameters on a bound need a different order of lambda.
 """
 
 from collections.abc import Callable
@@ -16,25 +16,24 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from neurodyn.identify.readings import Noise
+from neurodyn.identify.readings import MEDIAN, Noise
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
 
-
 Stop = Callable[[int, Tensor], bool]
-"""Called after each iteration with their number and the costs; ends all searches where it returns true."""
+"""Called after each iteration with its number and the costs; returns true to stop all searches."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """How much each part of a problem counts, for S sets: resamples of a log, say.
+    """Weights of the parts of a problem for S sets, for example bootstrap resamples.
 
     Attributes:
         windows: Weight of each window, shape [S, W].
-        logs: Weight of the prior of what is free in each log, shape [S, logs].
-        prior: By how many standard deviations the mean of each prior on a quantity is moved, shape [S, p].
+        logs: Weight of the prior on each log's free quantities, shape [S, logs].
+        prior: Shift of the mean of each prior on a quantity, in standard deviations, shape [S, p].
     """
 
     windows: Tensor
@@ -42,11 +41,11 @@ class Weights:
     prior: Tensor
 
     def pick(self, rows: Tensor) -> "Weights":
-        """Return those of some of the sets."""
+        """Return the weights of some sets."""
         return Weights(self.windows[rows], self.logs[rows], self.prior[rows])
 
     def cost(self, residuals: Residuals, point: Point) -> Tensor:
-        """Return the weighed cost of each set, shape [S]."""
+        """Return the weighted cost of each set, shape [S]."""
         windows = torch.where(self.windows > 0.0, residuals.window_costs(point) * self.windows, 0.0).sum(1)
         priors = (self.logs * point.local.square().sum(2)).sum(1)
         if residuals.prior is not None:
@@ -55,21 +54,21 @@ class Weights:
         return windows + 0.5 * priors
 
     def normal(self, normal: Normal) -> Normal:
-        """Return the weighed normal equations; windows that do not count keep a trace, so that they can be solved."""
+        """Return the weighted normal equations; a small weight of omitted windows keeps them solvable."""
         w = self.windows.clamp_min(1e-9)
         return Normal(normal.matrix * w[..., None, None], normal.gradient * w[..., None], normal.cost)
 
 
 @dataclass
 class Solution:
-    """End of a search, for S starts.
+    """Result of a search from S starts.
 
     Attributes:
-        point: The points.
+        point: Final points.
         cost: Their costs, shape [S].
-        damping: Their last lambdas, shape [S].
+        damping: Last lambdas, shape [S].
         iterations: Iterations of the longest search.
-        converged: Which searches ended because no step gained anything more, shape [S].
+        converged: Which searches stopped because no step reduced the cost further, shape [S].
     """
 
     point: Point
@@ -80,7 +79,7 @@ class Solution:
 
     @property
     def best(self) -> int:
-        """The start that came furthest."""
+        """Index of the lowest cost."""
         return int(torch.argmin(self.cost))
 
 
@@ -96,12 +95,12 @@ def levenberg_marquardt(
     """Minimise the cost of residuals from S starts.
 
     Args:
-        residuals: The residuals that are minimised.
+        residuals: The residuals to minimise.
         start: The starts.
-        iterations: Most iterations.
-        tolerance: Relative gain below which a search has converged.
+        iterations: Iteration limit.
+        tolerance: Relative decrease of the cost below which a search has converged.
         stop: See `Stop`.
-        weights: How much windows and priors count for each start; None for all the same.
+        weights: Weights of windows and priors for each start; None for equal weights.
     """
     cost = residuals.cost(start) if weights is None else weights.cost(residuals, start)
     solution = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
@@ -125,7 +124,7 @@ def _advance(
     tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
     candidates = [moved(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
     count, sets = len(tried), len(active)
-    stacked = Point(*(torch.cat([getattr(c, name) for c in candidates]) for name in ("x", "local", "initial")))
+    stacked = Point.joined(candidates)
     each = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
     costs = (residuals.cost(stacked) if each is None else each.cost(residuals, stacked)).view(count, sets)
     cost, which = costs.min(0)
@@ -148,12 +147,12 @@ def moved(residuals: Residuals, point: Point, change: Point) -> Point:
 
 
 def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, weights: Weights | None = None) -> Point:
-    """Return the step of Levenberg and Marquardt with a damping for each set, shape [S]."""
+    """Return the Levenberg-Marquardt step with a damping for each set, shape [S]."""
     reduced, gradient, back = reduce(residuals, normal, damping)
     full, right = assemble(residuals, reduced, gradient, point, weights=weights)
     if not right.shape[-1]:
         return Point(point.x, point.local, back(gradient))
-    # The eliminated states have been damped before; here the rest is.
+    # `reduce` has damped the eliminated states already.
     size = torch.diagonal(full, dim1=-2, dim2=-1)
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
     damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
@@ -172,11 +171,11 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, we
 def reduce(
     residuals: Residuals, normal: Normal, damping: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """Eliminate the starting states.
+    """Eliminate the initial states.
 
     Returns:
-        Matrix [S, W, k, k] and gradient [S, W, k] by the parameters and locals of each window, and a function that
-        gives the change of the starting states for a change [S, W, k] of those.
+        Matrix [S, W, k, k] and gradient [S, W, k] over the parameters and locals of each window, and a function that
+        maps a change [S, W, k] of these to the change of the initial states.
     """
     first = normal.matrix.shape[-1] - residuals.initials
     a, b, d = normal.matrix[..., :first, :first], normal.matrix[..., :first, first:], normal.matrix[..., first:, first:]
@@ -204,18 +203,18 @@ def assemble(
     physical: bool = False,
     weights: Weights | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Add up windows, [S, W, k, k] and [S, W, k], over parameters and the locals of all logs; with all priors.
+    """Sum the normal equations of windows, [S, W, k, k] and [S, W, k], over parameters and all locals, and add priors.
 
-    The first columns are by coordinates, or by physical values.
+    With `physical` the first columns are with respect to values instead of coordinates.
     """
-    n, nl, logs = residuals.parameters, residuals.locals, len(residuals.windows.logs)
+    nl, logs = residuals.locals, len(residuals.windows.logs)
     n = matrix.shape[-1] - nl
     size = n + logs * nl
     full, right = matrix.new_zeros(len(matrix), size, size), matrix.new_zeros(len(matrix), size)
     full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
     if residuals.prior is not None:
         values = residuals.space.values(point.x)
-        slope = residuals.prior.slope(values.shape[-1]).expand(len(values), -1, -1)
+        slope = residuals.prior.slope(values)
         slope = slope if physical else slope @ residuals.chain(point.x)
         distance = residuals.prior.distance(values) - (0.0 if weights is None else weights.prior)
         full[:, :n, :n] += slope.mT @ slope
@@ -235,16 +234,16 @@ def assemble(
 
 
 def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Solution]:
-    """Return residuals in units of their robust sizes at a solution's best set, and that set.
+    """Return residuals rescaled by their robust size at the best set of a solution, and that set.
 
-    The noise of the sensors, within which starting states are free, is at most as large: where torques jump, so do
-    velocities, and a log's noise is estimated too large.
+    The joint sensor noise, which bounds the initial-state offsets, is reduced to at most that size: where torques jump,
+    velocities jump too, and the noise estimated from the log is too large.
     """
     best = solution.point.pick(torch.tensor([solution.best]))
     scale, joints = residuals.robust(best), residuals.noise.joined
     smaller = torch.minimum(joints, scale[: len(joints)])
     changed = residuals.with_scale(scale, Noise(*smaller.chunk(2)))
-    # Offsets of starting states keep their size in other units.
+    # Initial-state offsets keep their physical size.
     if residuals.initials:
         best = replace(best, initial=best.initial * joints / smaller)
     cost = changed.cost(best)
@@ -252,15 +251,16 @@ def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Soluti
 
 
 def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
-    """Give the starting states of windows that fit far worse than others new values, where some fit better.
+    """Redraw the initial states of windows that fit far worse than the others; keep a draw where it fits better.
 
-    A roll-out that meets a stop, or turns over or not, can leave its starting state in a local minimum of its own.
-    `draws` starting states of `seed` are tried for each such window, the logged one first; `solution`, of one start, is
-    changed in place. Returns whether a starting state was changed.
+    A roll-out that hits a stop, or may or may not tip over, can trap its initial state in a local minimum. For each
+    such
+    window `draws` initial states are tried, the logged one first. Modifies `solution`, of one start, in place. Returns
+    whether any initial state was replaced.
     """
     costs = residuals.window_costs(solution.point)[0]
     middle = costs.median()
-    deviation = (costs - middle).abs().median() / 0.6745
+    deviation = (costs - middle).abs().median() / MEDIAN
     rows = torch.nonzero(costs > middle + 8.0 * deviation)[:, 0]
     if not residuals.initials or not len(rows):
         return False
@@ -280,7 +280,7 @@ def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed
 
 
 Solver = Callable[..., Solution]
-"""A local optimiser with the arguments of `levenberg_marquardt`."""
+"""Local optimiser with the arguments of `levenberg_marquardt`."""
 
 
 def fitted(
@@ -293,19 +293,19 @@ def fitted(
     solve: Solver = levenberg_marquardt,
     seed: int = 0,
 ) -> tuple[Residuals, Solution]:
-    """Minimise from one start, with windows restarted and channels rescaled in between.
+    """Minimise from one start, alternating with restarts of badly fitting windows and rescaling of channels.
 
     Args:
-        residuals: The residuals that are minimised.
+        residuals: The residuals to minimise.
         start: The start, of one set.
-        iterations: Most iterations of each search.
-        rescale: How often channels are weighed anew; see `refined`.
+        iterations: Iteration limit of each search.
+        rescale: Number of rescalings; see `refined`.
         stop: See `Stop`.
         solve: The local optimiser.
-        seed: Seed of the starting states that windows are restarted from.
+        seed: Seed of the redrawn initial states.
 
     Returns:
-        The residuals in their last units, and the end of the search.
+        The residuals in their final scaling, and the solution.
     """
     solution = solve(residuals, start, iterations, stop=stop)
     for turn in range(rescale + 1):

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for parameters.
-
-Many starts where one is not enough, growing horizons, then Levenberg-Marquardt or L-BFGS.
-"""
+"""Search for the parameters: optional global search, growing horizons, then a local optimiser."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +14,14 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.core.workers import Executor
 from neurodyn.identify.convergence import SearchEnd
 from neurodyn.identify.least_squares import Solution, Solver, Stop, fitted, levenberg_marquardt
-from neurodyn.identify.population_search import SEARCHES, Population, cma_es
+from neurodyn.identify.population_search import SEARCHES, cma_es
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.settings import IdentificationSettings, Optimiser
+
+_WINDOWS = 48
+"""Number of windows in a search from many starts."""
+_ENDS = 4
+"""Number of solutions, the nominal values included, that are refined on all windows."""
 
 
 def lbfgs(
@@ -30,16 +32,15 @@ def lbfgs(
     tolerance: float = 1e-9,
     stop: Stop | None = None,
 ) -> Solution:
-    """Minimise the cost of residuals from S starts, one after the other, within the bounds (L-BFGS-B of SciPy).
+    """Minimise the cost of residuals from S starts, one after another, within bounds (L-BFGS-B of SciPy).
 
-    Arguments as of `least_squares.levenberg_marquardt`.
+    Arguments: see `least_squares.levenberg_marquardt`.
     """
     parts = [
         _single(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop) for k in range(len(start.x))
     ]
-    point = Point(*(torch.cat([getattr(p.point, name) for p in parts]) for name in ("x", "local", "initial")))
     return Solution(
-        point,
+        Point.joined([p.point for p in parts]),
         torch.cat([p.cost for p in parts]),
         torch.cat([p.damping for p in parts]),
         max(p.iterations for p in parts),
@@ -85,25 +86,21 @@ def _single(residuals: Residuals, start: Point, iterations: int, tolerance: floa
     return Solution(unpacked(result.x), cost, torch.full_like(cost, 1e-2), int(result.nit), settled)
 
 
-_WINDOWS = 48
-"""Windows of a search from many starts."""
-_ENDS = 4
-"""How many of its ends, and the nominal values, are brought to an end on all windows."""
 _SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
 
 Progress = Callable[[str, int, float, float], bool]
-"""Called with stage, iteration, the lowest and the highest cost; ends the search where it returns true."""
+"""Called with stage, iteration, lowest and highest cost; returns true to stop the search."""
 
 
 @dataclass(frozen=True)
 class Searched:
-    """End of a search.
+    """Result of the parameter search.
 
     Attributes:
-        residuals: The residuals in their last units.
+        residuals: The residuals in their final scaling.
         point: The solution.
         end: How the search ended.
-        ends: Physical values at which searches from several starts ended on all windows, the best first, shape [K, n].
+        ends: Values of the best solutions of a search from several starts, on all windows, best first, shape [K, n].
         costs: Their costs, shape [K].
     """
 
@@ -124,16 +121,10 @@ def search(
     resume: bool = False,
     executor: Executor | None = None,
 ) -> Searched:
-    """Search the parameters as settings say.
+    """Search the parameters, from several `starts` if asked to.
 
-    Args:
-        residuals: What is minimised.
-        settings: How.
-        starts: Number of starts.
-        progress: See `Progress`.
-        run: Run directory for the state of a search from many starts.
-        resume: Whether to go on from that state.
-        executor: Whose workers share searches from many starts, and populations; the result does not depend on it.
+    The state of a search from many starts is stored in the folder `run`, and read from there with `resume`. An executor
+    distributes candidates over its workers; the result does not depend on it.
     """
     late = False
 
@@ -184,19 +175,15 @@ def _from_many_starts(
     resume: bool,
     executor: Executor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the coordinates of the best ends, the lowest first, and their costs."""
+    """Return coordinates and costs of the best solutions, in ascending order of cost."""
     count = residuals.windows.count
     rows = torch.linspace(0, count - 1, min(count, _WINDOWS)).round().long()
     called = stop(settings.search)
-
-    def report(rounds: int, members: Population) -> bool:
-        return called(rounds, members.cost)
-
     members = SEARCHES[settings.search](
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
-        resume=resume, report=report, executor=executor,
+        resume=resume, report=lambda rounds, members: called(rounds, members.cost), executor=executor,
     )  # fmt: skip
-    # What one search from the nominal values would find is among the ends: many starts are never worse than one.
+    # The search from the nominal values is included, so that many starts are never worse than one.
     best = torch.cat([members.x[: _ENDS - 1], residuals.space.nominal[None]])
     solution = levenberg_marquardt(residuals, residuals.start(best), 2 * settings.round_iterations)
     order = solution.cost.argsort()
@@ -206,7 +193,7 @@ def _from_many_starts(
 def _grown(
     residuals: Residuals, x: Tensor, settings: IdentificationSettings, stop: Callable[[int, Tensor], bool]
 ) -> Tensor:
-    """Return where searches over the shorter horizons lead, one after the other."""
+    """Return the solution over successively longer horizons, each search starting from the last solution."""
     dt = residuals.dynamics.spec.dt
     for seconds in settings.horizons:
         short = residuals.within(max(1, round(seconds / dt)))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches with many candidates at once: parallel basin hopping, and CMA-ES (Hansen 2016, arXiv 1604.00772)."""
+"""Searches with many candidates: parallel basin hopping, and CMA-ES (Hansen 2016, arXiv 1604.00772)."""
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,52 +20,33 @@ from neurodyn.identify.residuals import Point, Residuals, Space
 from neurodyn.learn.devices import threads
 
 Rows = Callable[[Tensor], tuple[Tensor, ...]]
-"""From coordinates, shape [S, n], to tensors of S rows."""
+"""Maps coordinates of shape [S, n] to tensors with S rows."""
+
+_STATE = "basin-hopping"
+_SAME = 1e-3
+_STEP = 0.2
+"""Initial standard deviation, in units of the coordinates, which are about 1."""
 
 
-@dataclass(frozen=True)
-class LocalSearches:
-    """Local searches from S starts; coordinates, costs and whether each has converged.
-
-    Attributes:
-        residuals: What is minimised.
-        iterations: Most iterations.
-    """
-
-    residuals: Residuals
-    iterations: int
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Search from some starts."""
-        solution = levenberg_marquardt(self.residuals, self.residuals.start(x), self.iterations)
-        return solution.point.x, solution.cost, solution.converged
+def _local_searches(residuals: Residuals, iterations: int, x: Tensor) -> tuple[Tensor, ...]:
+    """Search from starts x, shape [S, n]; return coordinates, costs and which searches converged."""
+    solution = levenberg_marquardt(residuals, residuals.start(x), iterations)
+    return solution.point.x, solution.cost, solution.converged
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Costs of S candidates, in all but the coordinates at one point.
-
-    Attributes:
-        residuals: What is minimised.
-        start: The point, of one set.
-    """
-
-    residuals: Residuals
-    start: Point
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the costs of some candidates."""
-        local, initial = (part.expand(len(x), *part.shape[1:]) for part in (self.start.local, self.start.initial))
-        return (self.residuals.cost(Point(x, local, initial)),)
+def _costs(residuals: Residuals, start: Point, x: Tensor) -> tuple[Tensor, ...]:
+    """Return the costs of candidates x, shape [S, n], with everything else from one point."""
+    local, initial = (part.expand(len(x), *part.shape[1:]) for part in (start.local, start.initial))
+    return (residuals.cost(Point(x, local, initial)),)
 
 
 @contextmanager
 def shared_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
-    """Yield a function of candidates whose rows the workers of an executor compute; the function itself for None."""
+    """Yield a function whose rows are computed by an executor's workers; without an executor the function itself."""
     if executor is None:
         yield function
         return
-    with executor.workers(OnOneThread(function)) as calls:
+    with executor.workers(partial(_on_one_thread, function)) as calls:
 
         def joined(x: Tensor) -> tuple[Tensor, ...]:
             parts = list(calls.map([part.clone() for part in x.tensor_split(min(len(x), calls.count))]))
@@ -73,31 +55,21 @@ def shared_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
         yield joined
 
 
-@dataclass(frozen=True)
-class OnOneThread:
-    """A function in the process of a worker, where sums are in the order of a search on one machine."""
-
-    function: Callable[..., tuple[Tensor, ...]]
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Call it."""
-        with threads(1):
-            return self.function(x)
-
-
-_STATE = "basin-hopping"
-_SAME = 1e-3
+def _on_one_thread(function: Rows, x: Tensor) -> tuple[Tensor, ...]:
+    """Call a function in a worker, with sums in the same order as on one machine."""
+    with threads(1):
+        return function(x)
 
 
 @dataclass
 class Population:
-    """The state of a search.
+    """State of a population search.
 
     Attributes:
         x: Coordinates of the members, best first, shape [N, n].
-        cost: Their costs, shape [N].
-        settled: Members whose local search has converged, shape [N].
-        rounds: Rounds that are done.
+        cost: Costs, shape [N].
+        settled: Which local searches converged, shape [N].
+        rounds: Completed rounds.
     """
 
     x: Tensor
@@ -107,7 +79,7 @@ class Population:
 
 
 Report = Callable[[int, Population], bool]
-"""Called after each round with the rounds done and the population; ends the search where it returns true."""
+"""Called after each round with the number of rounds and the population; returns true to stop the search."""
 
 
 def basin_hopping(
@@ -122,18 +94,18 @@ def basin_hopping(
     report: Report | None = None,
     executor: Executor | None = None,
 ) -> Population:
-    """Search from many starts.
+    """Search for the minimum from many starts by parallel basin hopping.
 
     Args:
-        residuals: The residuals that are minimised, and the bounds.
-        starts: Number N of starts, of which the first is nominal and the others are drawn, or starts, shape [N, n].
-        rounds: Rounds; the first optimises the starts.
-        iterations: Iterations of the local searches in a round.
-        seed: Seed of all draws.
-        run: Run directory whose state is written after every round; None to write none.
-        resume: Whether to continue from the run's state, where there is one.
+        residuals: The residuals to minimise, with their bounds.
+        starts: Number N of starts (the first nominal, the others random), or the starts themselves, shape [N, n].
+        rounds: Number of rounds; the first optimises the starts.
+        iterations: Iterations of each local search in a round.
+        seed: Seed of all random draws.
+        run: Run directory, to which the state is written after every round; None to write none.
+        resume: Whether to continue from the state in `run`, if there is one.
         report: See `Report`.
-        executor: Whose workers share the local searches of a round; the result does not depend on it.
+        executor: Distributes the local searches of a round over workers; the result does not depend on it.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "basin hopping"))
     if isinstance(starts, int):
@@ -144,7 +116,7 @@ def basin_hopping(
         saved = artifacts.read_tree(run / "state", _STATE)
         generator.set_state(saved["generator"])
         members = Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))
-    with shared_out(LocalSearches(residuals, iterations), executor) as searched:
+    with shared_out(partial(_local_searches, residuals, iterations), executor) as searched:
         while members.rounds < rounds:
             members = _round(residuals.space, members, searched, generator)
             if run is not None:
@@ -156,7 +128,7 @@ def basin_hopping(
 
 
 def draw_starts(space: Space, count: int, generator: torch.Generator) -> Tensor:
-    """Return starts, shape [count, n]: nominal, then uniform in bounds, or about nominal where there are none."""
+    """Draw starts, shape [count, n]: nominal values first, then uniform within bounds, or around nominal without."""
     nominal, shape = space.nominal, (count, len(space.nominal))
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
     normal = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -175,7 +147,7 @@ def has_population(run: Path) -> bool:
 
 
 def rounds_done(run: Path) -> int:
-    """Return the rounds that a run's search has done."""
+    """Return the number of rounds that a run's search has completed."""
     return int(artifacts.read_tree(run / "state", _STATE)["rounds"]) if has_population(run) else 0
 
 
@@ -196,7 +168,7 @@ def _round(space: Space, members: Population, searched: Rows, generator: torch.G
 
 
 def _selected(x: Tensor, cost: Tensor, count: int) -> Tensor:
-    """Return the best members that differ from each other, then the best of the rest."""
+    """Return the best members that differ from each other, filled up with the best of the rest."""
     order = torch.argsort(cost, stable=True).tolist()
     kept: list[int] = []
     for index in order:
@@ -223,13 +195,9 @@ def _children(space: Space, members: Population, count: int, generator: torch.Ge
     return space.clipped(mixed + torch.where(chosen, change, 0.0))
 
 
-_STEP = 0.2
-"""First standard deviation, in units of the coordinates, which are about 1."""
-
-
 @dataclass(frozen=True)
 class _Rates:
-    """Constants of a search in n dimensions (Hansen's table 1)."""
+    """Strategy parameters of CMA-ES in n dimensions (Hansen 2016, table 1)."""
 
     weights: Tensor
     mass: float
@@ -270,16 +238,16 @@ def cma_es(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> Solution:
-    """Minimise the cost of residuals from S starts, one after the other, over the parameters alone.
+    """Minimise the cost of residuals by CMA-ES from S starts, one after another, over the parameters alone.
 
-    Arguments as of `least_squares.levenberg_marquardt`; an iteration is a generation. The starting states of windows
-    and what is free for single logs stay as they are. All draws come from `seed`.
-    The workers of an executor share the candidates of a generation; the result does not depend on them.
+    Arguments: see `least_squares.levenberg_marquardt`; an iteration is a generation. Initial states and per-log
+    quantities stay fixed. All draws come from `seed`. An executor distributes the candidates of a generation over its
+    workers; the result does not depend on it.
     """
     found = []
     for k in range(len(start.x)):
         first = start.pick(torch.tensor([k]))
-        with shared_out(Costs(residuals, first), executor) as costs:
+        with shared_out(partial(_costs, residuals, first), executor) as costs:
             found.append(_search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
     x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in found), strict=True))
     return Solution(
@@ -294,7 +262,7 @@ def cma_es(
 def _search(
     residuals: Residuals, start: Point, costs: Rows, iterations: int, tolerance: float, stop: Stop | None, seed: int
 ) -> tuple[Tensor, Tensor, int, bool]:
-    """Return the best coordinates, their cost, the generations, and whether the search has settled."""
+    """Return the best coordinates, their cost, the number of generations, and whether the search has settled."""
     n = start.x.shape[1]
     population = 4 + int(3 * math.log(n))
     rates, eye = _Rates.of(n, population), torch.eye(n, dtype=torch.float64)
@@ -335,6 +303,6 @@ def _search(
 
 
 SEARCHES: Registry[Callable[..., Population]] = Registry("search")
-"""Searches by name; each takes the arguments of `basin_hopping`."""
+"""Global searches by name, each with the arguments of `basin_hopping`."""
 
 SEARCHES.add("basin-hopping", basin_hopping)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of a log's sensors: their noise, and their errors beside roll-outs with bias, delay and missing readings."""
+"""Sensor readings of a log: their noise, and their errors beside roll-outs, with bias, delay and missing readings."""
 
 import math
 from collections.abc import Sequence
@@ -21,17 +21,22 @@ from neurodyn.geometry import rotation
 from neurodyn.learn.fit_windows import FitWindows
 
 _LONGEST = 0.1
-"""Longest delay that is searched where no bound is given [s]."""
+"""Default upper bound of a delay [s]."""
 
 _LEAST_SHARE = 0.01
-"""Least noise that is believed, as a share of the size of the readings: a force is zero most of the time."""
+"""Minimum noise, as a share of the size of the readings: a contact force is zero most of the time."""
+
+LEAST = 1e-6
+"""Minimum standard deviation; logs are stored in single precision."""
+MEDIAN = 0.6745
+"""Median of |x| for a standard normal x."""
 
 
 def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[MountedSensor, ...]:
     """Return sensors with the layout of their readings.
 
     Raises:
-        InputError: The data lack a stream, or hold one of another kind; or a sensor's noise has another length.
+        InputError: The data lack a sensor's stream or hold one of another kind, or a noise vector has the wrong length.
     """
     found = []
     for name, sensor in sensors.items():
@@ -42,7 +47,7 @@ def mounted_sensors(sensors: Sensors, streams: Sequence[Stream]) -> tuple[Mounte
 
 
 def bounded_delays(parameters: Sequence[Parameter], horizon: float) -> tuple[Parameter, ...]:
-    """Return parameters whose delays have bounds: 0 to .1 s, or to half of the horizon, where none are given."""
+    """Return parameters with default bounds on delays: 0 to 0.1 s, at most half of the horizon."""
     found = []
     for spec in parameters:
         if spec.name.endswith(".delay"):
@@ -55,17 +60,17 @@ def bounded_delays(parameters: Sequence[Parameter], horizon: float) -> tuple[Par
 
 @dataclass(frozen=True)
 class ComparedReadings:
-    """Readings of sensors that roll-outs are compared with.
+    """Sensor readings that roll-outs are compared with.
 
     Attributes:
-        observation: What the sensors would read.
-        free: The sensors' quantities that are searched, in order.
-        channels: Names of the components of errors, all sensors side by side.
-        readings: Readings at the beginning of each frame, shape [W, T, numbers]; NaN where there are none.
+        observation: Sensor model.
+        free: Free quantities of the sensors.
+        channels: Names of the error components of all sensors.
+        readings: Readings at the start of each frame, NaN if missing, shape [W, T, numbers].
         compared: Which errors count, shape [W, T, channels].
         noise: Standard deviation of each channel, given or estimated, shape [channels].
-        given: Which of those are given, shape [channels].
-        ahead: Frames by which readings may be early, whose predictions need a longer roll-out, shape [channels].
+        given: Which of them are given, shape [channels].
+        ahead: Frames by which predictions must extend beyond readings with a negative delay, shape [channels].
     """
 
     observation: SensorModel
@@ -86,18 +91,11 @@ class ComparedReadings:
         windows: FitWindows,
         free: Sequence[Parameter] = (),
     ) -> "ComparedReadings":
-        """Return what sensors measured in windows.
-
-        Args:
-            dynamics: The model.
-            sensors: The sensors.
-            streams: What the data hold, in the order of their columns.
-            windows: Windows with readings.
-            free: Quantities of the sensors that are searched.
+        """Return the readings of sensors in windows, with the sensors' `free` quantities.
 
         Raises:
-            InputError: The data lack a stream or its readings, a sensor names an unknown link, or a delay is longer
-                than the windows.
+            InputError: The data lack a stream or its readings, a sensor names an unknown link, or a delay exceeds the
+                windows.
         """
         mounted = mounted_sensors(sensors, streams)
         observation = SensorModel(dynamics, mounted, tuple(spec.name for spec in free))
@@ -120,7 +118,7 @@ class ComparedReadings:
 
     @property
     def count(self) -> int:
-        """Number of errors that count."""
+        """Number of compared errors."""
         return int(self.compared.sum())
 
     def rows(self, rows: Tensor) -> "ComparedReadings":
@@ -128,7 +126,7 @@ class ComparedReadings:
         return replace(self, readings=self.readings[rows], compared=self.compared[rows])
 
     def within(self, frames: int) -> "ComparedReadings":
-        """Return the readings of the first frames of all windows, of which shorter roll-outs predict the readings."""
+        """Return the readings of the first frames that roll-outs of as many frames can predict."""
         predicted = torch.arange(frames)[:, None] < frames - self.ahead
         return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames] & predicted)
 
@@ -142,16 +140,11 @@ class ComparedReadings:
         environment: Environment | None,
         rows: Tensor,
     ) -> Tensor:
-        """Return the errors of roll-outs, zero where they do not count, shape [N, T, channels].
+        """Return the errors of N roll-outs, zero where they are not compared, shape [N, T, channels].
 
-        Args:
-            path: The roll-outs, of N worlds.
-            torque: Torques that acted in their frames, shape [N, T, nu].
-            parameters: Values of the model's free quantities, shape [N, parameters].
-            values: Values of the sensors' free quantities, shape [N, free].
-            weights: Weights of the model's networks.
-            environment: What the roll-outs took place in, one pose of the ground for each frame.
-            rows: Window of each roll-out, shape [N].
+        `torque` [N, T, nu] acts in their frames; `parameters` and `values` [N, ...] are the free quantities of model
+        and
+        sensors; the environment has one ground pose per frame; `rows` [N] are the windows.
         """
         worlds, frames = torque.shape[:2]
         state = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
@@ -166,32 +159,24 @@ class ComparedReadings:
         return torch.where(self.compared[rows], errors, 0.0)
 
     def deviations(self, errors: Tensor) -> Tensor:
-        """Return the root mean square of each channel's errors, of those that count, shape [S, channels].
-
-        Args:
-            errors: Errors of all windows for S sets, shape [S, W, T, channels].
-        """
+        """Return the root mean square of each channel's compared errors, [S, W, T, channels] to [S, channels]."""
         squares = torch.where(self.compared, errors.square(), 0.0).sum((1, 2))
         return (squares / self.compared.sum((0, 1)).clamp_min(1)).sqrt()
 
     def robust(self, errors: Tensor) -> Tensor:
-        """Return the size of each channel's errors, of those that count; given noise stays; shape [channels].
-
-        Args:
-            errors: Errors of all windows, shape [W, T, channels].
-        """
+        """Return a robust scale of each channel's compared errors [W, T, channels], or its given noise."""
         sizes = []
         for channel in range(len(self.channels)):
             own = errors[..., channel][self.compared[..., channel]].abs()
-            if not len(own):  # in the first frames of windows, before the delay
+            if not len(own):  # all frames of the window precede the delay
                 sizes.append(self.noise[channel])
                 continue
-            size = torch.maximum(own.median() / 0.6745, 0.1 * own.square().mean().sqrt())
+            size = torch.maximum(own.median() / MEDIAN, 0.1 * own.square().mean().sqrt())
             sizes.append(size.clamp_min(1e-9))
         return torch.where(self.given, self.noise, torch.stack(sizes))
 
     def _value(self, name: str, values: Tensor) -> Tensor | float:
-        """Return a sensor's quantity, shape [N], or the number that it is fixed to."""
+        """Return a sensor's quantity: its free values, shape [N], or its constant."""
         names = self.observation.free
         return values[:, names.index(name)] if name in names else self.observation.constants[name]
 
@@ -224,12 +209,7 @@ class ComparedReadings:
 
 
 def interpolated(values: Tensor, delay: Tensor) -> Tensor:
-    """Return values at earlier times, by cubic polynomials between frames, shape [N, T, channels].
-
-    Args:
-        values: Values at frames, shape [N, T, channels].
-        delay: By how much earlier, in frames, shape [] or [N].
-    """
+    """Return values [N, T, channels] earlier by `delay` frames ([] or [N]), by cubic interpolation."""
     worlds, frames, width = values.shape
     place = torch.arange(frames, dtype=values.dtype) - delay.expand(worlds)[:, None]
     place = place.clamp(0.0, frames - 1.0)
@@ -238,7 +218,7 @@ def interpolated(values: Tensor, delay: Tensor) -> Tensor:
     index = left.long()[..., None] + torch.arange(-1, 3)
     gathered = [values.gather(1, index[..., k].clamp(0, frames - 1)[..., None].expand(-1, -1, width)) for k in range(4)]
     before, here, there, after = gathered
-    # Beyond the ends the curve goes on straight.
+    # Extrapolate linearly beyond the first and the last frame.
     before = torch.where((index[..., 0] < 0)[..., None], 2 * here - there, before)
     after = torch.where((index[..., 3] > frames - 1)[..., None], 2 * there - here, after)
     slope, next_slope = 0.5 * (there - before), 0.5 * (after - here)
@@ -247,14 +227,14 @@ def interpolated(values: Tensor, delay: Tensor) -> Tensor:
 
 
 def rotation_error(predicted: Tensor, logged: Tensor) -> Tensor:
-    """Return the rotation vectors of R_log^T R, of matrices (of nearly unit columns) and quaternions."""
+    """Return the rotation vectors of R_log^T R for predicted matrices, nearly orthonormal, and logged quaternions."""
     turn = rotation.from_matrix(predicted.unflatten(-1, (3, 3)))
     known = torch.where(torch.isfinite(logged), logged, logged.new_tensor([0.0, 0.0, 0.0, 1.0]))
     return rotation.logarithm(rotation.multiply(rotation.conjugate(rotation.normalise(known)), turn))
 
 
 def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
-    """Return the columns of the data that hold the readings of sensors, one sensor after the other."""
+    """Return the columns of the readings, sensor by sensor."""
     starts = [0]
     for stream in streams:
         starts.append(starts[-1] + stream.width)
@@ -268,7 +248,7 @@ def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
 def _compared(
     mounted: Sequence[MountedSensor], free: Sequence[Parameter], readings: Tensor, dt: float
 ) -> tuple[Tensor, Tensor]:
-    """Return which errors count, shape [W, T, channels], and frames by which readings may be early, [channels]."""
+    """Return which errors count, shape [W, T, channels], and `ComparedReadings.ahead`, shape [channels]."""
     frames, masks, column = readings.shape[1], [], 0
     ahead: list[int] = []
     bounds = {spec.name: (spec.lower, spec.upper) for spec in free}
@@ -303,7 +283,7 @@ def _compared(
 
 
 def _estimated(mounted: Sequence[MountedSensor], readings: Tensor) -> list[list[float]]:
-    """Return the noise of each channel of each sensor, from fourth differences of its readings."""
+    """Return the noise of each channel by sensor, from fourth differences of the readings."""
     found, column = [], 0
     for one in mounted:
         sizes: list[float] = []
@@ -333,23 +313,16 @@ def _part_noise(readings: Tensor, *, turns: bool) -> list[float]:
     if not differences:
         return torch.maximum(0.1 * spread, least).tolist()
     middle = torch.cat(differences).abs().median(0).values
-    return torch.maximum(middle / (0.6745 * 70.0**0.5), least).tolist()
-
-
-LEAST = 1e-6
-"""Least standard deviation that is believed; logs are kept in single precision."""
-
-_MEDIAN = 0.6745
-"""Median of |x| of a standard normal x."""
+    return torch.maximum(middle / (MEDIAN * 70.0**0.5), least).tolist()
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of a log's noise, by degree of freedom.
+    """Standard deviations of a log's noise by degree of freedom.
 
     Attributes:
-        q: Of the positions [rad or m], shape [nv].
-        qd: Of the velocities [rad/s or m/s], shape [nv].
+        q: Noise of the positions [rad or m], shape [nv].
+        qd: Noise of the velocities [rad/s or m/s], shape [nv].
     """
 
     q: Tensor
@@ -357,12 +330,12 @@ class Noise:
 
     @property
     def joined(self) -> Tensor:
-        """Positions, then velocities, shape [2 nv]."""
+        """Noise of positions, then of velocities, shape [2 nv]."""
         return torch.cat([self.q, self.qd])
 
 
 def estimate_noise(spec: StateSpec, windows: FitWindows) -> Noise:
-    """Return the noise of windows of at least four frames; at least 1e-6."""
+    """Return the noise of windows from differences of states: at least 1e-6; 1e-3 for fewer than four frames."""
     if windows.frames < 4:
         least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
         return Noise(least, least)
@@ -371,10 +344,10 @@ def estimate_noise(spec: StateSpec, windows: FitWindows) -> Noise:
 
 
 def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: FitWindows) -> Noise:
-    """Return the noise that is given, or estimated where it is not.
+    """Return the given noise, or an estimate where none is given.
 
     Raises:
-        InputError: There are not as many numbers as degrees of freedom.
+        InputError: The number of values does not match the degrees of freedom.
     """
     estimated = estimate_noise(spec, windows)
     noise = []
@@ -386,4 +359,4 @@ def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], wi
 
 
 def _sized(differences: Tensor) -> Tensor:
-    return (differences.abs().flatten(0, 1).median(0).values / (_MEDIAN * 70.0**0.5)).clamp_min(LEAST)
+    return (differences.abs().flatten(0, 1).median(0).values / (MEDIAN * 70.0**0.5)).clamp_min(LEAST)

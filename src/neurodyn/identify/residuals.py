@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Residuals of roll-outs beside a log, for many sets of parameters at once, and their normal equations.
 
-Every pair of a set and a window is a world of one compiled roll-out. The Jacobian is formed by central differences,
+Each pair of a parameter set and a window is one world of a compiled roll-out. The Jacobian is formed by central
+differences,
 
 $$J_k = \frac{r(x + h_k e_k) - r(x - h_k e_k)}{2 h_k}, \qquad h_k = 10^{-5} \max(|x_k|, size_k)$$
 
-whose perturbed sets are further worlds: P parameters cost 2 P roll-outs, where the compiled adjoint, which gives one
-row a time, would cost one for each residual (hundreds for each window), each about two roll-outs long. In float64
-entries are good to about 1e-8. Gradients of scalar losses (`optimisers.lbfgs`, `learn.hybrid`) come from the adjoint.
+Perturbed sets are further worlds, so that P parameters cost 2 P roll-outs. The compiled adjoint gives one row at a
+time; it would take one pass, about two roll-outs long, for each of the hundreds of residuals of a window. In float64
+the entries are accurate to about 1e-8. Gradients of scalar losses (`parameter_search.lbfgs`, `learn.hybrid`) come from
+the adjoint.
 
-Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
-end, rotation vectors for quaternions) and velocities, and the errors of sensors (`identify.readings`). Beside the
+Residuals are scaled by their standard deviations: predicted minus logged positions (continuous angles wrapped,
+rotation vectors for quaternions) and velocities, and errors of other sensors (`identify.readings`). Beside the
 parameters, these may be free:
-- the starting state of each window, as an offset z from the logged one that costs |z|^2 in units of the sensors' noise;
-- a constant torque in each log, and parameters that differ from log to log, which cost likewise.
+- the initial state of each window, as an offset z from the logged one with cost |z|^2, in units of the sensor noise;
+- a constant torque in each log, and parameters that vary between logs, with the same quadratic cost.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -29,8 +32,9 @@ from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.readings import LEAST, ComparedReadings, Noise
-from neurodyn.identify.search_space import Prior, SearchSpace
+from neurodyn.identify.priors import Prior
+from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
+from neurodyn.identify.search_space import SearchSpace
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27
@@ -39,7 +43,7 @@ _STEP = 1e-5
 
 @dataclass(frozen=True)
 class ResidualOptions:
-    """What is compared, and what is free beside the parameters; see `IdentificationSettings`."""
+    """Which channels are compared, and what is free beside the parameters; see `IdentificationSettings`."""
 
     positions: bool = True
     velocities: bool = True
@@ -51,12 +55,12 @@ class ResidualOptions:
 
 @dataclass(frozen=True)
 class Point:
-    """Point of a search, for S sets.
+    """A point of the search, for S sets of parameters.
 
     Attributes:
         x: Coordinates of the free quantities, shape [S, n].
         local: Free quantities of each log, in standard deviations, shape [S, logs, locals].
-        initial: Offsets of starting states, in standard deviations of the noise, shape [S, W, 2 nv or 0].
+        initial: Offsets of the initial states, in standard deviations of the noise, shape [S, W, 2 nv or 0].
     """
 
     x: Tensor
@@ -67,8 +71,13 @@ class Point:
         """Return some of the sets."""
         return Point(self.x[rows], self.local[rows], self.initial[rows])
 
+    @classmethod
+    def joined(cls, points: Sequence["Point"]) -> "Point":
+        """Return the sets of several points, one after another."""
+        return cls(*(torch.cat([getattr(p, name) for p in points]) for name in ("x", "local", "initial")))
+
     def put(self, rows: Tensor, other: "Point") -> "Point":
-        """Return these sets with others in the places `rows`."""
+        """Return a copy in which the sets `rows` are replaced by another point's sets."""
         merged = Point(self.x.clone(), self.local.clone(), self.initial.clone())
         merged.x[rows], merged.local[rows], merged.initial[rows] = other.x, other.local, other.initial
         return merged
@@ -76,12 +85,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Normal:
-    """J^T J and J^T r of each window, for S sets; priors are not in them.
+    """J^T J and J^T r of each window for S sets, without priors.
 
     Attributes:
-        matrix: Shape [S, W, m, m], m = parameters, locals of the window's log, starting state.
+        matrix: Shape [S, W, m, m], where m counts parameters, locals of the window's log and initial state.
         gradient: Shape [S, W, m].
-        cost: Of all residuals and priors, shape [S].
+        cost: Cost of all residuals and priors, shape [S].
     """
 
     matrix: Tensor
@@ -90,7 +99,7 @@ class Normal:
 
 
 class Space(Protocol):
-    """Coordinates that are searched; see `SearchSpace`."""
+    """Search coordinates; see `SearchSpace`."""
 
     names: tuple[str, ...]
     lower: Tensor
@@ -106,7 +115,7 @@ class Space(Protocol):
         ...
 
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates lie on a bound that descent leads across."""
+        """Return which coordinates lie on a bound that a descent step would cross."""
         ...
 
 
@@ -114,16 +123,16 @@ class Residuals:
     """Residuals of a hybrid model over windows of logs.
 
     Attributes:
-        dynamics: The model, or its closed loop with a controller; its networks have their present weights.
+        dynamics: The model, or its closed loop with a controller; network weights are constant.
         windows: The windows.
-        noise: Noise of the joints' sensors.
-        measured: What other sensors read; None where nothing of that is compared.
-        scale: Standard deviation of each channel's residuals, shape [channels]: positions, velocities, sensors.
-        options: What is compared, and what is free.
-        space: The coordinates that are searched.
+        noise: Noise of the joint sensors.
+        measured: Readings of other sensors; None if none are compared.
+        scale: Standard deviation of the residuals by channel (positions, velocities, sensors), shape [channels].
+        options: Which channels are compared, and what is free.
+        space: The search coordinates.
         parameters: Their number n.
         names: Names of the free quantities.
-        prior: What is known of the quantities beforehand; None for nothing.
+        prior: Prior on the quantities; None without one.
     """
 
     def __init__(
@@ -141,20 +150,11 @@ class Residuals:
     ) -> None:
         """Prepare the residuals.
 
-        Args:
-            dynamics: The model.
-            windows: The windows.
-            noise: Noise of the sensors.
-            options: What is compared, and what is free.
-            measured: What other sensors read; None where nothing of that is compared.
-            scale: Standard deviation of each channel's residuals; None for the noise.
-            environments: Environments of the windows; None for the model's own.
-            space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
-                each other.
-            prior: What is known of the quantities beforehand; None for nothing.
+        Arguments: see the attributes. A `scale` of None is the noise. `environments` are those of the windows; None for
+        the model's own. A `space` of None has one coordinate for each quantity; others can couple quantities.
 
         Raises:
-            InputError: A quantity that is to differ from log to log is not free.
+            InputError: A quantity that may vary between logs is not free.
         """
         self.dynamics, self.windows, self.noise = dynamics, windows, noise
         self.options = options or ResidualOptions()
@@ -180,39 +180,39 @@ class Residuals:
 
     @property
     def locals(self) -> int:
-        """Number of free quantities of each log."""
+        """Number of free quantities per log."""
         return (self._spec.nu if self.options.torque_offset else 0) + len(self._local_columns)
 
     @property
     def initials(self) -> int:
-        """Number of free quantities of each window."""
+        """Number of free initial-state coordinates per window."""
         return 2 * self._nv if self.options.initial else 0
 
     @property
     def count(self) -> int:
-        """Number of residuals, those of starting states included."""
+        """Number of residuals, including the offsets of initial states."""
         joints = len(self._channels) - (len(self.scale) - 2 * self._nv)
         sensors = 0 if self.measured is None else self.measured.count
         return self.windows.count * (self.windows.frames * joints + self.initials) + sensors
 
     @property
     def channel_scale(self) -> Tensor:
-        """Scale of each position and velocity, infinite for those that are not compared, shape [2 nv]."""
+        """Scale of each position and velocity, infinite for channels that are not compared, shape [2 nv]."""
         scale = torch.full_like(self.scale, torch.inf)
         scale[self._channels] = self.scale[self._channels]
         return scale[: 2 * self._nv]
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels: positions, velocities, components of the errors of sensors."""
+        """Names of the channels: positions, velocities, sensor components."""
         joints = (*(f"q.{name}" for name in self._spec.tangent_names), *(f"qd.{name}" for name in self._spec.qd_names))
         return (*joints, *(() if self.measured is None else self.measured.channels))
 
     def robust(self, point: Point) -> Tensor:
-        """Return the robust size of each channel's errors at the first set of a point, shape [channels]."""
+        """Return a robust scale of each channel's errors at the first set of a point, shape [channels]."""
         errors = self.errors(point.pick(torch.tensor([0])))[0]
         joints = errors[..., : 2 * self._nv].abs().flatten(0, 1)
-        scale = (joints.median(0).values / 0.6745).clamp_min(LEAST)
+        scale = (joints.median(0).values / MEDIAN).clamp_min(LEAST)
         return scale if self.measured is None else torch.cat([scale, self.measured.robust(errors[..., 2 * self._nv :])])
 
     def _changed(self, **attributes: Any) -> "Residuals":
@@ -221,11 +221,11 @@ class Residuals:
         return copy
 
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
-        """Return these residuals in other units, and with other noise."""
+        """Return these residuals with another scale and noise."""
         return self._changed(scale=scale, noise=noise)
 
     def on(self, windows: FitWindows, measured: ComparedReadings | None) -> "Residuals":
-        """Return these residuals over other windows, and what sensors read in them."""
+        """Return these residuals over other windows and their sensor readings."""
         return self._changed(windows=windows, measured=measured)
 
     def with_space(self, space: Space) -> "Residuals":
@@ -233,12 +233,12 @@ class Residuals:
         return self._changed(space=space)
 
     def within(self, frames: int) -> "Residuals":
-        """Return the residuals of the first frames of all windows."""
+        """Return these residuals over the first frames of all windows."""
         measured = None if self.measured is None else self.measured.within(frames)
         return self._changed(windows=self.windows.until(frames), measured=measured)
 
     def start(self, x: Tensor) -> Point:
-        """Return the start of a search: `x`, shape [S, n], and zero in all else."""
+        """Return the start of a search at x, shape [S, n], with zero offsets."""
         sets, w = x.shape[0], self.windows
         local = x.new_zeros(sets, len(w.logs), self.locals)
         return Point(x, local, x.new_zeros(sets, w.count, self.initials))
@@ -249,15 +249,15 @@ class Residuals:
         return self._errors(*self._worlds(self.space.values(point.x), point))
 
     def weighted(self, errors: Tensor) -> Tensor:
-        """Return the errors that are compared, in units of their scales, shape [..., T, channels]."""
+        """Return the compared errors divided by their scales, shape [..., T, compared channels]."""
         return (errors / self.scale)[..., self._channels]
 
     def cost(self, point: Point) -> Tensor:
-        """Return half the sum of squares (or Huber's) of each set; what is not finite costs infinity; shape [S]."""
+        """Return half the sum of squares (or Huber's loss) of each set, infinite where not finite, shape [S]."""
         return self._cost(self.weighted(self.errors(point)), point)
 
     def gradients(self, point: Point) -> tuple[Tensor, Point]:
-        """Return the cost of each set and its gradient, from the compiled adjoint."""
+        """Return the cost of each set and its gradient by the compiled adjoint."""
         with torch.enable_grad():
             leaves = Point(*(part.detach().clone().requires_grad_(True) for part in vars(point).values()))
             worlds = self._worlds(self.space.values(leaves.x), leaves)
@@ -268,7 +268,7 @@ class Residuals:
 
     @torch.no_grad()
     def normal(self, point: Point, *, physical: bool = False) -> Normal:
-        """Linearise at a point; with `physical` the first columns are by physical values instead of coordinates."""
+        """Linearise at a point; with `physical` the first columns are with respect to values instead of coordinates."""
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
         r, j = (base * weights).flatten(2), (jacobian * weights[..., None]).flatten(2, 3)
@@ -287,11 +287,11 @@ class Residuals:
 
     @property
     def physical(self) -> bool:
-        """Whether coordinates stand for single quantities, so that one can linearise by the values of these."""
+        """Whether each coordinate stands for one quantity, so that derivatives by values exist."""
         return isinstance(self.space, SearchSpace)
 
     def chain(self, x: Tensor) -> Tensor:
-        """Return the derivative of the physical values by the coordinates, shape [S, quantities, n]."""
+        """Return the derivative of the values with respect to the coordinates, shape [S, quantities, n]."""
         with torch.enable_grad():
             leaf = x.detach().requires_grad_(True)
             values = self.space.values(leaf)
@@ -306,12 +306,12 @@ class Residuals:
 
     @torch.no_grad()
     def window_costs(self, point: Point) -> Tensor:
-        """Return the cost of each window, shape [S, W]; without what is free for whole logs."""
+        """Return the cost of each window without per-log priors, shape [S, W]."""
         rho = self._rho(self.weighted(self.errors(point))).sum((2, 3)) + 0.5 * point.initial.square().sum(2)
         return torch.where(torch.isfinite(rho), rho, torch.inf)
 
     def of_windows(self, rows: Tensor) -> "Residuals":
-        """Return the residuals of some windows; for points whose locals are those of all logs."""
+        """Return the residuals of some windows; their points keep the locals of all logs."""
         measured = None if self.measured is None else self.measured.rows(rows)
         return self._changed(windows=self.windows.rows(rows), measured=measured)
 
@@ -328,7 +328,7 @@ class Residuals:
         return torch.where(torch.isfinite(cost), cost, torch.inf)
 
     def _weights(self, weighted: Tensor) -> Tensor:
-        """Return the square roots of the weights with which least squares approximate Huber's loss."""
+        """Return the square roots of the weights of iteratively reweighted least squares for Huber's loss."""
         if self.options.huber is None:
             return torch.ones_like(weighted)
         return (self.options.huber / weighted.abs().clamp_min(1e-12)).clamp_max(1.0).sqrt()
@@ -354,10 +354,11 @@ class Residuals:
         both = torch.cat([values, values])
         both[:sets, column] += step
         both[sets:, column] -= step
-        return self._halved(self._errors(*self._worlds(both, _twice(point))), sets) / step[:, None, None, None]
+        errors = self._errors(*self._worlds(both, Point.joined([point, point])))
+        return self._halved(errors, sets) / step[:, None, None, None]
 
     def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
-        sets, both = values.shape[0], _twice(point)
+        sets, both = values.shape[0], Point.joined([point, point])
         moved = getattr(both, name).clone()
         moved[:sets, :, column] += 1e-4
         moved[sets:, :, column] -= 1e-4
@@ -365,7 +366,7 @@ class Residuals:
         return self._halved(errors, sets) / 1e-4
 
     def _halved(self, errors: Tensor, sets: int) -> Tensor:
-        # Differences of differences: an angle that is wrapped on one side only must not jump.
+        # An angle that wraps in only one of the two errors must not add a jump of 2 pi.
         difference = errors[:sets] - errors[sets:]
         angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
         turns = torch.tensor([*angles, *([False] * (len(self.scale) - self._nv))], dtype=torch.bool)
@@ -373,7 +374,7 @@ class Residuals:
         return 0.5 * self.weighted(torch.where(turns, wrapped, difference))
 
     def _worlds(self, values: Tensor, point: Point) -> tuple[Tensor, Tensor, Tensor]:
-        """Return parameters [S, W, P], shifts of the first states [S, W, 2 nv] and extra torques [S, W, nu]."""
+        """Return parameters [S, W, P], initial-state shifts [S, W, 2 nv] and additional torques [S, W, nu]."""
         w, sets = self.windows, values.shape[0]
         physical = values[:, None].expand(sets, w.count, values.shape[-1])
         torque = values.new_zeros(sets, w.count, self._spec.nu)
@@ -420,7 +421,7 @@ class Residuals:
         )
 
     def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> tuple[Trajectory, Tensor]:
-        """Return roll-outs, and the torques that act in their frames."""
+        """Return roll-outs and the torques of their frames."""
         w = self.windows
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
@@ -432,11 +433,6 @@ class Residuals:
         return self.dynamics.driven(context, control, own, self.dynamics.weights.detach(), environment)
 
 
-def _twice(point: Point) -> Point:
-    x, local, initial = (torch.cat([part, part]) for part in (point.x, point.local, point.initial))
-    return Point(x, local, initial)
-
-
 def require_finite(residuals: Residuals, point: Point) -> None:
-    """Refuse a first set whose roll-outs are not finite, with an InputError of window, frame and quantity."""
+    """Raise an InputError with window, frame and quantity if a roll-out of the first set is not finite."""
     require_finite_path(residuals.path(point), residuals.dynamics.spec, residuals.windows)

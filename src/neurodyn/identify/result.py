@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an identification finds: identification.json, and what `neurodyn identify` prints and shows."""
+"""Results of an identification: the content of identification.json and of the printed tables."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from neurodyn.identify.held_out import HorizonErrors
 
 
 class LogValue(Record, frozen=True):
-    """A quantity in one log, and the standard deviation with which it is known there."""
+    """Value of a quantity in one log, and its standard deviation."""
 
     value: float
     deviation: float
 
 
 class IdentifiedParameter(Record, frozen=True):
-    """A free quantity.
+    """An identified quantity.
 
     Attributes:
         name: Its name.
@@ -26,7 +26,8 @@ class IdentifiedParameter(Record, frozen=True):
         interval: 95 % interval; None where there is none to believe.
         why_not: Why there is none; UNSET where there is one.
         sandwich: The interval of the sandwich covariance beside that of a bootstrap; UNSET without one.
-        prior: Standard deviation of its prior; UNSET without one.
+        prior: Width of its prior, of a normal one the standard deviation; UNSET without one.
+        prior_kind: Kind of this prior (`identify.priors.PRIORS`); UNSET for a normal one.
         nominal: What the robot's declaration says.
         with_networks: Its value beside the networks of a blueprint; UNSET without any.
         by_log: Its value in each log, where it has one of its own.
@@ -39,12 +40,13 @@ class IdentifiedParameter(Record, frozen=True):
     why_not: str | UnsetType = UNSET
     sandwich: list[float] | UnsetType = UNSET
     prior: float | UnsetType = UNSET
+    prior_kind: str | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
     by_log: dict[str, LogValue] | UnsetType = UNSET
 
 
 class SearchMinima(Record, frozen=True):
-    """Where searches from several starts ended: their costs, the lowest first, and values by name in this order."""
+    """Minima found from several starts: costs in ascending order, and the values of each quantity in the same order."""
 
     starts: int
     costs: list[float]
@@ -52,12 +54,12 @@ class SearchMinima(Record, frozen=True):
 
 
 class ProfileCurve(Record, frozen=True):
-    """Profile likelihood of a quantity: how far the cost rises as it is moved and all else is fitted again.
+    """Profile likelihood of a quantity: rise of the cost when it is fixed and all else is fitted again.
 
     Attributes:
-        values: Values of the quantity.
-        rise: Twice the rise of the cost over the variance of the residuals, for each.
-        bound: The rise at the ends of the 95 % interval, were the cost a parabola.
+        values: Fixed values of the quantity.
+        rise: Twice the rise of the cost over the residual variance, for each value.
+        bound: The rise at both limits of the 95 % interval if the cost were quadratic.
     """
 
     values: list[float]
@@ -66,13 +68,13 @@ class ProfileCurve(Record, frozen=True):
 
 
 class RunErrors(Record, frozen=True):
-    """Root mean square of a whole run's residuals over consecutive roll-outs.
+    """Root mean square residuals of a whole run, by consecutive roll-outs.
 
     Attributes:
         run: Name of the log or episode.
-        seconds: Its length [s].
-        q: Of positions, by model [rad or m].
-        floor: What the sensors' noise alone leaves [rad or m].
+        seconds: Duration [s].
+        q: Position residuals by model [rad or m].
+        floor: Position residuals of a perfect model under the sensor noise [rad or m].
     """
 
     run: str
@@ -82,14 +84,14 @@ class RunErrors(Record, frozen=True):
 
 
 class Insensitive(Record, frozen=True):
-    """A direction of the quantities that the logs hardly see, and its standard deviation in their sizes."""
+    """A parameter direction to which the logs are hardly sensitive, and its standard deviation in parameter sizes."""
 
     direction: str
     deviation: float
 
 
 class SensorErrors(Record, frozen=True):
-    """Root mean square of the errors of one component of a sensor on held-out windows, and its noise in the fit."""
+    """Root mean square error of one sensor channel on held-out windows, and its noise in the fit."""
 
     nominal: float
     identified: float
@@ -97,7 +99,7 @@ class SensorErrors(Record, frozen=True):
 
 
 class HeldOutWindows(Record, frozen=True):
-    """Which windows errors are means over: how many, how many of them move, their split, and how forecasts start."""
+    """The held-out windows: their number, how many of them move, horizons, split, and how forecasts start."""
 
     starts: int
     moving_starts: int
@@ -109,7 +111,7 @@ class HeldOutWindows(Record, frozen=True):
 
 
 class TorqueErrors(Record, frozen=True):
-    """Root mean square torque of each driven joint over a split, and of what inverse dynamics miss of it [N m or N]."""
+    """Root mean square torque of each driven joint over a split, and the error of inverse dynamics [N m or N]."""
 
     split: str
     logged: dict[str, float]
@@ -118,39 +120,39 @@ class TorqueErrors(Record, frozen=True):
 
 
 class IdentificationFigures(Record, frozen=True):
-    """What an identification finds.
+    """Content of identification.json.
 
     Attributes:
         robot: Name of the robot.
         kind: Kind of dynamics.
         parameters: The free quantities.
-        converged: Whether the search has converged: whether intervals mean anything.
-        reason: Why, in a line.
-        intervals: What intervals come from: "sandwich", "bootstrap", or "torques" (linear in the parameters).
-        blocks: What counts as independent, for example "12 logs".
-        resamples: Resamples of the bootstrap that were fitted; UNSET without one.
-        ends: Where searches from several starts ended; UNSET for one start.
-        profiles: Profile likelihoods by name; UNSET where none were asked for.
+        converged: Whether the search converged; intervals are valid only then.
+        reason: Explanation of `converged` in one line.
+        intervals: Source of the intervals: "sandwich", "bootstrap", or "torques" (linear in the parameters).
+        blocks: Independent units of the data, for example "12 logs".
+        resamples: Number of fitted bootstrap resamples; UNSET without a bootstrap.
+        ends: Minima found from several starts; UNSET for one start.
+        profiles: Profile likelihoods by name; UNSET unless requested.
         runs: Residuals of whole held-out runs.
         errors: Errors on held-out windows by model and horizon ("0.1").
-        noise_floor: What the sensors' noise alone leaves of a perfect model, by horizon.
+        noise_floor: Errors of a perfect model under the sensor noise, by horizon.
         held_out: The held-out windows.
         singular_values: Singular values of the scaled Jacobian.
-        condition: Their ratio.
-        insensitive: Directions that the logs hardly see.
+        condition: Ratio of the largest to the smallest of them.
+        insensitive: Directions to which the logs are hardly sensitive.
         residual_deviation: Standard deviation of the scaled residuals.
-        noise: Noise of the sensors by channel.
+        noise: Sensor noise by channel.
         scale: Standard deviation of the residuals by channel.
         windows: Number of training windows.
-        logs: Number of logs that they come from.
-        horizon_s: Their length [s].
-        weights: Number of the networks' weights.
+        logs: Number of logs with training windows.
+        horizon_s: Length of a window [s].
+        weights: Number of network weights.
         blueprint: The networks.
-        sensors: Errors of sensors beside those of joints, by component, from logged states over the horizon of the fit.
-        warnings: What a user should know.
+        sensors: Errors of sensors other than joint encoders by channel, over the horizon of the fit.
+        warnings: Warnings for the user.
         seconds: Wall time [s].
-        seed: Seed of everything random.
-        torque: Errors of predicted torques; UNSET where these were not fitted.
+        seed: Seed of all random draws.
+        torque: Torque errors of inverse dynamics; UNSET for roll-outs.
     """
 
     robot: str
@@ -186,7 +188,7 @@ class IdentificationFigures(Record, frozen=True):
 
 
 class Sample(Record, frozen=True):
-    """One held-out window: frames of `dt` [s], `names` of positions, what was logged and what models forecast."""
+    """One held-out window: frame time `dt` [s], position `names`, the logged positions and each model's forecast."""
 
     dt: float
     names: list[str]
@@ -195,18 +197,18 @@ class Sample(Record, frozen=True):
 
 
 class RunFit(Record, frozen=True):
-    """A whole held-out run and its fits: consecutive roll-outs, each from the state that the log allows.
+    """Fit of a whole held-out run by consecutive roll-outs, each from the state that the log provides.
 
     Attributes:
         run: Name of the log or episode.
-        dt: Frame [s].
+        dt: Frame time [s].
         horizon: Frames of a roll-out.
         names: Names of the positions.
         logged: Logged positions, shape [nq, T].
-        paths: What models make of them, shape [nq, T], by model.
-        residuals: Predicted minus logged, shape [nv, T], by model.
-        tangent_names: Names of these.
-        floor: Standard deviation that the sensors' noise alone leaves, by degree of freedom.
+        paths: Predicted positions by model, shape [nq, T].
+        residuals: Predicted minus logged positions by model, shape [nv, T].
+        tangent_names: Names of the residuals.
+        floor: Standard deviation of each residual from the sensor noise alone.
     """
 
     run: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sensors and the controller of a log, as an identification takes them."""
+"""Sensors and controller of a log, and their free quantities."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,16 +22,16 @@ from neurodyn.robots import Robot
 
 @dataclass(frozen=True)
 class LogSensors:
-    """Sensors and controller of a log, and the free quantities of all.
+    """Sensors and controller of a log, and the free quantities of model, controller and sensors.
 
     Attributes:
         store: The log; its controls are torques, or targets of the controller.
         sensors: Sensors whose readings are compared, by name.
-        controller: What makes torques of the log's controls; None where these are torques.
+        controller: Controller that turns targets into torques; None for a log of torques.
         model: Free quantities of the model.
         gains: Free gains of the controller.
-        mounting: Free quantities of sensors.
-        unused: Streams of the log that no sensor names.
+        mounting: Free quantities of the sensors.
+        unused: Streams of the log without a sensor.
     """
 
     store: Store
@@ -52,19 +52,13 @@ class LogSensors:
         asked: Sequence[str],
         bounds: Bounds,
     ) -> "LogSensors":
-        """Return what a log says.
+        """Match the streams of a log with sensors, and select the free quantities that the user asked for.
 
-        Args:
-            robot: The robot.
-            store: The log.
-            settings: How it is identified.
-            nominal: Nominal values of the model's quantities.
-            asked: Free parameters as the user names them.
-            bounds: Bounds of the model's quantities, where names do not say them.
+        `nominal` and `bounds` are the values and default bounds of the model's quantities.
 
         Raises:
-            InputError: A stream of a sensor is missing, nothing is compared, the controls are targets and no controller
-                is known, or a quantity is unknown.
+            InputError: A sensor's stream is missing, nothing is compared, the controls are targets and no controller is
+                known, or a quantity is unknown.
         """
         streams = store.header.streams
         there = {stream.name for stream in streams}
@@ -89,18 +83,18 @@ class LogSensors:
 
     @property
     def specs(self) -> tuple[Parameter, ...]:
-        """All free quantities, in the order of a search."""
+        """All free quantities, in the order of the search coordinates."""
         return (*self.model, *self.gains, *self.mounting)
 
     def driven(self, model: HybridDynamics) -> DrivenModel:
-        """Return what the log's controls drive: the model, or its loop with the controller."""
+        """Return the model in the loop that the log's controls drive: alone, or with the controller."""
         return model if self.controller is None else ClosedLoop(model, self.controller, self.gains)
 
     def measured(self, dynamics: DrivenModel, windows: FitWindows) -> ComparedReadings | None:
-        """Return the readings of the sensors in windows; None without sensors.
+        """Return the sensor readings in windows; None without sensors.
 
         Raises:
-            InputError: As of `ComparedReadings.of`.
+            InputError: See `ComparedReadings.of`.
         """
         if not self.sensors:
             return None
@@ -108,7 +102,7 @@ class LogSensors:
 
 
 def _closed(store: Store, settings: IdentificationSettings, robot: Robot) -> tuple[Store, Controller | None]:
-    """Return the log as one of the robot's own controls, and the controller that makes these of what it holds."""
+    """Return the log with controls in the robot's terms, and the controller that acts on its targets."""
     controller, spec = settings.controller or store.header.controller, store.header.spec
     if spec.control_kind == robot.spec.control_kind:
         if settings.controller is not None:
@@ -118,7 +112,7 @@ def _closed(store: Store, settings: IdentificationSettings, robot: Robot) -> tup
             )
         return store, None
     if spec.control_kind != "target":
-        return store, None  # which is refused with all other differences
+        return store, None  # refused later, with all other differences
     if controller is None:
         raise InputError(
             f"the data of {robot.name!r} hold targets of a controller; valid: `controller` in the settings, or in the "

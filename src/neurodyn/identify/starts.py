@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting states of held-out windows: as logged, or from past positions alone.
+"""Initial states of held-out forecasts: as logged, or estimated from past positions.
 
-Velocities of many logs are smoothed positions, whose window looks ahead: a forecast that starts from them has seen some
-of its future. Then the state at the end of a few past frames is estimated instead: the roll-out of the model over these
-frames that fits their positions best, within the sensors' noise, and with a weak prior on the velocity.
+Many logs hold velocities that were smoothed with a look-ahead window. A forecast from such a velocity has seen part of
+the future that it predicts. The initial state is then estimated from a few past frames: the roll-out of the model over
+these frames that best fits their positions, weighted by the sensor noise, with a weak prior on the first velocity.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ Start = Literal["logged", "past"]
 
 
 def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
-    """Return how windows of a log start; "auto" takes the past where velocities are differences of positions."""
+    """Return how forecasts of a log start; "auto" is "past" where velocities were differentiated from positions."""
     if asked != "auto":
         return asked
     columns = store.header.notes.get("column_map") or {}
@@ -46,7 +46,7 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
 
 
 def lead(context: int, history: int) -> int:
-    """Return the frames before a forecast, as many as its first state or memories begin from."""
+    """Return the frames that precede a forecast: enough for state estimation and for memories."""
     return max(context, history)
 
 
@@ -61,16 +61,16 @@ def started(
     *,
     history: int = 0,
 ) -> FitWindows:
-    """Return windows without their past, whose first states are what a forecast may start from.
+    """Return windows without their past, with the initial states from which forecasts start.
 
     Args:
-        dynamics: The model that explains the past.
-        windows: Windows of `lead(context, history)` frames and those to forecast.
-        context: Frames of the past that explain a first state.
-        start: "logged" leaves states as they are.
-        noise: Noise of the sensors.
+        dynamics: Model whose roll-outs are fitted to the past.
+        windows: Windows of `lead(context, history)` past frames and the frames to forecast.
+        context: Past frames to which an initial state is fitted.
+        start: "logged" keeps the logged states; "past" estimates them.
+        noise: Sensor noise.
         environments: Environments of the windows; None for the model's own.
-        history: Frames of the past from which memories begin, where the model has any; what it returns has them.
+        history: Past frames that initialise memories of drives and networks.
     """
     before = lead(context, history)
     future = windows.after(before) if dynamics.memory else windows.cut(before)
@@ -80,7 +80,7 @@ def started(
     velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
     qd = past.qd.clone()
     qd[:, 0] = velocity
-    # The prior on the first velocity: accelerations within a frame, and the noise of two positions.
+    # Standard deviation of the prior on the first velocity: typical speeds, and the noise of two positions.
     std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
     residuals = Residuals(
         dynamics,
@@ -98,14 +98,14 @@ def started(
 
 
 class FromPast(nn.Module):
-    """A hybrid model whose roll-outs start from states estimated from past positions, given as a window of history.
+    """A hybrid model whose roll-outs start from states that are estimated from past positions.
 
     Attributes:
-        spec: That of the model, with the frames of history that are used.
+        spec: State of the model, with the number of past frames as context.
     """
 
     def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
-        """Wrap a model, whose starting states are estimated from `context` frames with the sensors' noise."""
+        """Wrap a model; initial states are fitted to `context` past frames, weighted by the sensor noise."""
         super().__init__()
         self.dynamics, self.noise = dynamics, noise
         self.context = context
@@ -114,12 +114,12 @@ class FromPast(nn.Module):
 
     @property
     def device(self) -> str:
-        """Device of the tensors that it takes."""
+        """Torch device of inputs and outputs."""
         return self.dynamics.device
 
     @torch.no_grad()
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
-        """Roll out as the model does, from a window of `spec.context` frames."""
+        """Roll out under controls from a window of `spec.context` past frames; a single state is used as it is."""
         if isinstance(context, Window) and context.torque.shape[1]:
             frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
@@ -134,14 +134,9 @@ class FromPast(nn.Module):
 
 
 def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
-    """Load a hybrid model that was identified with starts from the past, so that it takes them from there again.
+    """Load an identified hybrid model with the initial-state estimation that its identification used.
 
-    Args:
-        run: Run directory.
-        device: Torch device on which its equations are computed.
-
-    Returns:
-        The model; None where its identification started in logged states, or there was none.
+    None if the run was not identified, or if its forecasts started from logged states.
     """
     path = resolve_run(run) / "identification.json"
     found = read_json(path) if path.is_file() else None

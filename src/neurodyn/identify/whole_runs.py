@@ -1,30 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fits and residuals of whole held-out runs, by consecutive roll-outs, beside what the sensors' noise alone leaves."""
+"""Fits and residuals of whole held-out runs by consecutive roll-outs, with the residuals from sensor noise alone."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
-from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.held_out import Forecast
+from neurodyn.identify.held_out import Forecast, own_motion
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import RunErrors, RunFit
-from neurodyn.learn.fit_windows import FitWindows, fit_windows
+from neurodyn.learn.fit_windows import fit_windows
 
 _RUNS = 3
 _SECONDS = 20.0
-"""Longest part of a run that is shown."""
+"""Longest part of a run that is evaluated."""
 _ALL = 1 << 40
 
 
@@ -41,18 +37,9 @@ def whole_runs(
     environments: RecordedEnvironments,
     seed: int = 0,
 ) -> list[RunFit]:
-    """Roll models out over up to three runs that are long enough, `frames` at a time.
+    """Roll models out over up to three of the longest held-out runs, `frames` at a time, each after `past` frames.
 
-    Args:
-        models: Forecasts by name.
-        perfect: The model whose own motion, measured with noise, says what the noise alone leaves.
-        store: The trajectories.
-        split: Which of them are held out.
-        frames: Frames of a roll-out.
-        past: Frames that are known before each.
-        noise: Noise of the sensors.
-        environments: Where the runs took place.
-        seed: Seed of the noise.
+    The motion of `perfect`, measured with noise of `seed`, gives the residuals that sensor noise alone causes.
     """
     dt = store.header.spec.dt
     most = max(1, round(_SECONDS / (frames * dt)))
@@ -61,8 +48,9 @@ def whole_runs(
         run = fit_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
         run = run.rows(torch.arange(min(run.count, most)))
         forecast = models["hybrid" if "hybrid" in models else "identified"]
-        own = _own_motion(perfect, forecast, run, past, noise, environments, seed)
         logged, spec = run.cut(past), store.header.spec
+        measured = own_motion(perfect, run, noise, environments, seed)
+        errors = position_difference(spec, forecast(measured, past).q[:, 1:], measured.cut(past).q[:, 1:])
         fits = {name: forecast(run, past) for name, forecast in models.items()}
         found.append(
             RunFit(
@@ -73,14 +61,14 @@ def whole_runs(
                     name: _joined(position_difference(spec, path.q[:, 1:], logged.q[:, 1:]))
                     for name, path in fits.items()
                 },
-                tangent_names=list(spec.tangent_names), floor=own,
+                tangent_names=list(spec.tangent_names), floor=errors.square().mean((0, 1)).sqrt().tolist(),
             )
         )  # fmt: skip
     return found
 
 
 def run_errors(fits: list[RunFit]) -> list[RunErrors]:
-    """Return the root mean squares of the residuals of runs."""
+    """Return the root mean square residuals of runs."""
     return [
         RunErrors(
             run=fit.run,
@@ -98,31 +86,14 @@ def _name(store: Store, episode: int) -> str:
 
 
 def _longest(store: Store, episodes: np.ndarray, least: int) -> list[int]:
-    """Return up to three of the longest episodes that have as many frames as asked, in their order."""
+    """Return up to three of the longest episodes with at least `least` frames, in ascending order of index."""
     episodes = episodes[store.lengths[episodes] >= least]
     order = np.argsort(-store.lengths[episodes], kind="stable")[:_RUNS]
     return sorted(episodes[order].tolist())
 
 
-def _own_motion(
-    model: DrivenModel, forecast: Forecast, run: FitWindows, past: int, noise: Noise,
-    environments: RecordedEnvironments, seed: int,
-) -> list[float]:  # fmt: skip
-    """Return the size of a model's residuals about its own motion, measured with noise, by degree of freedom."""
-    spec = model.spec
-    generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
-    path = model.rollout(State(run.q[:, 0], run.qd[:, 0]), run.control, environments.at(run.ground))
-    kept = finite_worlds(path).nonzero()[:, 0]
-    q, qd, run = path.q[kept], path.qd[kept], run.rows(kept)
-    drawn = torch.randn((*qd.shape[:2], 2 * spec.nv), generator=generator, dtype=torch.float64) * noise.joined
-    moved, faster = drawn.chunk(2, -1)
-    measured = replace(run, q=displace(spec, q, moved), qd=qd + faster)
-    errors = position_difference(spec, forecast(measured, past).q[:, 1:], measured.cut(past).q[:, 1:])
-    return errors.square().mean((0, 1)).sqrt().tolist()
-
-
 def _joined(parts: Tensor) -> list[list[float]]:
-    """Return windows [W, T, n] one after another, as n rows."""
+    """Concatenate windows [W, T, n] in time; return n rows."""
     return parts.flatten(0, 1).T.tolist()
 
 

@@ -66,12 +66,12 @@ def read_identified(run: Dynamics | str | Path) -> IdentifiedRobot:
     """Return what was identified in a run; arguments and errors as of `export_identified`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
-        return KINDS[run.kind].part("identified", where)(run, where)
+        return KINDS[run.kind].identified.get(where)(run, where)
     network = read_network(run)
     if network is not None and not (Path(run) / "model").is_dir():
         return IdentifiedRobot(str(run), None, Mechanism(links=()), network=network)
     model = load(run)
-    return KINDS[model.kind].part("identified", str(run))(model, str(run), network)
+    return KINDS[model.kind].identified.get(run)(model, str(run), network)
 
 
 def _default_folder(run: Dynamics | str | Path, to: str) -> Path:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core import artifacts
+from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import Drive, DriveNetwork
 from neurodyn.core.description.mechanism import Link, Mechanism
@@ -108,11 +109,6 @@ def shapes(config: DriveNetwork) -> dict[str, tuple[int, ...]]:
     return found
 
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "tanh": nn.Tanh, "elu": nn.ELU, "silu": nn.SiLU, "softplus": nn.Softplus, "relu": nn.ReLU, "softsign": nn.Softsign,
-}  # fmt: skip
-
-
 def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequential:
     """Return an "mlp" from scaled inputs to unscaled output.
 
@@ -127,7 +123,7 @@ def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequ
     modules: list[nn.Module] = []
     for layer, weight in enumerate(weights):
         if layer:
-            modules.append(_ACTIVATIONS[config.activation]())
+            modules.append(ACTIVATIONS[config.activation].new_module())
         linear = nn.Linear(weight.shape[1], weight.shape[0])
         linear.load_state_dict({"weight": weight, "bias": tensors[f"layers.{layer}.bias"]})
         modules.append(linear)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
@@ -140,17 +141,20 @@ def _write_perceptron(network: TrainedNetwork, path: Path) -> None:
     _save(onnx, path, nodes, weights, {"input": ["joints", config.inputs]}, {"effort": ["joints", 1]}, metadata)
 
 
-_OPERATORS = {"tanh": "Tanh", "elu": "Elu", "relu": "Relu", "softplus": "Softplus", "softsign": "Softsign"}
-
-
 def _activation(helper: Any, name: str, before: str, after: str, nodes: list[Any]) -> str:
-    if name == "silu":
-        nodes += [
-            helper.make_node("Sigmoid", [before], [f"{after}_sigmoid"]),
-            helper.make_node("Mul", [before, f"{after}_sigmoid"], [after]),
-        ]
-    else:
-        nodes.append(helper.make_node(_OPERATORS[name], [before], [after]))
+    require_activation(name, "onnx")
+    operators = ACTIVATIONS[name].onnx
+    assert operators is not None
+    added: list[tuple[str, list[str], str]] = []
+
+    def add(operator: str, *inputs: str) -> str:
+        name = f"{after}_{operator.lower()}"
+        count = sum(kind == operator for kind, _, _ in added)
+        added.append((operator, list(inputs), f"{name}_{count}" if count else name))
+        return added[-1][2]
+
+    last = operators(add, before)
+    nodes += [helper.make_node(kind, inputs, [after if out == last else out]) for kind, inputs, out in added]
     return after
 
 

@@ -61,7 +61,7 @@ def export_model(model: Dynamics, path: Path) -> float:
     Raises:
         InputError: Part of the model has no form in ONNX, a package is missing, or the file cannot be written.
     """
-    frame: OnnxFrame = KINDS[model.kind].part("export", f"export of {model.spec.robot!r}")(model)
+    frame: OnnxFrame = KINDS[model.kind].export.get(f"export of {model.spec.robot!r}")(model)
     return write_onnx(
         path,
         frame.module,

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
+from neurodyn.core.activations import activations_with
 from neurodyn.core.config import to_yaml
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.locks import exclusive
@@ -258,7 +259,7 @@ def import_policy(
     Raises:
         InputError: The file is no such policy or does not fit the task, or the folder already holds a policy.
     """
-    valid = get_args(get_type_hints(NetworkSettings)["activation"])
+    valid = activations_with("rsl_rl")
     if activation not in valid:
         raise InputError(f"--activation is {activation!r}; valid: {', '.join(valid)}")
     folder, wanted = Path(out), load(task)

@@ -3,7 +3,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
 import torch
@@ -52,8 +52,6 @@ class Validation:
 
 _SCORES = ("best", "first", "last")
 """Numbers that JSON holds as texts, because they may not be finite."""
-
-_FORMER = {"iteration": "step", "played": "measured", "waited": "stale"}
 
 
 @dataclass
@@ -105,16 +103,9 @@ class TrainState:
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> Self:
-        """Return a state that `saved` gave, or that an older version wrote for policies and networks of hybrids."""
-        now = {_FORMER.get(name, name): value for name, value in saved.items()}
-        if "phase" not in now:
-            now |= {"phase_step": now["step"], "phase_seconds": now["seconds"]}
-        if "over" in now:  # counted the validation before the first step
-            now["measured"] -= 1
-        known = {field.name for field in fields(cls)}
-        found: dict[str, Any] = {name: value for name, value in now.items() if name in known}
-        found |= {name: None if now.get(name) is None else float(now[name]) for name in _SCORES}
-        return cls(**found)
+        """Return the state that `saved` gave."""
+        scores = {name: None if saved[name] is None else float(saved[name]) for name in _SCORES}
+        return cls(**{**saved, **scores})
 
 
 class RunningTraining(Protocol):

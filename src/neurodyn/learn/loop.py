@@ -129,12 +129,12 @@ class TrainingLoop:
                 "give the same --data, or another --out"
             )
         try:
-            at = self.state = TrainState.read(saved["position"] if "position" in saved else saved["standing"])
+            at = self.state = TrainState.read(saved["position"])
             last = len(self.budget.shares) - 1
             over, at.phase = at.phase > last, min(at.phase, last)
             self.learner.enter(at.phase)
             self.learner.load(saved)
-            at.carried = self.budget.carried(at, replace(self.budget, **saved.get("budget", {})))
+            at.carried = self.budget.carried(at, replace(self.budget, **saved["budget"]))
             done = self.budget.done(at)
             if over and (done >= 1.0 or not at.phase_step):
                 at.phase = last + 1

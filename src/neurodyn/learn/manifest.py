@@ -106,8 +106,7 @@ def read_manifest(run: Path) -> Manifest:
     """
     path = run / MANIFEST
     if not path.exists():
-        what = "was started by an older version" if (run / "config.yaml").exists() else "is no run directory"
-        raise InputError(f"{run}: holds no {MANIFEST}, so it {what}; valid: a run that a training of today wrote")
+        raise InputError(f"{run}: holds no {MANIFEST}; valid: a run directory that a training wrote")
     return from_dict(artifacts.read_json(path), Manifest, str(path))
 
 

@@ -332,4 +332,4 @@ def _shares(again: TrainingAgain) -> tuple[float, ...] | None:
 
 def _settings(again: TrainingAgain) -> TrainingPlan:
     """Return the settings of a training of dynamics."""
-    return again.read(RunRecord[KINDS[again.record.kind].parts["settings"]]).settings
+    return again.read(RunRecord[KINDS[again.record.kind].settings.get()]).settings

@@ -3,8 +3,9 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from neurodyn.learn.learner import Learner, TrainState
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state
 from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
+from neurodyn.robots import Robot
 
 Data = Store | str | Path | Sequence[Store | str | Path]
 """What a user trains on: a store or a path, or several."""
@@ -31,6 +33,66 @@ class ReadStore(Protocol):
     def __call__(self, path: str | Path, /, *, memory: int) -> Store:
         """Return the store at a path, with at most so many bytes of its rows in memory."""
         ...
+
+
+P_co = TypeVar("P_co", bound=TrainingPlan, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What a training can be given beside what it is about.
+
+    Attributes:
+        resume: Whether it goes on with a run that was stopped.
+        progress: Shown how far it is.
+        device: Torch device that trains.
+        callbacks: Called as it goes.
+    """
+
+    resume: bool = False
+    progress: Progress | None = None
+    device: str = "cpu"
+    callbacks: Sequence[Callback] = ()
+
+
+@dataclass(frozen=True)
+class TrainingJob(JobOptions, Generic[P_co]):
+    """A training whose settings and data are found; what `dynamics.kinds.Kind.train` takes.
+
+    Attributes:
+        robot: The robot.
+        robot_name: Name or path by which the robot is found again.
+        data: Where the trajectories came from, for the record.
+        store: The trajectories, of one store or of several.
+        out: Run directory.
+        settings: How to train.
+    """
+
+    robot: Robot
+    robot_name: str
+    data: str | tuple[str, ...]
+    store: Store | Mixture
+    out: Path
+    settings: P_co
+
+
+@dataclass(frozen=True)
+class FinetuningJob(JobOptions, Generic[P_co]):
+    """A fine-tuning whose settings and data are found; what `dynamics.kinds.Kind.finetune` takes.
+
+    Attributes:
+        base: Run of the model that is adapted, or "pretrained:NAME"; the network of the settings is its own.
+        data: Where the trajectories came from, for the record.
+        store: The trajectories, of one store or of several.
+        out: Run directory.
+        settings: How to train.
+    """
+
+    base: str
+    data: str | tuple[str, ...]
+    store: Store | Mixture
+    out: Path
+    settings: P_co
 
 
 _FREE = ("data", "versions")
@@ -85,24 +147,21 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None
 
 def train_by_plan(
     learner: Learner,
-    out: Path,
-    data: Store | Mixture,
+    job: TrainingJob[TrainingPlan] | FinetuningJob[TrainingPlan],
     record: RunRecord[Any],
     *,
     resume: bool,
-    progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
     patience: int | None = None,
 ) -> TrainState:
-    """Train a model of some data as the plan in its record says, from where it was stopped if `resume`.
+    """Train the model of a job, from where it was stopped if `resume`.
 
     Returns:
         Where the training ended.
     """
-    plan: TrainingPlan = record.settings
+    plan = job.settings
     loop = TrainingLoop(
-        learner, plan.budget, out, record=record, data=checksum(data), validations=max(1, plan.validations),
-        patience=patience, thread_count=plan.threads, callbacks=callbacks, progress=progress,
+        learner, plan.budget, job.out, record=record, data=checksum(job.store), validations=max(1, plan.validations),
+        patience=patience, thread_count=plan.threads, callbacks=job.callbacks, progress=job.progress,
     )  # fmt: skip
     if resume:
         loop.resume()

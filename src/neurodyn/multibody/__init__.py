@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Articulated bodies, from a mechanism to a compiled, differentiable step."""
+"""Dynamics of articulated bodies: from a mechanism to a compiled, differentiable step."""
 
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
     from neurodyn.multibody.articulated import Tree
     from neurodyn.multibody.contact_model import ContactModel, Contacts
+    from neurodyn.multibody.elements import ElementForces, ElementStep
     from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
     from neurodyn.multibody.motion import FreeMotion
     from neurodyn.multibody.pd import pd_torque
     from neurodyn.multibody.points import wrenches
-    from neurodyn.multibody.sensors import SENSOR_FUNCTIONS, SensorFrame
+    from neurodyn.multibody.sensors import SensorFrame
     from neurodyn.multibody.structures import FORMS, ActingNetwork
     from neurodyn.multibody.trace import maximum
 
 __all__ = [
-    "CONTACT_MODELS", "FORMS", "INTEGRATORS", "SENSOR_FUNCTIONS", "ActingNetwork", "ContactModel", "Contacts", "Engine",
-    "EngineConfig", "FreeMotion", "SensorFrame", "Tree", "maximum", "nominal", "pd_torque", "wrenches",
+    "CONTACT_MODELS", "FORMS", "INTEGRATORS", "ActingNetwork", "ContactModel", "Contacts", "ElementForces",
+    "ElementStep", "Engine", "EngineConfig", "FreeMotion", "SensorFrame", "Tree", "maximum", "nominal", "pd_torque",
+    "wrenches",
 ]  # fmt: skip

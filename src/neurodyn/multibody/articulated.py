@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The articulated-body algorithm on floats or traced values: single joints, the tree, and semi-implicit Euler."""
+"""The articulated-body algorithm on floats or traced values, and the semi-implicit Euler step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from neurodyn.multibody.vectors import (
 
 @dataclass
 class Articulated:
-    """An articulated inertia [[rotational, coupling], [coupling^T, linear]] and bias force, in a link's frame."""
+    """Articulated inertia [[rotational, coupling], [coupling^T, linear]] and bias force in a link's frame."""
 
     rotational: Matrix
     coupling: Matrix
@@ -54,7 +54,7 @@ class SingleJoint:
         self.rest = torque - bias
 
     def reduce(self, body: Articulated) -> Articulated:
-        """Return inertia and bias that the parent feels, without the velocity product's part."""
+        """Return the inertia and bias that the parent feels, without the velocity-product term."""
         upper, lower, u = self.inverse * self.upper, self.inverse * self.lower, self.rest
         reduced = Articulated(
             mirrored(body.rotational - np.outer(upper, self.upper)),
@@ -68,7 +68,7 @@ class SingleJoint:
         return reduced
 
     def _release(self, reduced: Articulated) -> None:
-        """Write the zeros of an inertia that resists no motion along the joint, where it has no rotor."""
+        """Set the exact zeros of an inertia that offers no resistance along a joint without rotor inertia."""
         for k, share in enumerate(self.axis):
             if not (isinstance(share, float) and abs(share) == 1.0):
                 continue
@@ -82,14 +82,17 @@ class SingleJoint:
             (reduced.moment if self.revolute else reduced.force)[k] = share * self.torque
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
-        """Return the joint's own rates, and what they add to the acceleration that the parent gives."""
+        """Return the joint acceleration and its contribution to the link's angular and linear acceleration.
+
+        Arguments are the angular and linear acceleration that the parent imparts.
+        """
         rate = self.inverse * (self.rest - dot(self.upper, spin) - dot(self.lower, linear))
         along = rate * self.axis
         return ([rate], along, ZERO) if self.revolute else ([rate], ZERO, along)
 
 
 class BallJoint:
-    """A ball joint: the same with S = [1; 0]."""
+    """A ball joint: the equations of `SingleJoint` with S = [1; 0]."""
 
     def __init__(self, body: Articulated, torque: Vector, armature: Any) -> None:
         self.rotational, self.coupling = body.rotational, body.coupling
@@ -97,7 +100,7 @@ class BallJoint:
         self.rest = torque - body.moment
 
     def reduce(self, body: Articulated) -> Articulated:
-        """Return inertia and bias that the parent feels."""
+        """Return the inertia and bias that the parent feels."""
         k = body.rotational @ self.inverse
         j = body.coupling.T @ self.inverse
         return Articulated(
@@ -109,37 +112,37 @@ class BallJoint:
         )
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
-        """Return the joint's own rates, and what they add to the acceleration that the parent gives."""
+        """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
         own = self.inverse @ (self.rest - (self.rotational @ spin + self.coupling @ linear))
         return [*own], own, ZERO
 
 
 class FreeJoint:
-    r"""A floating base: $[I, H; H^T, M] [\dot w; \dot v] = rest$, by the Schur complement of M; gravity is left in."""
+    r"""A floating base: $[I, H; H^T, M] [\dot w; \dot v] = rest$, by the Schur complement of M, gravity included."""
 
     def __init__(self, body: Articulated, torque: Vector) -> None:
         self.body = body
         self.rest = torque[:3] - body.moment, torque[3:] - body.force
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
-        """Return the joint's own rates, and what they add to the acceleration that the parent gives."""
+        """Return the joint acceleration and its contribution to the link's; see `SingleJoint.__call__`."""
         body, (moment, force) = self.body, self.rest
         light = symmetric_inverse(body.linear)
         k = body.coupling @ light
         schur = body.rotational - k @ body.coupling.T
         own_spin = symmetric_inverse(schur) @ (moment - k @ force)
         total = light @ (force - body.coupling.T @ own_spin)
-        # The whole acceleration follows from the forces; own is what the joint adds to the parent's (minus gravity).
+        # The forces give the total acceleration; subtract what the parent imparts (minus gravity).
         return [*own_spin, *(total - linear)], own_spin - spin, total - linear
 
 
 Quantity = Callable[[str], Any]
-"""The value of a quantity by its name: a number, or a traced value where it is a parameter."""
+"""Returns a quantity by name: a number, or a traced value if it is a parameter."""
 
 
 @dataclass
 class RelativeMotion:
-    r"""Pose and velocity of a link relative to its parent; vectors in the link's frame unless said otherwise.
+    r"""Pose and velocity of a link relative to its parent; vectors in the link's frame unless stated otherwise.
 
     Attributes:
         turn: Rotation from the link's frame to its parent's (the world's at the root).
@@ -147,7 +150,7 @@ class RelativeMotion:
         spin: Angular velocity.
         velocity: Velocity of the frame's origin.
         spin_bias: Angular part of the velocity product $c = v \times S \dot q$.
-        velocity_bias: Linear part of it.
+        velocity_bias: Linear part of the velocity product.
     """
 
     turn: Matrix
@@ -159,7 +162,7 @@ class RelativeMotion:
 
 
 class Tree:
-    """A mechanism with the values of its quantities, and constants folded with the frames of its links."""
+    """A mechanism with the values of its quantities and constants expressed in the links' joint frames."""
 
     def __init__(self, mechanism: Mechanism, quantity: Quantity) -> None:
         self.mechanism = mechanism
@@ -177,35 +180,35 @@ class Tree:
         return qd[self._places[index].qd]
 
     def single_dofs(self) -> list[tuple[int, str]]:
-        """Return velocity coordinate and name of the links with one degree of freedom."""
+        """Return (velocity coordinate, name) of each joint with one degree of freedom."""
         pairs = zip(self._places, self.mechanism.joints, strict=True)
         return [(place.qd.start, joint.name) for place, joint in pairs if joint.scalar]
 
     def vector(self, name: str, parts: str = "xyz") -> Vector:
-        """Return a quantity that is a vector."""
+        """Return a vector-valued quantity."""
         return array([self.quantity(f"{name}.{part}") for part in parts])
 
     def axis(self, index: int) -> Vector:
-        """Return the unit axis of a revolute or prismatic joint, in the link's frame."""
+        """Return the unit axis of a revolute or prismatic joint in the link's frame."""
         joint = self.links[index].joint
         return normalised(self.vector(f"{joint.name}.axis"))
 
     def in_link_frame(self, index: int, point: Vector) -> Vector:
-        """Turn a place in a link's body frame into one in its joint's frame."""
+        """Transform a point from a link's body frame to its joint frame."""
         frame = self.links[index].joint.child_frame
         return self._child_turn[index].T @ (point - array(frame[:3]))
 
     def in_body_frame(self, index: int, point: Vector) -> Vector:
-        """Turn a place in a link's joint frame into one in its body frame; the inverse of `in_link_frame`."""
+        """Transform a point from a link's joint frame to its body frame; the inverse of `in_link_frame`."""
         frame = self.links[index].joint.child_frame
         return array(frame[:3]) + self._child_turn[index] @ point
 
     def turned_to_body(self, index: int, direction: Vector) -> Vector:
-        """Turn a direction in a link's joint frame into one in its body frame."""
+        """Rotate a direction from a link's joint frame to its body frame."""
         return self._child_turn[index] @ direction
 
     def turned_to_link(self, index: int, direction: Vector) -> Vector:
-        """Turn a direction in a link's body frame into one in its joint's frame."""
+        """Rotate a direction from a link's body frame to its joint frame."""
         return self._child_turn[index].T @ direction
 
     def centre(self, index: int) -> Vector:
@@ -213,14 +216,14 @@ class Tree:
         return self.in_link_frame(index, self.vector(f"{self.links[index].joint.name}.com"))
 
     def inertia(self, index: int) -> Matrix:
-        """Return the inertia about the centre of mass, along the axes of the link's frame."""
+        """Return the inertia about the centre of mass in axes of the link's frame."""
         name, parts = f"{self.links[index].joint.name}.inertia", ("xx", "yy", "zz", "xy", "xz", "yz")
         xx, yy, zz, xy, xz, yz = (self.quantity(f"{name}.{part}") for part in parts)
         turn = self._child_turn[index]
         return turn.T @ (array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn)
 
     def base(self, index: int) -> tuple[Matrix, Vector]:
-        """Return rotation and origin of a joint's frame at rest, in the frame of the parent link (or the world)."""
+        """Return rotation and origin of a joint's zero position in the parent link's frame (or the world)."""
         joint = self.links[index].joint
         turn, origin = array(quaternion_matrix(joint.parent_frame[3:])), self.vector(f"{joint.name}.origin")
         if joint.parent < 0:
@@ -254,7 +257,7 @@ class Tree:
     def _joint_motion(
         self, index: int, link: Link, q: list[Any], qd: list[Any]
     ) -> tuple[Matrix, Vector, Vector, Vector]:
-        """Return a joint's rotation and shift, and its own angular and linear velocity in the link's frame."""
+        """Return rotation, translation, angular and linear velocity across a joint; velocities in the link's frame."""
         kind = link.joint.kind
         if kind == "revolute":
             axis = self.axis(index)
@@ -278,12 +281,13 @@ class Tree:
         """Return the time derivative of `qd` in Newton's convention (second and third pass).
 
         Args:
-            motions: What `motions` returned.
+            motions: Result of `motions`.
             q: Positions.
-            torque: Generalised forces of actuators, friction, springs and limits, `mechanism.nv` scalars. Those of free
-                and ball joints are along the axes of the joint's frame in the parent; the force of a free joint acts at
-                the centre of mass.
-            wrenches: External moment (about the origin of the link's frame) and force by link index, in its frame.
+            torque: Generalised forces of drives, friction, springs and limits, `mechanism.nv` scalars. For free and
+                ball joints they are along the axes of the joint's frame in the parent; the force of a free joint acts
+                at the centre of mass.
+            wrenches: External moment (about the origin of the link's frame) and force by link index, in the link's
+                frame.
         """
         bodies = [self._body(index, motion, (wrenches or {}).get(index)) for index, motion in enumerate(motions)]
         solved: list[Any] = [None] * len(bodies)
@@ -296,7 +300,7 @@ class Tree:
         return self._outward(motions, solved)
 
     def _own_torque(self, index: int, motion: RelativeMotion, torque: Vector) -> Vector:
-        """Turn generalised forces of a joint into those of the dynamics' own coordinates."""
+        """Transform a joint's generalised forces to the coordinates of the dynamics."""
         joint = self.links[index].joint
         if joint.scalar:
             return torque
@@ -307,7 +311,7 @@ class Tree:
         return array([*(moment + cross(self.centre(index), force)), *force])
 
     def _joint_turn(self, index: int, motion: RelativeMotion) -> Matrix:
-        """Return the rotation of a joint alone, from the link's frame to the joint's frame in the parent."""
+        """Return the rotation across a joint, from the link's frame to the joint's frame in the parent."""
         return self.base(index)[0].T @ motion.turn
 
     def _body(self, index: int, motion: RelativeMotion, wrench: tuple[Vector, Vector] | None) -> Articulated:
@@ -324,10 +328,10 @@ class Tree:
         return Articulated(rotational, coupling, mass * IDENTITY, moment, force)
 
     def carried(self, motions: list[RelativeMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
-        """Return the spatial acceleration of each link less gravity, angular and linear, in its frame.
+        """Return the spatial acceleration of each link minus gravity, angular and linear, in the link's frame.
 
         Args:
-            motions: What `motions` returned.
+            motions: Result of `motions`.
             rates: Time derivative of `qd` in Newton's convention, `mechanism.nv` scalars.
         """
         gravity = self.vector("gravity")
@@ -345,7 +349,7 @@ class Tree:
         return found
 
     def _own_acceleration(self, index: int, motion: RelativeMotion, rates: list[Any]) -> tuple[Vector, Vector]:
-        """Turn accelerations of Newton's coordinates into those of the dynamics' own; the inverse of `_rates`."""
+        """Transform accelerations from Newton's coordinates to those of the dynamics; the inverse of `_rates`."""
         joint = self.links[index].joint
         if joint.kind == "revolute":
             return rates[0] * self.axis(index), ZERO
@@ -362,7 +366,7 @@ class Tree:
     def inertial_wrench(
         self, index: int, motion: RelativeMotion, acceleration: tuple[Vector, Vector]
     ) -> tuple[Vector, Vector]:
-        """Return moment and force that a link needs for an acceleration (of `carried`), about its frame's origin."""
+        """Return moment (about the frame's origin) and force that give a link this acceleration (see `carried`)."""
         body, (spin, linear) = self._body(index, motion, None), acceleration
         moment = body.rotational @ spin + body.coupling @ linear + body.moment
         return moment, body.coupling.T @ spin + body.linear @ linear + body.force
@@ -387,20 +391,20 @@ class Tree:
         return result
 
     def _rates(self, index: int, motion: RelativeMotion, own: list[Any]) -> list[Any]:
-        """Turn accelerations of the dynamics' own coordinates into those of Newton's."""
+        """Transform accelerations from the coordinates of the dynamics to Newton's."""
         joint = self.links[index].joint
         if joint.scalar:
             return own
         turn = self._joint_turn(index, motion)
         if joint.kind == "ball":
             return [*(turn @ array(own))]
-        # own is the spatial acceleration with gravity taken out: that of the origin lacks w x v.
+        # `own` is a spatial acceleration minus gravity, so the origin's acceleration lacks w x v.
         angular, w, c = array(own[:3]), motion.spin, self.centre(index)
         centre = (array(own[3:]) + cross(w, motion.velocity)) + (cross(angular, c) + cross(w, cross(w, c)))
         return [*(turn @ centre), *(turn @ angular)]
 
     def _joint_equation(self, index: int, body: Articulated, torque: Vector) -> Any:
-        """Return the joint's part of the equations of motion, ready for the acceleration that the parent gives."""
+        """Return the joint's equation of motion, to be solved once the parent's acceleration is known."""
         joint = self.links[index].joint
         if joint.kind == "free":
             return FreeJoint(body, torque)
@@ -411,7 +415,7 @@ class Tree:
 
 
 def _reduced(body: Articulated, solved: Any, motion: RelativeMotion) -> Articulated:
-    """Return the inertia and bias that the parent feels, $I^a$ and $p^a$."""
+    """Return the inertia $I^a$ and bias $p^a$ that the parent feels."""
     reduced = solved.reduce(body)
     c, d = motion.spin_bias, motion.velocity_bias
     reduced.moment = reduced.moment + (reduced.rotational @ c + reduced.coupling @ d)
@@ -437,13 +441,13 @@ def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> N
 
 
 Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
-"""From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
+"""Returns positions and velocities after a step from mechanism, positions, velocities, accelerations and dt."""
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
-    """Return positions and velocities after a step.
+    """Return positions and velocities after a step of semi-implicit Euler.
 
-    A free body's centre of mass moves in a straight line and its rotation by the exponential of its angular velocity.
+    A free body's centre of mass moves in a straight line; its rotation follows the exponential of its angular velocity.
 
     Args:
         tree: The mechanism.

@@ -17,11 +17,11 @@ from neurodyn.multibody.vectors import Vector, array, cross, dot
 
 
 def distance(shape: BodyShape, point: Vector) -> tuple[Any, Vector]:
-    """Return the distance of a point from a shape [m], negative inside, and the outward unit normal.
+    """Return signed distance of a point to a shape [m], negative inside, and the outward unit normal.
 
     Args:
         shape: The shape.
-        point: Floats or traced values in the frame of its body [m].
+        point: Floats or traced values in the frame of the shape's body [m].
     """
     seen = point - array(shape.position)
     if shape.half is not None:
@@ -40,7 +40,7 @@ def _of_box(half: Sequence[float], p: Vector) -> tuple[Any, Vector]:
     out = [maximum(x, 0.0) for x in beyond]
     away = safe_sqrt(dot(out, out))
     nearest = maximum(maximum(beyond[0], beyond[1]), beyond[2])
-    # Faces that a point is beyond: with one, the normal is the face's; with more, it points from an edge or a corner.
+    # Beyond one face, the normal is the face's; beyond several, it points away from an edge or a corner.
     face = _first_of([select_less(x, nearest, 0.0, 1.0) for x in beyond])
     second = maximum(maximum(minimum(beyond[0], beyond[1]), minimum(beyond[0], beyond[2])),
                      minimum(beyond[1], beyond[2]))  # fmt: skip
@@ -49,7 +49,7 @@ def _of_box(half: Sequence[float], p: Vector) -> tuple[Any, Vector]:
 
 
 def _first_of(marks: list[Any]) -> list[Any]:
-    """Return marks of which only the first 1 is left, where two are equal."""
+    """Keep only the first of several marks that equal 1."""
     first, second, third = marks
     return [first, (1.0 - first) * second, (1.0 - first) * (1.0 - second) * third]
 
@@ -69,7 +69,7 @@ def _of_polygon(vertices: Sequence[tuple[float, float]], p: Vector) -> tuple[Any
         dx, dy = x - share * ex, y - share * ey
         squared = dx * dx + dy * dy
         reach = safe_sqrt(squared)
-        # Beside the middle of an edge the direction is the edge's own.
+        # Between the ends of an edge, the direction is the edge's normal.
         beside = select_less(absolute(along - 0.5), 0.5, 1.0, 0.0)
         towards = [select_less(0.5, beside, n, d / reach) for n, d in ((nx, dx), (ny, dy))]
         if inside is None:
@@ -85,18 +85,18 @@ def _of_polygon(vertices: Sequence[tuple[float, float]], p: Vector) -> tuple[Any
 
 
 MARGIN = "margin"
-"""Distance at which surfaces touch before they meet [m]."""
+"""Gap below which surfaces count as touching [m]."""
 
 
 def contact_quantities(pairs: Sequence[BodyContact], defaults: Mapping[str, float]) -> dict[str, float]:
-    """Return the nominal values of the quantities of contacts between bodies.
+    """Return the nominal values of the quantities of body contacts.
 
     Args:
-        pairs: The contacts; a number that the contact model does not know is that of another one.
-        defaults: Nominal values of a contact model, as "contact.friction".
+        pairs: The contacts; numbers that only other contact models use are ignored.
+        defaults: Nominal values of a contact model, e.g. "contact.friction".
 
     Raises:
-        InputError: A number has a name that no contact model knows.
+        InputError: A number has a name that no contact model uses.
     """
     values: dict[str, float] = {}
     own = {name.removeprefix("contact."): value for name, value in defaults.items()} | {MARGIN: 0.0}
@@ -110,7 +110,7 @@ def contact_quantities(pairs: Sequence[BodyContact], defaults: Mapping[str, floa
 
 
 _EVERY = ("stiffness", "damping", "friction", "slip_speed", "restitution", "baumgarte", "cfm")
-"""Quantities of all contact models that know contacts between bodies."""
+"""Quantities of all contact models that support contacts between bodies."""
 
 
 def body_touches(
@@ -121,8 +121,8 @@ def body_touches(
     Args:
         tree: The mechanism.
         motions: Motions of its links.
-        poses: Their poses.
-        scope: Where what is measured has names: depth, and place, normal and slip in the second shape's body frame.
+        poses: Poses of its links.
+        scope: Receives the measured quantities: depth; place, normal and slip in the second shape's body frame.
     """
     names = [link.joint.name for link in tree.links]
     view = _View(tree, motions, poses, names)
@@ -134,7 +134,7 @@ def body_touches(
 
 
 class _View:
-    """The links of a step by name, in their body frames."""
+    """Links of a step by name, in their body frames."""
 
     def __init__(
         self, tree: Tree, motions: Sequence[RelativeMotion], poses: Sequence[LinkPose], names: Sequence[str]
@@ -145,7 +145,7 @@ class _View:
         return self._names.index(link)
 
     def arm(self, link: str, place: Vector) -> Vector:
-        """Return a place of a body from the origin of its link's frame, world axes."""
+        """Return a point of a body relative to the origin of its link's frame, world axes."""
         index = self.index(link)
         return self._poses[index].turn @ self._tree.in_link_frame(index, place)
 
@@ -153,13 +153,13 @@ class _View:
         return self._poses[self.index(link)].origin + self.arm(link, place)
 
     def place(self, link: str, point: Vector) -> Vector:
-        """Return a point of the world in a body's frame."""
+        """Transform a point from the world to a body's frame."""
         index = self.index(link)
         pose = self._poses[index]
         return self._tree.in_body_frame(index, pose.turn.T @ (point - pose.origin))
 
     def turned(self, link: str, direction: Vector) -> Vector:
-        """Turn a direction from a body's frame to the world."""
+        """Rotate a direction from a body's frame to the world."""
         index = self.index(link)
         return self._poses[index].turn @ self._tree.turned_to_link(index, direction)
 
@@ -188,7 +188,7 @@ def _touch(view: _View, scope: Scope, pair: BodyContact, name: str, corner: Vect
     outward = view.turned(other.link, outward)
     depth = pointed.radius + scope(f"{constants}.{MARGIN}") - reach
     depth = scope.define(f"contact.{name}.depth", depth)
-    # What is named is the outward normal of the second shape, whichever has the corner.
+    # The named normal is the second shape's outward normal, whichever shape has the corner.
     side = 1.0 if of_first else -1.0
     normal = view.turned(seen, named("outward", view.turned_back(seen, side * outward)))
     place = named("place", view.place(seen, centre - pointed.radius * outward))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Contact as impulses: velocities after a step in which no touching point goes deeper and friction is Coulomb's.
+r"""Contact as impulses: after a step, no touching point approaches the ground, and friction obeys Coulomb's law.
 
-With Jacobian rows J of the touching points (normal n, tangents t) and the velocities $\dot q^*$ of a step without
-contact, impulses x change velocities by $M^{-1} J^T x$, and points then move with
+With Jacobian rows J of the touching points (normal n, tangents t) and velocities $\dot q^*$ of a step without contact,
+impulses x change the velocities by $M^{-1} J^T x$. The points then move with
 
 $$u = A x + J \dot q^*, \qquad A = J M^{-1} J^T + R$$
 
 $$n \ge 0, \quad u_n \ge w, \quad n\,(u_n - w) = 0, \quad w = \max(e\,v, b); \qquad |t| \le \mu n$$
 
-with t against the slip (Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the approach speed, e the
-restitution. b is Baumgarte's term: it takes back a share of the depth in a step, $r = a\,(depth - slop)/dt$,
-saturated at a speed c, $b = r c/(r + c)$, so that deep penetration is resolved without throwing the body up. The
-greater of both counts: a rebound is not pushed as well. R (constraint force mixing) lets a point yield by R per unit of
-impulse, which keeps the problem well posed where points or joints are redundant. Impulses are those of `gauss_seidel`.
+with t opposing slip (Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the approach speed, e the
+restitution. b is Baumgarte's term, which removes a share of the depth per step, $r = a\,(depth - slop)/dt$. It
+saturates at a speed c, $b = r c/(r + c)$, so that deep penetration is resolved without ejecting the body. w is the
+greater of rebound and correction, not their sum. R (constraint force mixing) lets a point yield by R per unit of
+impulse, which keeps the problem well posed for redundant points or joints. `gauss_seidel` solves for the impulses.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,8 @@ from neurodyn.multibody.points import LinkPose, PointContact
 from neurodyn.multibody.trace import maximum, select_less
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
-NAMES = ("contact.friction", "contact.restitution", "contact.baumgarte", "contact.cfm")
-"""Quantities of the model: mu, e, a, R [1/kg]."""
-
 DEFAULTS = {"contact.friction": 0.8, "contact.restitution": 0.0, "contact.baumgarte": 0.2, "contact.cfm": 1e-4}
+"""Nominal values of the model's quantities: mu, e, a, R [1/kg]."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,9 @@ class ImpulseSettings:
 
     Attributes:
         sweeps: Sweeps of projected Gauss-Seidel.
-        slop: Depth that Baumgarte's term leaves alone [m].
+        slop: Depth that Baumgarte's term does not correct [m].
         push: Saturation speed of Baumgarte's term [m/s].
-        adjoint: "taped" for the derivative of the sweeps that are done, "implicit" for that of the solution.
+        adjoint: "taped" differentiates the sweeps, "implicit" the solution.
     """
 
     sweeps: int = 50
@@ -60,14 +58,14 @@ DEFAULT_SETTINGS = ImpulseSettings()
 
 @dataclass
 class ContactRows:
-    """The constrained directions of touching points, and what impulses along them do.
+    """The constrained directions of touching points and the effect of impulses along them.
 
     Attributes:
         inertia: The factored mass matrix.
-        touched: The points that the mechanism can move along their normals; rows are theirs.
-        tangents: Number of tangents of each.
+        touched: Points that the mechanism can move along their normals, in the order of the rows.
+        tangents: Number of tangents of each point.
         directions: Unit vectors of the rows, world axes: normal, tangents, point after point.
-        jacobian: Velocity along each row by the velocity coordinates.
+        jacobian: Derivative of the velocity along each row with respect to the velocity coordinates.
         half: The rows $L^{-T} J^T$, halfway to $M^{-1} J^T$ (`TreeInertia.halfway`).
     """
 
@@ -79,7 +77,7 @@ class ContactRows:
     half: list[list[Any]]
 
     def matrix(self, cfm: Sequence[Any]) -> list[list[Any]]:
-        r"""Return $J M^{-1} J^T + R$, of which only entries [i][j] with j <= i are filled in.
+        r"""Return $J M^{-1} J^T + R$; only entries [i][j] with j <= i are filled in.
 
         Args:
             cfm: R of each point.
@@ -108,7 +106,7 @@ class ContactRows:
 
 
 def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[PointContact]) -> ContactRows:
-    """Return the rows of touching points; points that the mechanism's structure cannot move have none."""
+    """Return the rows of touching points; points that the mechanism's structure cannot move are left out."""
     inertia = TreeInertia(tree, poses)
     rows = ContactRows(inertia, [], [], [], [], [])
     for touch in touched:
@@ -127,7 +125,7 @@ def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[PointC
 
 
 def _relative_row(inertia: TreeInertia, touch: PointContact, direction: Vector) -> list[Any]:
-    """Return the Jacobian of the velocity of a touching point along a direction, relative to what it touches."""
+    """Return the Jacobian of a touching point's relative velocity along a direction."""
     row: list[Any] = [0.0] * len(inertia.columns)
     for link, arm, sign in touch.sides:
         row = [a + sign * b for a, b in zip(row, inertia.row(link, arm, direction), strict=True)]
@@ -135,10 +133,10 @@ def _relative_row(inertia: TreeInertia, touch: PointContact, direction: Vector) 
 
 
 def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vector]:
-    """Return two unit vectors at right angles to a unit normal and to each other.
+    """Return two unit vectors orthogonal to a unit normal and to each other, finite for every normal.
 
-    Duff et al. 2017, "Building an orthonormal basis, revisited": finite for every normal. A world axis along which
-    nothing moves (`rigid`) is one of them where it is in the plane, so that its row can be left out.
+    Duff et al. 2017, "Building an orthonormal basis, revisited". If a world axis along which nothing moves (`rigid`) is
+    in the plane, it is one of the tangents, so that its row can be dropped.
     """
     for axis in rigid:
         if is_zero(normal[axis]):
@@ -158,7 +156,7 @@ def contact_impulses(
     quantity: Quantity,
     settings: ImpulseSettings = DEFAULT_SETTINGS,
 ) -> list[Any]:
-    """Return the impulses along the rows [N s]; arguments as of `contact_velocities`."""
+    """Return the impulses along the rows [N s]; arguments: see `contact_velocities`."""
     offset = [_sum_of_products(row, qd_free) for row in rows.jacobian]
     first = 0
     for touch, count in zip(rows.touched, rows.tangents, strict=True):
@@ -192,16 +190,17 @@ def contact_velocities(
 ) -> list[Any]:
     """Return the velocities after the impulses, in Newton's coordinates.
 
-    tree: The mechanism.
-    motions: Motions of its links at the beginning of the step.
-    poses: Their poses.
-    touched: Points beside the ground, with their velocities at the beginning of the step.
-    q: Positions.
-    qd_free: Velocities at the end of the step without contact.
-    dt: Length of the step [s].
-    quantity: Values of the quantities in `NAMES`.
-    settings: Solver settings of the impulses.
-    pushes: Where the mean forces over the step are noted; None for nowhere.
+    Args:
+        tree: The mechanism.
+        motions: Motions of its links at the start of the step.
+        poses: Poses of its links.
+        touched: Points near the ground, with their velocities at the start of the step.
+        q: Positions.
+        qd_free: Velocities at the end of the step without contact.
+        dt: Length of the step [s].
+        quantity: Values of the quantities in `DEFAULTS`.
+        settings: Solver settings.
+        pushes: List that receives the mean forces over the step; None to skip them.
     """
     rows = contact_rows(tree, poses, touched)
     if not rows.touched:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of contact models, and contact as a force: Hunt and Crossley's spring-damper with smooth friction."""
+"""The interface of contact models, and contact as a force: Hunt-Crossley spring-damper with smooth friction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from neurodyn.multibody.trace import Scalar, maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
 
 SIZE = "points.size"
-"""Quantity: factor on the places and radii of the contact points."""
+"""Quantity: scale of the positions and radii of the contact points."""
 
 
 @dataclass
@@ -24,8 +24,8 @@ class ContactPush:
     """The force of one contact on the robot.
 
     Attributes:
-        link: The link that it acts on.
-        arm: Where, from the origin of the link's frame, world axes [m].
+        link: Index of the link it acts on.
+        arm: Point of application relative to the origin of the link's frame, world axes [m].
         force: The force, world axes [N].
     """
 
@@ -36,20 +36,20 @@ class ContactPush:
 
 @dataclass
 class Contacts:
-    """A traced step as a contact model sees it.
+    """The part of a traced step that contact models use.
 
     Attributes:
-        scope: Quantities by name, those that networks act on included.
+        scope: Quantities by name, with the networks' effects.
         tree: The mechanism.
-        motions: Motions of its links at the beginning of the step.
-        points: The points that can touch.
-        grounds: A point on the ground and the normal there, of each.
+        motions: Motions of its links at the start of the step.
+        points: Contact points.
+        grounds: A point on the ground and its normal for each contact point.
         q: Positions.
         qd: Velocities.
         dt: Length of the step [s].
         flat: Whether one plane is the ground of all points.
-        held: Contacts of shapes with a heightfield (`geometry.prisms`), in place of points; empty on other grounds.
-        pushes: Where `ContactModel.accelerations` notes the forces of all contacts; None where nobody asks.
+        held: Contacts of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other grounds.
+        pushes: List that receives the forces of all contacts from `ContactModel.accelerations`; None if unused.
     """
 
     scope: Scope
@@ -66,12 +66,12 @@ class Contacts:
 
     @cached_property
     def poses(self) -> list[LinkPose]:
-        """Where the links are."""
+        """Poses of the links."""
         return link_poses(self.tree, self.motions)
 
     @cached_property
     def touched(self) -> list[PointContact]:
-        """The points beside the ground, and bodies beside each other."""
+        """Contacts of points with the ground, and of bodies with each other."""
         touched = []
         if self.points:
             touched = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
@@ -81,40 +81,38 @@ class Contacts:
 
 
 class ContactModel:
-    """A contact model; overrides `forces` or `accelerations`.
+    """A contact model; subclasses override `forces` or `accelerations`.
 
-    One that overrides `accelerations` notes the forces in `Contacts.pushes`, for sensors that measure them.
+    A model that overrides `accelerations` appends the forces to `Contacts.pushes`, for sensors.
 
     Attributes:
-        defaults: Nominal values of its quantities, by name ("contact.friction" ...).
-        constrains_joints: Whether limits and friction of joints are constraints of the model, and not passive torques.
+        defaults: Nominal values of its quantities by name ("contact.friction" ...).
+        constrains_joints: Whether joint limits and friction are constraints of the model instead of passive torques.
     """
 
     defaults: ClassVar[Mapping[str, float]] = {}
     constrains_joints: ClassVar[bool] = False
 
     def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
-        """Return the nominal values of its quantities in a mechanism."""
+        """Return the nominal values of the model's quantities for a mechanism."""
         own = {SIZE: 1.0, **self.defaults} if mechanism.points else {}
         return own | contact_quantities(mechanism.body_contacts, self.defaults)
 
     def forces(self, contacts: Contacts) -> Wrenches:
-        """Return the wrenches of contacts that are forces, which follow from the state."""
+        """Return the wrenches on links of contact forces that follow from the state."""
         return {}
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
-        """Return accelerations over the step, from those without contact."""
+        """Return the accelerations with contact from those without it."""
         return free
 
 
-NAMES = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed")
-"""Quantities of the model: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
-
 DEFAULTS = {"contact.stiffness": 1e5, "contact.damping": 1.0, "contact.friction": 0.8, "contact.slip_speed": 0.05}
+"""Nominal values of the force model's quantities: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
 
 
 def normal_force(quantity: Quantity, touch: PointContact) -> Any:
-    """Return the size of the normal force [N]."""
+    """Return the magnitude of the normal force [N]."""
     name = touch.constants
     depth = maximum(touch.depth, 0.0)
     rate = -dot(touch.normal, touch.velocity)
@@ -132,7 +130,7 @@ def friction_force(quantity: Quantity, touch: PointContact, normal: Any) -> Vect
 
 
 class ForceContactModel(ContactModel):
-    """Contact as a force; networks may act on the normal force and the friction of each point."""
+    """Contact as a force; networks may act on the normal force and friction of each point."""
 
     defaults = DEFAULTS
 

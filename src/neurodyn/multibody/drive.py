@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torques on joints in a traced step: of drives, from the command of a joint, and passive ones."""
+"""Joint torques in a traced step: drive torques from commands, and passive torques."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from neurodyn.multibody.memory import StepMemory, delayed
 from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh
 
 FRICTION_SPEED = 0.05
-"""Speed at which Coulomb friction has reached 76 % of its value [rad/s or m/s]: sign(qd) becomes tanh(qd / speed)."""
+"""Speed v0 of smooth Coulomb friction, tanh(qd / v0) for sign(qd); friction is at 76 % there [rad/s or m/s]."""
 
 
 def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrained: bool = False) -> Any:
-    r"""Return the torque of a joint's friction, spring and limits.
+    r"""Return the torque of a joint's damping, spring, friction and limits.
 
     $$\tau = -d\,\dot q - k\,(q - q_{rest}) - f \tanh(\dot q/v_0) \mp \max(k_e s \pm k_d \dot q,\ 0)$$
 
-    with the last term beyond a limit by s > 0, which pushes and never pulls.
+    The last term acts beyond a limit by s > 0; it pushes and never pulls.
 
     Args:
         link: A link with a revolute or prismatic joint.
         quantity: Values of its quantities.
         q: Position.
         qd: Velocity.
-        constrained: Whether the last two terms are left out, since friction and limits are constraints.
+        constrained: Whether to leave out friction and limits because the contact model constrains them.
     """
     name = link.joint.name
     torque = -(quantity(f"{name}.damping") * qd)
@@ -45,7 +45,7 @@ def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrain
 
 
 def _stop(passed: Any, speed: Any, stiffness: Any, damping: Any) -> Any:
-    """Return the force of a stop that has been passed by so much; the damper works on what is passed up to 1e-2."""
+    """Return the force of a stop at this penetration; the damper engages over the first 1e-2."""
     depth = maximum(passed, 0.0)
     engaged = depth * 100.0
     share = engaged / (1.0 + engaged)
@@ -57,10 +57,10 @@ class DrivenJoint:
     """A driven joint in a step.
 
     Attributes:
-        name: Its name.
-        q: Its position as the encoder reads it.
-        qd: Its velocity.
-        continuous: Whether it turns without end.
+        name: Joint name.
+        q: Position as the encoder reads it.
+        qd: Velocity.
+        continuous: Whether the joint turns without limits.
     """
 
     name: str
@@ -73,15 +73,15 @@ def drive_torque(
     drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any],
     memory: StepMemory, step: float,
 ) -> Any:  # fmt: skip
-    """Return the torque on a joint, and keep what the next step needs.
+    """Return the torque on a joint, and store the drive's memory for the next step.
 
     Args:
-        drive: Which stages there are.
+        drive: The drive, which selects the stages.
         joint: The joint.
         command: Its command in this step.
         quantity: Values of quantities by name.
-        define: Names a quantity, and returns what it is to be gone on with: "command.JOINT" is the delayed command,
-            "error.JOINT" of a target the position error.
+        define: Names a quantity and returns the value to continue with. "command.JOINT" is the delayed command,
+            "error.JOINT" the position error of a target.
         memory: Memory of the step.
         step: Length of the step [s].
     """
@@ -93,14 +93,15 @@ def drive_torque(
     motor = _Motor(drive, joint, name, number, memory)
     q, qd = (motor.q, motor.qd) if drive.feedback == "motor" else (joint.q, joint.qd)
     if drive.reach:
-        # A step evaluates forces at its start, which is the middle of what its velocities say (leapfrog): so does the
-        # mean of the command reach half a step to either side.
+        # Forces are evaluated at the start of a step, the midpoint between velocities (leapfrog), so the command is
+        # averaged over half a step to either side.
         line = memory.line(f"{name} command", command, int(drive.reach / step + 0.5 - 1e-9) + 2)
         command = delayed(line, number("delay") * (1.0 / step) + 0.5)
     command = define(f"command.{joint.name}", command)
     law = DRIVE_LAWS[drive.kind]
     if law.command == "target":
-        command = define(f"error.{joint.name}", _difference(command, q, continuous=joint.continuous))
+        error = command - q
+        command = define(f"error.{joint.name}", arctan2(sin(error), cos(error)) if joint.continuous else error)
     torque = number("gain") * law.torque(number, command, q, qd)
     torque = _saturated(drive, number, torque, qd)
     if drive.lag is not None:
@@ -112,7 +113,7 @@ def drive_torque(
 
 
 class _Motor:
-    """The motor's side of a drive: behind a spring, or the joint itself."""
+    """The motor side of a drive: behind a spring, or the joint itself."""
 
     def __init__(self, drive: Drive, joint: DrivenJoint, name: str, number: Number, memory: StepMemory) -> None:
         self._joint, self._name, self._number, self._memory = joint, name, number, memory
@@ -122,7 +123,7 @@ class _Motor:
             self.qd = memory.recall(f"{name} motor velocity", joint.qd)
 
     def moved(self, torque: Any, step: float) -> Any:
-        """Move the motor under a torque; return that of the spring."""
+        """Integrate the motor under a torque; return the spring's torque on the joint."""
         number, joint = self._number, self._joint
         inertia, stiffness, damping = number("rotor_inertia"), number("stiffness"), number("elastic_damping")
         half = 0.5 * number("backlash")
@@ -136,11 +137,6 @@ class _Motor:
         self._memory.keep(f"{self._name} motor velocity", joint.qd + after)
         self._memory.keep(f"{self._name} motor position", self.q + step * (joint.qd + after))
         return stiffness * twist + slope * after
-
-
-def _difference(target: Any, q: Any, *, continuous: bool) -> Any:
-    error = target - q
-    return arctan2(sin(error), cos(error)) if continuous else error
 
 
 def _saturated(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:

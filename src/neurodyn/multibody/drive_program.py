@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drives of a robot as a compiled, differentiable function of their own: for dynamics that take torques."""
+"""The drives of a robot as a compiled, differentiable function, for dynamics whose control is torque."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +19,10 @@ from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 
 class DriveProgram:
-    """From commands and what encoders read to torques, step by step.
+    """Computes torques from commands and encoder readings, step by step.
 
     Attributes:
-        spec: Names and order of state and control; a control is what the drives take.
+        spec: Names and order of state and control; the control is the drives' command.
         step: Length of a step [s].
         memory: Numbers that the drives keep from step to step.
     """
@@ -31,12 +31,14 @@ class DriveProgram:
         """Trace the drives.
 
         Args:
-            drives: Drives by joint; joints without one take torques.
+            drives: Drives by joint; joints without a drive take torques.
             spec: Names and order of state and control.
             step: Length of a step [s].
 
         Raises:
-            InputError: As of `core.description.drive.require_drives`, or drives are none that act by torques.
+            InputError: The drives do not fit the controls (see `core.description.drive.require_drives`), or a drive
+            does
+                not act by torque.
         """
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)
@@ -53,11 +55,11 @@ class DriveProgram:
 
     @property
     def columns(self) -> tuple[list[int], list[int]]:
-        """Where the driven joints lie in positions, and in velocities."""
+        """Columns of the driven joints in positions and in velocities."""
         return self._rows, list(self.spec.control_dofs)
 
     def bias(self, q: Positions) -> Float[Tensor, " nq"]:
-        """Return what encoders read more than positions, like `q` [rad or m], shape [nq]."""
+        """Return the encoder offsets, shape [nq], in the unit, dtype and device of `q`."""
         return self._bias.to(q)
 
     def __call__(
@@ -67,9 +69,9 @@ class DriveProgram:
 
         Args:
             command: Commands, shape [worlds, nu].
-            q: What encoders read [rad or m], shape [worlds, nq].
+            q: Encoder readings [rad or m], shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
-            memory: The memory before it, shape [worlds, memory]; None where nothing has happened yet.
+            memory: Memory before the step, shape [worlds, memory]; None at the start.
         """
         worlds, nu = len(q), self.spec.nu
         kept = q.new_zeros(worlds, self.memory) if memory is None else memory

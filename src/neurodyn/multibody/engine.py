@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hybrid engine: the step of a mechanism, with contacts and networks, traced and compiled.
 
-A step computes joint torques (actuators, friction, springs, limits), contact forces, accelerations by the
-articulated-body algorithm, velocities, contact impulses where contacts are impulses, and positions (semi-implicit
-Euler).
+A step computes joint torques (drives, friction, springs, limits), contact forces, accelerations by the articulated-body
+algorithm, velocities, contact impulses for impulse models, and positions (semi-implicit Euler).
 """
 
 from collections import Counter
@@ -23,6 +22,7 @@ from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree
 from neurodyn.multibody.body_contacts import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.drive import DrivenJoint, drive_torque, passive_torque
+from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.memory import StepMemory
@@ -48,26 +48,25 @@ INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.m
 """Integrators by name."""
 
 _SPRINGS = (".limit_stiffness", ".limit_damping")
-"""Quantities that models which constrain joints have no use for."""
-
+"""Quantities unused by models that constrain joints."""
 
 _HEAVY = 1e6
-"""Rotor inertia of joints on prescribed paths, which nothing that they touch slows down [kg m^2 or kg]."""
+"""Rotor inertia that keeps joints on prescribed paths from being slowed down [kg m^2 or kg]."""
 
 
 class EngineConfig(Config, frozen=True):
-    """What a hybrid engine computes.
+    """Configuration of a hybrid engine.
 
     Attributes:
         substeps: Steps in a frame.
-        contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity), "soft" (MuJoCo's, of
-            joint limits and friction too); None for no contacts.
-        ground: "plane" for one plane under all points, "contact_points" for a point and a normal for each, held over a
+        contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity), "soft" (MuJoCo's, which
+            includes joint limits and friction); None for no contacts.
+        ground: "plane" for one plane under all points; "contact_points" for a point and a normal for each, held over a
             frame; "prisms" for contacts of shapes with a heightfield, held over a substep.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
         integrator: Name of an integrator; unset for semi-implicit Euler.
-        context: Frames of history that memories of drives and networks begin from, where there are any.
+        context: Frames of history that initialise the memories of drives and networks.
     """
 
     substeps: int = 4
@@ -88,14 +87,14 @@ class EngineConfig(Config, frozen=True):
 
 
 class Engine:
-    """A mechanism's dynamics as a compiled program.
+    """The dynamics of a mechanism as a compiled program.
 
     Attributes:
         mechanism: The mechanism.
-        config: What is computed.
-        program: The recurrence: state [q, qd, memory], control, ground as what is held, parameters, weights.
-        memory: Numbers that a step hands on to the next beside q and qd (`multibody.memory`); 0 for none.
-        names: Names of all quantities that the step uses, in order of use: those that a blueprint may act on.
+        config: The configuration.
+        program: The recurrence over the state [q, qd, memory] with control, held ground, parameters and weights.
+        memory: Numbers that a step keeps beside q and qd (`multibody.memory`); 0 for none.
+        names: Names of all quantities that the step uses, in order of use; a blueprint may act on these.
     """
 
     def __init__(self, mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int = 1) -> None:
@@ -104,12 +103,13 @@ class Engine:
         Args:
             mechanism: The mechanism.
             spec: Names, order and dt of the state.
-            config: What is computed.
-            threads: CPU threads among which worlds are split.
+            config: The configuration.
+            threads: CPU threads that worlds are split among.
 
         Raises:
-            InputError: A free quantity or a blueprint names an unknown one, the blueprint forms a cycle, or the state
-                is that of another mechanism.
+            InputError: A free quantity or a blueprint names an unknown quantity, the blueprint forms a cycle, or the
+            state
+                belongs to another mechanism.
         """
         _require_joints(mechanism, spec)
         command = require_drives(mechanism.drives, spec.controls, f"robot {spec.robot!r}: drives")
@@ -160,7 +160,7 @@ class Engine:
         return tuple(self._nominal[name] for name in self.config.free)
 
     def _names(self) -> tuple[tuple[str, ...], int]:
-        """Trace without networks, to learn what has a name; return that, and the size of the memory with networks."""
+        """Trace without networks to collect names; return them and the memory size with networks."""
         mechanism, graph = self.mechanism, Graph()
         inputs = ProgramInputs(
             graph,
@@ -198,12 +198,12 @@ class Engine:
 
         Args:
             inputs: Inputs of the program.
-            constants: Quantities that do not depend on the state, parameters among them.
+            constants: Quantities that do not depend on the state, including parameters.
             blueprint: The networks.
-            observed: Whether the forces of contacts are noted.
+            observed: Whether to record contact forces.
 
         Returns:
-            Positions of joints (not of encoders) and velocities after networks, and what is known of the step.
+            Joint positions (not encoder readings) and velocities after networks, and the step's quantities.
         """
         mechanism, config = self.mechanism, self.config
         memory = StepMemory(inputs.graph, mechanism.nq + mechanism.nv)
@@ -226,15 +226,18 @@ class Engine:
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         driven = self._driven(scope, memory, readings, qd, control)
-        torque = self._torques(scope, tree, q, qd, driven)
+        added, pulled = element_forces(mechanism.elements or (), ElementMotion(scope, tree, motions, q, qd))
+        torque = self._torques(scope, tree, q, qd, driven, added)
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None,
         )  # fmt: skip
         external = self._external(scope)
+        if pulled:
+            external = _merged(external, pulled)
         if mechanism.body_contacts and self._contact is not None:
-            _ = contacts.touched  # which networks on what follows may see
+            _ = contacts.touched  # defines quantities that later networks may take as inputs
         if mechanism.supports:
             external = _merged(external, support_wrenches(tree, motions, contacts.poses, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
@@ -249,7 +252,7 @@ class Engine:
     def _accelerations(
         self, scope: Scope, tree: Tree, motions: list[RelativeMotion], q: list[Any], torque: list[Any], forces: Wrenches
     ) -> list[Any]:
-        """Return accelerations under forces without constraints, with the inertias that networks add."""
+        """Return the accelerations under forces, without constraints, with inertias added by networks."""
         dofs = {name: dof for dof, name in tree.single_dofs()}
         for name in dofs:
             quantity = f"mass_matrix.{name}"
@@ -275,14 +278,14 @@ class Engine:
         return [*(f"q.{name}" for name in self._spec.q_names), *(f"qd.{name}" for name in self._spec.qd_names)]
 
     def _innovations(self, scope: Scope, memory: StepMemory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
-        """Define what was measured beyond what the last step expected, where a network sees it; zero in roll-outs."""
+        """Define measured minus predicted state if a network takes it as input; zero in roll-outs."""
         seen = {part for one in blueprint.augmentations for name in one.inputs for part in (name.partition("@")[0],)}
         for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
             if f"innovation.{name}" in seen:
                 scope.define(f"innovation.{name}", value - memory.recall(f"{name} expected", value))
 
     def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
-        """Return the positions of joints from what their encoders read; with sign -1 the other way."""
+        """Convert encoder readings to joint positions; with sign -1, joint positions to readings."""
         q = list(readings)
         for name in self.mechanism.drives:
             if name in self._leading:
@@ -292,7 +295,7 @@ class Engine:
         return q
 
     def _led(self, qd: list[Any], control: list[Any]) -> list[Any]:
-        """Return the velocities in a step: those of joints on a prescribed path are their commands."""
+        """Return the velocities of a step; joints on a prescribed path move at their commands."""
         moving = list(qd)
         for name, dof, command in zip(self._spec.controls, self._spec.control_dofs, control, strict=True):
             if name in self._leading:
@@ -302,7 +305,7 @@ class Engine:
     def _driven(
         self, scope: Scope, memory: StepMemory, readings: list[Any], qd: list[Any], control: list[Any]
     ) -> list[Scalar]:
-        """Return the torques of the drives on the driven joints."""
+        """Return the drive torques on the driven joints."""
         spec, driven = self._spec, []
         for name, dof, command in zip(spec.controls, spec.control_dofs, control, strict=True):
             value = 0.0 if name in self._leading else command
@@ -314,7 +317,9 @@ class Engine:
             driven.append(scope.define(f"actuator.{name}", value))
         return driven
 
-    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any]) -> list[Scalar]:
+    def _torques(
+        self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any], added: Mapping[int, Any]
+    ) -> list[Scalar]:
         names = self._spec.qd_names
         torque: list[Scalar] = [0.0] * len(names)
         for dof, value in zip(self._spec.control_dofs, driven, strict=True):
@@ -327,10 +332,12 @@ class Engine:
                 constrained=self._contact is not None and self._contact.constrains_joints,
             )  # fmt: skip
             torque[dof] = torque[dof] + scope.define(f"passive.{names[dof]}", passive)
+            if dof in added:
+                torque[dof] = torque[dof] + added[dof]
         return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
 
     def _external(self, scope: Scope) -> Wrenches:
-        """Return external wrenches; zero but for what a blueprint adds."""
+        """Return external wrenches; zero unless a blueprint adds to them."""
 
         def vector(name: str) -> Vector:
             return array([scope.define(f"{name}.{axis}", 0.0) for axis in "xyz"])
@@ -347,10 +354,10 @@ class Engine:
 
 
 def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
-    """Return whether contacts with a heightfield can be those of shapes.
+    """Return whether shapes, not points, touch a heightfield.
 
-    They are of soft constraints, unless something acts on a contact point, or changes the size of what touches, or
-    shapes of a link have frictions of their own: a contact of a link may be of any of its shapes.
+    That needs soft constraints, no blueprint on contact points, no free size of the points, and one friction for all
+    shapes of a link: a contact of a link may be of any of its shapes.
     """
     if config.contact is None or not mechanism.shapes:
         return False
@@ -389,7 +396,7 @@ def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
 
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
-    """Return the nominal values of all quantities of a mechanism and of its contacts."""
+    """Return the nominal values of all quantities of a mechanism and its contacts."""
     if contact is None:
         return mechanism.quantities()
     model, own = CONTACT_MODELS[contact], mechanism.quantities()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Impulses in Coulomb's cone by projected Gauss-Seidel: a native loop with its adjoint by hand."""
+"""Impulses in Coulomb's cone by projected Gauss-Seidel: a native loop with a hand-written adjoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Sweeps:
 
     Attributes:
         tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
-        columns: For each row the impulses that it depends on, the oldest first.
+        columns: For each row the impulses that it depends on, least recently updated first.
         count: Number of sweeps.
-        adjoint: How derivatives are computed.
+        adjoint: How derivatives are computed; see `complementarity.ImpulseSettings`.
     """
 
     tangents: tuple[int, ...]
@@ -30,12 +30,12 @@ class Sweeps:
 
 
 def by_age(first: int, rows: int) -> list[int]:
-    """Return all rows in the order in which they were last computed, when those from `first` on are about to be."""
+    """Return all rows, least recently updated first, just before the rows from `first` on are updated."""
     return [*range(first, rows), *range(first)]
 
 
 def sweeps_loop(kind: Sweeps) -> Loop:
-    """Return the native loop; its inputs are the entries of C by rows, c, mu and the depths; its outputs x."""
+    """Return the native loop. Inputs: entries of C by rows, c, mu and the depths; outputs: x."""
     writer = _SweepsWriter(kind)
     return Loop(
         name="projected Gauss-Seidel",
@@ -48,7 +48,7 @@ def sweeps_loop(kind: Sweeps) -> Loop:
 
 
 class _SweepsWriter:
-    """The texts of a loop. Row i has its y in y{i}, its impulse in x{i} and that impulse's adjoint in a{i}."""
+    """Writes the texts of a loop; row i has y in y{i}, its impulse in x{i} and the impulse's adjoint in a{i}."""
 
     def __init__(self, kind: Sweeps) -> None:
         self.kind = kind
@@ -58,7 +58,7 @@ class _SweepsWriter:
         self._first_row = [sum(1 + count for count in kind.tangents[:p]) for p in range(self.points)]
 
     def forward(self) -> str:
-        """Return the text that sweeps."""
+        """Return the text of the sweeps."""
         taped = self.kind.adjoint == "taped"
         lines = [self._touching(), *(f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows))]
         lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
@@ -75,7 +75,7 @@ class _SweepsWriter:
         return "\n".join([*lines, *(f"out[{i}] = x{i};" for i in range(self.rows))])
 
     def taped(self) -> str:
-        """Return the text that goes back through the sweeps: x are impulses after a sweep, w before it."""
+        """Return the adjoint of all sweeps; x are impulses after a sweep, w before it."""
         lines = [self._touching(), *(f"real a{i} = seed[{i}];" for i in range(self.rows))]
         lines += [f"if ({self._any()}) {{", *(f"real x{i} = out[{i}];" for i in range(self.rows))]
         lines.append(f"for (int sweep = {self.kind.count - 1}; sweep >= 0; --sweep) {{")
@@ -97,7 +97,7 @@ class _SweepsWriter:
         return "\n".join([*lines, "}", "}"])
 
     def implicit(self) -> str:
-        """Return the text that goes back through sweeps at the last iterate: s sums the adjoints of the y."""
+        """Return the adjoint of the last iterate as a fixed point; s sums the adjoints of y."""
         lines = [self._touching()]
         lines += [f"real a{i} = seed[{i}]; const real x{i} = out[{i}]; real s{i} = 0;" for i in range(self.rows)]
         lines += [f"const real y{i} = saved[{i}];" for i in range(self.rows)]
@@ -126,7 +126,7 @@ class _SweepsWriter:
         return self.entries + self.rows + point
 
     def _touching(self) -> str:
-        """Return the text that finds which points touch; impulses and adjoints of those that do not are 0."""
+        """Return the text that finds touching points; impulses and adjoints of the others are 0."""
         depth = self.entries + self.rows + self.points
         return "\n".join(f"const mask touches{p} = in[{depth + p}] > (real)0;" for p in range(self.points))
 
@@ -135,12 +135,12 @@ class _SweepsWriter:
         return f"ANY({touching})" if touching else "false"
 
     def _row(self, i: int) -> str:
-        """Return y = c + C x; what was computed last is added last, for the processor waits for it."""
+        """Return y = c + C x; the most recent impulse is added last, because the processor waits for it."""
         terms = [f"y{i} = in[{self.entries + i}];"]
         return " ".join(terms + [f"y{i} += in[{self._entry(i, j)}] * x{j};" for j in self.kind.columns[i]])
 
     def _projected(self, point: int, rows: list[int], x: str) -> str:
-        """Return the projection of a point's normal row, or of its tangents, of which the normal has been projected."""
+        """Return the projection of a point's normal row, or of its tangents after its normal."""
         if not rows:
             return ""
         normal = self._first_row[point]
@@ -184,7 +184,7 @@ class _SweepsWriter:
         )
 
     def _pulled(self, point: int, rows: list[int]) -> str:
-        """Return the text that turns adjoints of impulses, a, into those of y, g, and adds theirs to older impulses."""
+        """Return the text that turns impulse adjoints a into those of y, g, and adds to those of older impulses."""
         if not rows:
             return ""
         normal = self._first_row[point]
@@ -194,7 +194,7 @@ class _SweepsWriter:
             text = self._tangents_pulled(point, rows)
         pushed = [
             f"a{j} += in[{self._entry(i, j)}] * g{i};"
-            for j in reversed(by_age(rows[0], self.rows))  # those whose adjoints are needed next first
+            for j in reversed(by_age(rows[0], self.rows))  # adjoints needed next come first
             for i in rows
             if j in self.kind.columns[i]
         ]
@@ -220,7 +220,7 @@ class _SweepsWriter:
         )
 
     def _entries_pulled(self, i: int, block: list[int]) -> str:
-        """Return the text that adds to the adjoints of a row's C and c; rows from the block on were not yet new."""
+        """Return the text that adds to the adjoints of a row's C and c; rows from the block on still had old values."""
         values = {j: f"x{j}" if j < block[0] else f"w{j}" for j in self.kind.columns[i]}
         terms = [f"adj[{self._entry(i, j)}] += g{i} * {value};" for j, value in values.items()]
         return " ".join([*terms, f"adj[{self.entries + i}] += g{i};"])
@@ -235,16 +235,16 @@ def cone_impulses(
     sweeps: int = 50,
     adjoint: Adjoint = "taped",
 ) -> list[Any]:
-    """Return the impulses after so many sweeps from zero; floats, or results of a loop where anything is traced.
+    """Return the impulses after `sweeps` sweeps from zero, as floats, or as loop results if any input is traced.
 
     Args:
         matrix: A, symmetric; entries [i][j] with j <= i are read. Constant zeros cost nothing.
         offset: b.
         tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
         friction: mu of each point.
-        depth: Depth of each point in the ground; where it is not above 0, impulses are exactly 0.
+        depth: Depth of each point in the ground; impulses are exactly 0 unless it is above 0.
         sweeps: Number of sweeps.
-        adjoint: How derivatives are computed.
+        adjoint: How derivatives are computed; see `complementarity.ImpulseSettings`.
     """
     rows, constant = _scaled(matrix, offset, tangents)
     columns = tuple(
@@ -260,7 +260,7 @@ def cone_impulses(
 
 
 def _blocks(tangents: Sequence[int]) -> list[tuple[int, int]]:
-    """Return first row and number of rows of what is projected together: normals, and the tangents of a point."""
+    """Return first row and number of rows of each jointly projected block: a normal, or the tangents of a point."""
     blocks, first = [], 0
     for count in tangents:
         blocks.append((first, 1))
@@ -290,7 +290,7 @@ def _scaled(
 
 
 def _greatest(full: list[list[Any]], i: int) -> Any:
-    """Return the greater eigenvalue of the 2 x 2 block that begins at (i, i)."""
+    """Return the greater eigenvalue of the 2 x 2 block at (i, i)."""
     a, b, c = full[i][i], full[i][i + 1], full[i + 1][i + 1]
     total = maximum(a + c, TINY)
     difference, twice = (a - c) / total, 2.0 * b / total
@@ -298,7 +298,7 @@ def _greatest(full: list[list[Any]], i: int) -> Any:
 
 
 def _swept(kind: Sweeps, given: Sequence[float]) -> list[float]:
-    """Return what the loop computes, by Python."""
+    """Compute the loop in Python."""
     entries = iter(given)
     rows = [[(j, next(entries)) for j in used] for used in kind.columns]
     constant = [next(entries) for _ in rows]

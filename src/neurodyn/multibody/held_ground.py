@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ground as an engine takes it, held over a frame: one plane, or a piece of a plane under each contact point.
+"""The ground as input of an engine, held over a frame: one plane, or a local plane under each contact point.
 
-Of heightfields it is the contacts of a robot's shapes, held over a substep.
+For heightfields it consists of the contacts of the robot's shapes, held over a substep.
 """
 
 from typing import Literal
@@ -21,10 +21,10 @@ from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.tensors import Positions, Velocities, constant
 
 FAR = -1e3
-"""Height of the ground where there is none [m]."""
+"""Height of a plane that stands for no ground [m]."""
 
 NUMBERS = 6
-"""Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
+"""Numbers that describe the ground at a contact point: a point on it and its normal, in the world."""
 
 GroundMode = Literal["plane", "contact_points", "prisms"]
 """One plane under all points; a point and a normal for each; or contacts of shapes with a heightfield."""
@@ -37,18 +37,18 @@ def contact_layout(mechanism: Mechanism) -> ContactPointLayout:
 
 
 def held_numbers(mechanism: Mechanism, mode: GroundMode) -> int:
-    """Return how many numbers describe a ground."""
+    """Return the number of values that describe a ground."""
     if mode == "prisms":
         return CONTACT_NUMBERS * sum(contact_slots(mechanism.shapes).values())
     return NUMBERS * (len(mechanism.points) if mode == "contact_points" else 1)
 
 
 def ground_mode(ground: Ground | None, *, prisms: bool = False) -> GroundMode:
-    """Return how a ground is described: planes, and where there is no ground, as one plane.
+    """Return the representation of a ground; no ground counts as a plane.
 
     Args:
         ground: The ground.
-        prisms: Whether contacts with a heightfield may be those of shapes.
+        prisms: Whether contacts with a heightfield may be contacts of shapes.
     """
     if ground is None or ground.empty:
         return "plane"
@@ -58,7 +58,7 @@ def ground_mode(ground: Ground | None, *, prisms: bool = False) -> GroundMode:
 
 
 def _is_heightfield(ground: Ground) -> bool:
-    """Return whether all worlds see one heightfield and nothing else: the same, or each its own."""
+    """Return whether every world sees exactly one heightfield."""
     common: list[Shape | Solid] = [*ground.scene.shapes, *ground.shared]
     worlds = [[*common, *own] for own in ground.own] or [common]
     kinds = (Terrain, Heightfield)
@@ -70,9 +70,9 @@ def _is_heightfield(ground: Ground) -> bool:
 
 
 def plane_numbers(ground: Ground | None) -> tuple[float, ...] | None:
-    """Return a point and the normal of the one plane that all worlds see, or of one far below where there is no ground.
+    """Return a point and the normal of the plane that all worlds share, far below if there is no ground.
 
-    None of other grounds.
+    None for other grounds.
     """
     if ground is None or ground.empty:
         return (0.0, 0.0, FAR, 0.0, 0.0, 1.0)
@@ -83,9 +83,9 @@ def plane_numbers(ground: Ground | None) -> tuple[float, ...] | None:
 
 
 def _planes(ground: Ground) -> list[tuple[float, ...]] | None:
-    """Return the pose of the plane of all worlds, or of each, where a ground is one plane and no more; None of others.
+    """Return the poses of a ground that is one plane, shared or per world; None for other grounds.
 
-    A simulator's model has its plane once for all worlds, or once in every world.
+    A simulator's model may have its plane once for all worlds, or once per world.
     """
     common: list[Shape | Solid] = [*ground.scene.shapes, *ground.shared]
     shapes = [common] if common and not any(ground.own) else [list(own) for own in ground.own]
@@ -96,17 +96,17 @@ def _planes(ground: Ground) -> list[tuple[float, ...]] | None:
 
 
 def _place(shape: Shape | Solid) -> tuple[float, ...] | None:
-    """Return the pose of a plane, None of another shape."""
+    """Return the pose of a plane; None for another shape."""
     if isinstance(shape, Solid):
         return tuple(float(x) for x in shape.place) if shape.kind == "plane" else None
     return (*shape.position, *shape.rotation) if isinstance(shape, Plane) else None
 
 
 class HeldGround:
-    """What a mechanism's contact points have under them at the start of a frame."""
+    """Measures the ground under a mechanism's contact points at the start of a frame."""
 
     def __init__(self, mechanism: Mechanism) -> None:
-        """Prepare to measure the contact points of a mechanism."""
+        """Prepare the queries of a mechanism's contact points and shapes."""
         self._points = len(mechanism.points)
         layout = contact_layout(mechanism)
         self._proximity = ProximityQuery(layout)
@@ -114,13 +114,13 @@ class HeldGround:
         self._last: tuple[Ground, tuple[object, ...], Tensor] | None = None
 
     def __call__(self, ground: Ground | None, q: Positions, qd: Velocities, mode: GroundMode) -> Tensor:
-        """Return the ground of a batch of worlds, shape [worlds, numbers]; how many, `held_numbers` says.
+        """Return the ground of a batch of worlds, shape [worlds, `held_numbers`].
 
         Args:
             ground: The ground; None for free space.
             q: Positions in Newton's convention [rad or m], shape [worlds, nq].
             qd: Velocities [rad/s or m/s], shape [worlds, nv].
-            mode: How it is described; a ground that `ground_mode` calls a plane can be given for each point, too.
+            mode: Representation; a plane may also be represented per contact point.
         """
         if mode == "prisms" and ground is not None and self._prisms is not None:
             return self._prisms(ground, q, qd).flatten(1)
@@ -135,8 +135,8 @@ class HeldGround:
         return torch.where(readings.valid[..., None], pieces, away).flatten(1)
 
     def _pieces_of_plane(self, ground: Ground, q: Tensor, pieces: int) -> Tensor:
-        """Return a plane as so many pieces; the one that was asked for last is kept, as a robot stays on its ground."""
-        if ground.pose is not None and ground.pose.is_inference():  # which does not say whether it was written to
+        """Return a plane repeated per contact point; the last result is cached because a robot stays on its ground."""
+        if ground.pose is not None and ground.pose.is_inference():  # has no version counter that tells of writes
             return _plane(ground, q).repeat(1, pieces)
         version = None if ground.pose is None else ground.pose._version
         key = (version, pieces, len(q), q.device, q.dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Inverse dynamics of a bolted tree, linear in the inertial parameters of its links, for many samples at once.
+r"""Inverse dynamics of a fixed-base tree, linear in the inertial parameters of its links, for many samples at once.
 
 The recursive Newton-Euler algorithm with spatial vectors in the links' body frames (Featherstone, Rigid Body Dynamics
 Algorithms (2008), table 5.1),
@@ -8,12 +8,12 @@ $$v_i = {}^iX_p v_p + S_i \dot q_i, \qquad a_i = {}^iX_p a_p + S_i \ddot q_i + v
 f_i = I_i a_i + v_i \times^* I_i v_i, \qquad a_0 = -g,$$
 
 where $f_i = A_i \pi_i$ is linear in the ten parameters of the link (Atkeson, An and Hollerbach 1986, "Estimation of
-inertial parameters of manipulator loads and links"), so that the torques of all joints are
+inertial parameters of manipulator loads and links"). The joint torques are therefore
 
 $$\tau = Y(q, \dot q, \ddot q)\,\pi, \qquad \pi_i = (m, m c, I_{xx}, I_{yy}, I_{zz}, I_{xy}, I_{xz}, I_{yz})$$
 
-with the centre of mass c and the inertia I about the origin of the body frame. Rotor inertia, friction and springs act
-on their own joint alone and are not in Y.
+with the centre of mass c and the inertia I about the origin of the body frame. Rotor inertia, friction and springs each
+act on a single joint and are not part of Y.
 """
 
 import numpy as np
@@ -29,16 +29,16 @@ LINK_PARAMETERS = 10
 
 
 def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-    """Return Y, of which Y times the parameters of all links is the torque of each joint, shape [N, nv, 10 links].
+    r"""Return the regressor Y of the joint torques, $\tau = Y \pi$, shape [N, nv, 10 links].
 
     Args:
         mechanism: A tree of revolute and prismatic joints.
         q: Positions [rad or m], shape [N, nv].
-        qd: Velocities, likewise.
-        qdd: Accelerations, likewise.
+        qd: Velocities [rad/s or m/s], shape [N, nv].
+        qdd: Accelerations [rad/s^2 or m/s^2], shape [N, nv].
 
     Raises:
-        InputError: The mechanism has another kind of joint.
+        InputError: The mechanism has a free or ball joint.
     """
     other = next((joint for joint in mechanism.joints if not joint.scalar), None)
     if other is not None:
@@ -64,7 +64,7 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
         velocities.append(velocity)
         accelerations.append(acceleration + _crossed(velocity, rate))
         wrench, at = _wrench(velocity, accelerations[k]), k
-        while at >= 0:  # towards the root: what the link weighs on every joint that carries it
+        while at >= 0:  # towards the root: every joint that carries the link bears its wrench
             own = slice(LINK_PARAMETERS * k, LINK_PARAMETERS * (k + 1))
             torques[:, at, own] = np.einsum("c,ncp->np", subspaces[at], wrench)
             wrench, at = _into_parent(turns[at], origins[at], wrench), links[at].joint.parent
@@ -72,12 +72,12 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
 
 
 def link_parameters(mass: Tensor, com: Tensor, inertia: Tensor) -> Tensor:
-    """Return the ten parameters of links, differentiably, shape [..., 10].
+    """Return the ten inertial parameters of links, shape [..., 10]; differentiable.
 
     Args:
         mass: Masses [kg], shape [...].
         com: Centres of mass in the body frames [m], shape [..., 3].
-        inertia: Inertias about these, xx yy zz xy xz yz [kg m^2], shape [..., 6].
+        inertia: Inertias about the centres of mass, xx yy zz xy xz yz [kg m^2], shape [..., 6].
     """
     moment = mass[..., None] * com
     x, y, z = com.unbind(-1)
@@ -86,7 +86,7 @@ def link_parameters(mass: Tensor, com: Tensor, inertia: Tensor) -> Tensor:
 
 
 def _subspace(link: Link) -> np.ndarray:
-    """Return the joint's motion in the body frame: angular, then linear velocity of the body's origin, shape [6]."""
+    """Return the motion subspace in the body frame: angular velocity, then velocity of the body's origin, shape [6]."""
     frame = link.joint.child_frame
     axis = np.asarray(quaternion_matrix(frame[3:])) @ np.asarray(link.joint.axis)
     if link.joint.kind == "prismatic":
@@ -95,7 +95,7 @@ def _subspace(link: Link) -> np.ndarray:
 
 
 def _pose(link: Link, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rotation [N, 3, 3] and origin [N, 3] of a link's body frame in that of its parent (the world's)."""
+    """Return rotation [N, 3, 3] and origin [N, 3] of a link's body frame in its parent's (or the world's)."""
     joint = link.joint
     rest, child = (np.asarray(quaternion_matrix(frame[3:])) for frame in (joint.parent_frame, joint.child_frame))
     axis, shift = np.asarray(joint.axis), np.zeros((len(q), 3))
@@ -110,13 +110,13 @@ def _pose(link: Link, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _into_child(turn: np.ndarray, origin: np.ndarray, motion: np.ndarray) -> np.ndarray:
-    """Return a motion of the parent as one of the child's frame, shape [N, 6]."""
+    """Transform motions from the parent's frame to the child's, shape [N, 6]."""
     spin, linear = motion[:, :3], motion[:, 3:] + np.cross(motion[:, :3], origin)
     return np.concatenate([np.einsum("nji,nj->ni", turn, x) for x in (spin, linear)], 1)
 
 
 def _into_parent(turn: np.ndarray, origin: np.ndarray, wrench: np.ndarray) -> np.ndarray:
-    """Return columns of wrenches (moment, then force) of the child as ones of its parent's frame, shape [N, 6, p]."""
+    """Transform columns of wrenches (moment, then force) from the child's frame to the parent's, shape [N, 6, p]."""
     moment, force = turn @ wrench[:, :3], turn @ wrench[:, 3:]
     return np.concatenate([moment + np.cross(origin[:, :, None], force, axis=1), force], 1)
 
@@ -130,9 +130,9 @@ def _crossed(velocity: np.ndarray, motion: np.ndarray) -> np.ndarray:
 
 
 def _wrench(velocity: np.ndarray, acceleration: np.ndarray) -> np.ndarray:
-    """Return A of f = A pi, moment and force about the origin of the body frame, shape [N, 6, 10]."""
+    """Return A of f = A pi: moment about the origin of the body frame, then force, shape [N, 6, 10]."""
     spin, spin_rate = velocity[:, :3], acceleration[:, :3]
-    linear = acceleration[:, 3:] + np.cross(spin, velocity[:, 3:])  # of the origin, as seen from the world
+    linear = acceleration[:, 3:] + np.cross(spin, velocity[:, 3:])  # classical acceleration of the origin
     matrix = np.zeros((len(spin), 6, LINK_PARAMETERS))
     turning = _skew(spin)
     matrix[:, :3, 1:4] = -_skew(linear)

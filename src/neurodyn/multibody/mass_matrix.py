@@ -3,10 +3,10 @@ r"""The mass matrix of a tree in Newton's velocity coordinates, factored without
 
 $$M_{ij} = S_i^T I^c_j S_j \ (i \text{ carries } j), \qquad M = L^T D L$$
 
-with the composite inertia $I^c_j$ of link j and all that it carries (Featherstone, Rigid Body Dynamics Algorithms
-(2008), sections 6.2 and 6.5). All vectors are along world axes; velocities are those of the body's point that is at the
-origin of the tree's first link, so that composite bodies are sums. Factoring from the leaves leaves entries of
-different branches zero, and a constant zero costs nothing once traced.
+with the composite inertia $I^c_j$ of link j and everything it carries (Featherstone, Rigid Body Dynamics Algorithms
+(2008), sections 6.2 and 6.5). All vectors are along world axes. Velocities are those of the body-fixed point at the
+origin of the tree's first link, so that composite bodies are sums. Factoring from the leaves keeps entries of different
+branches zero; a constant zero costs nothing once traced.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, cross, do
 
 @dataclass
 class MotionColumn:
-    """Motion of a link and all that it carries per unit of one velocity coordinate of its joint.
+    """Motion of a link and everything it carries per unit of one velocity coordinate of its joint.
 
     Attributes:
         link: Index of the link.
@@ -46,15 +46,15 @@ class _Composite:
 
 
 class TreeInertia:
-    """The factored mass matrix of a tree at a configuration, and its velocity coordinates as motions.
+    """The factored mass matrix of a tree at a configuration, and the motion of each velocity coordinate.
 
     Attributes:
         columns: One for each velocity coordinate.
-        matrix: The mass matrix, of which only entries [i][j] with j <= i are filled in.
+        matrix: The mass matrix; only entries [i][j] with j <= i are filled in.
     """
 
     def __init__(self, tree: Tree, poses: Sequence[LinkPose]) -> None:
-        """Compute and factor the mass matrix of links at these poses."""
+        """Compute and factor the mass matrix at these link poses."""
         self._parents = [link.joint.parent for link in tree.links]
         self._roots: list[int] = []
         for index, parent in enumerate(self._parents):
@@ -65,21 +65,21 @@ class TreeInertia:
         self._lower, self._inverse = factored(self.matrix)
 
     def from_root(self, link: int) -> Vector:
-        """Return the origin of a link as seen from that of its tree's first link."""
+        """Return the origin of a link relative to the origin of its tree's first link."""
         if self._roots[link] == link:
             return ZERO
         return self._poses[link].origin - self._poses[self._roots[link]].origin
 
     def carries(self, link: int, other: int) -> bool:
-        """Return whether `other` is `link` or hangs on it."""
+        """Return whether `other` is `link` or one of its descendants."""
         while other > link:
             other = self._parents[other]
         return other == link
 
     def row(self, link: int, place: Vector, direction: Vector) -> list[Any]:
-        """Return the Jacobian of the velocity of a link's point along a direction, one entry a velocity coordinate.
+        """Return the Jacobian of a point's velocity along a direction, one entry per velocity coordinate.
 
-        `place` is the point, from the origin of the link; it and the direction are along world axes.
+        `place` is the point relative to the origin of the link. Both vectors are along world axes.
         """
         lever = cross(self.from_root(link) + place, direction)
         return [
@@ -88,7 +88,7 @@ class TreeInertia:
         ]
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
-        r"""Return $y = L^{-T} f$, of which $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
+        r"""Return $y = L^{-T} f$, so that $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
         return _halfway(self._lower, generalised)
 
     def weighted(self, y: Sequence[Any]) -> list[Any]:
@@ -111,7 +111,7 @@ class TreeInertia:
 
     @property
     def chains(self) -> tuple[tuple[int, ...], ...]:
-        """For each velocity coordinate those up to it whose links carry its link: where M may not be zero."""
+        """For each velocity coordinate, those up to it that carry its link: where M may be nonzero."""
         return tuple(
             tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
             for i, column in enumerate(self.columns)
@@ -155,7 +155,7 @@ class TreeInertia:
         return matrix
 
     def _composites(self, tree: Tree) -> list[_Composite]:
-        """Return for every link the body of all that it carries."""
+        """Return the composite body of each link with everything it carries."""
         bodies: list[_Composite] = []
         for index, link in enumerate(tree.links):
             turn, mass = self._poses[index].turn, tree.quantity(f"{link.joint.name}.mass")
@@ -180,7 +180,7 @@ def is_zero(x: Any) -> bool:
 
 
 def factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
-    """Return L (unit diagonal left out) and the inverse of D with $M = L^T D L$."""
+    """Return L (without its unit diagonal) and the inverse of D, with $M = L^T D L$."""
     rest = [list(row) for row in matrix]
     inverse: list[Any] = [None] * len(rest)
     for k in range(len(rest) - 1, -1, -1):
@@ -197,7 +197,7 @@ def factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
 
 
 def solved(lower: list[list[Any]], inverse: list[Any], right: Sequence[Any]) -> list[Any]:
-    """Return the solution of M x = right from what `factored` returns."""
+    """Return the solution of M x = right from the result of `factored`."""
     y = [weight * x for weight, x in zip(inverse, _halfway(lower, right), strict=True)]
     return _completed(lower, y)
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step hands on to the next beside positions and velocities: delay lines, motors behind springs, hidden states.
+"""The state of a step beyond positions and velocities: delay lines, motors behind springs, hidden states.
 
-All of it is zero where nothing has happened yet. The first number is 0 before the first step and 1 from then on, so
-that a step knows when it is the first: then a quantity is taken to have been what it is for ever, and a motor to be
-where its joint is.
+It starts at zero. Its first number is 0 before the first step and 1 afterwards. The first step assumes that every
+quantity has always been constant, and that motors are where their joints are.
 """
 
 from typing import Any
@@ -12,10 +11,10 @@ from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum, select_les
 
 
 class StepMemory:
-    """The memory of a traced step, laid out in the order in which it is asked for.
+    """The memory of a traced step, laid out in order of first use.
 
     Attributes:
-        names: What each number is, in order.
+        names: Name of each number, in order.
     """
 
     def __init__(self, graph: Graph, first: int) -> None:
@@ -23,7 +22,7 @@ class StepMemory:
 
         Args:
             graph: Graph of the step.
-            first: Where the memory begins in the step's state.
+            first: Index at which the memory begins in the step's state.
         """
         self._graph, self._first = graph, first
         self.names: list[str] = []
@@ -39,11 +38,13 @@ class StepMemory:
         return [self._after[name] for name in self.names]
 
     def recall(self, name: str, otherwise: Scalar) -> Any:
-        """Return a number that the last step kept; in the first step another one."""
-        return select_less(self._started(), 0.5, otherwise, self._slot(name))
+        """Return a number that the previous step kept; `otherwise` in the first step."""
+        started = self._slot("started")
+        self._after["started"] = 1.0
+        return select_less(started, 0.5, otherwise, self._slot(name))
 
     def keep(self, name: str, value: Scalar) -> None:
-        """Keep a number for the next step, under a name that was recalled."""
+        """Keep a number for the next step, under a name that has been recalled."""
         self._after[name] = value
 
     def line(self, name: str, value: Scalar, length: int) -> list[Any]:
@@ -53,11 +54,6 @@ class StepMemory:
         for age in range(1, length):
             self.keep(f"{name} {age} steps ago", whole[age - 1])
         return whole
-
-    def _started(self) -> Scalar:
-        started = self._slot("started")
-        self._after["started"] = 1.0
-        return started
 
     def _slot(self, name: str) -> Scalar:
         if name not in self.names:
@@ -70,12 +66,12 @@ def delayed(line: list[Any], age: Any) -> Any:
 
     $$x(a) = \sum_j \left(c(a - j + 1) - c(a - j)\right) x_j, \qquad c(y) = \min(1, \max(y, 0))$$
 
-    Of a signal that is constant over steps this is the mean over a step of the signal delayed by a, whose slope by a is
-    taken from the right.
+    For a signal that is constant over steps, this is the mean over a step of the signal delayed by a; the derivative
+    with respect to a is taken from the right.
 
     Args:
         line: The values, newest first.
-        age: The age in steps, at least 0; what is beyond the line counts as its end.
+        age: The age in steps, at least 0, clamped to the length of the line.
     """
     last = len(line) - 1
     age = minimum(age, float(last))

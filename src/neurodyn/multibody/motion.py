@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mechanism's motion over one frame as a compiled function: free, or as a simulator with soft constraints has it."""
+"""A mechanism's motion over one frame as a compiled function: free, or with a simulator's soft constraints."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 
 class ProgramFrame:
-    """One frame of the program of a mechanism, whose state is positions and velocities and whose control is torques.
+    """One frame of a mechanism's program; the state is positions and velocities, the control is torques.
 
     Attributes:
         program: The program.
@@ -32,21 +32,21 @@ class ProgramFrame:
     """
 
     def __init__(self, program: TracedProgram, nq: int, substeps: int) -> None:
-        """Take a program, the number of positions in its state, and its steps in a frame."""
+        """Wrap a program with `nq` positions in its state and `substeps` steps in a frame."""
         self.program, self.substeps = program, substeps
         self._nq = nq
 
     def __call__(
         self, q: Tensor, qd: Tensor, torque: Tensor, *, held: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities one frame later, shapes as of `q` and `qd`; differentiable by every tensor.
+        """Return positions and velocities one frame later, shaped like `q` and `qd`; differentiable by every tensor.
 
         Args:
             q: Positions in Newton's convention [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
             torque: Torques during the frame [N m or N], shape [..., nu].
-            held: What is held over the frame, shape [..., held]; or [worlds, held], with the batch axes flattened.
-            parameters: Likewise, shape [..., parameters].
+            held: Inputs held over the frame, shape [..., held], or [worlds, held] with the batch axes flattened.
+            parameters: Parameters, shape [..., parameters] or [worlds, parameters].
         """
         batch, size = q.shape[:-1], q.shape[-1] + qd.shape[-1]
         worlds = math.prod(batch)
@@ -64,13 +64,15 @@ class ProgramFrame:
     def bound(
         self, state: Tensor, torque: Tensor, *, held: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+        """Return the states one frame later and the recorded launch that recomputes them in place.
+
+        All tensors are contiguous.
 
         Args:
-            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            state: Positions and velocities, shape [worlds, nq + nv].
             torque: Torques during the frame [N m or N], shape [worlds, nu].
-            held: What is held over the frame, shape [worlds, held].
-            parameters: Shape [worlds, parameters].
+            held: Inputs held over the frame, shape [worlds, held].
+            parameters: Parameters, shape [worlds, parameters].
         """
         run = self.program.run(
             state, frames=1, substeps=self.substeps, control=torque[:, None],
@@ -83,16 +85,14 @@ class ProgramFrame:
         """Return the frame as an ONNX graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, in float32.
 
         Args:
-            held: What is held over the frame, the same in all worlds.
-            parameters: Likewise.
+            held: Inputs held over the frame, the same in all worlds.
+            parameters: Parameters, the same in all worlds.
 
         Raises:
-            InputError: A part of the frame has no nodes in ONNX.
+            InputError: A part of the frame has no ONNX nodes.
         """
         program = self.program
-        return frame_graph(
-            program.sizes, program.step, self.substeps, self._nq, held=held, parameters=parameters
-        )  # fmt: skip
+        return frame_graph(program.sizes, program.step, self.substeps, self._nq, held=held, parameters=parameters)
 
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
@@ -108,7 +108,7 @@ class FreeMotion:
             mechanism: The robot.
             dofs: Velocity coordinates that the torques drive.
             dt: Length of a frame [s].
-            substeps: Steps of semi-implicit Euler in a frame, as many as the simulator's.
+            substeps: Semi-implicit Euler steps in a frame, as many as the simulator's.
         """
         self.mechanism = mechanism
         self._dofs = dofs
@@ -123,28 +123,21 @@ class FreeMotion:
         torque: Torques,
         gravity: Float[Tensor, "... 3"],
     ) -> tuple[Positions, Velocities]:
-        """Return positions and velocities one frame later, shapes as of `q` and `qd`.
+        """Return positions and velocities one frame later; arguments: see `ProgramFrame.__call__`.
 
-        Args:
-            q: Positions in Newton's convention [rad or m], shape [..., nq].
-            qd: Velocities [rad/s or m/s], shape [..., nv].
-            torque: Torques during the frame [N m or N], shape [..., nu].
-            gravity: Gravity in world axes [m/s^2], shape [..., 3].
+        `gravity` is in world axes [m/s^2], shape [..., 3].
         """
         return self._frame(q, qd, torque, held=gravity.expand(*q.shape[:-1], 3))
 
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
-        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+        """Return the states one frame later and the recorded launch that recomputes them; see `ProgramFrame.bound`.
 
-        Args:
-            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
-            torque: Torques during the frame [N m or N], shape [worlds, nu].
-            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        `gravity` is in world axes [m/s^2], shape [worlds, 3].
         """
         return self._frame.bound(state, torque, held=gravity)
 
     def onnx(self, gravity: tuple[float, ...]) -> Any:
-        """Return the frame in one gravity as an ONNX graph, as of `ProgramFrame.onnx`."""
+        """Return the frame under constant gravity as an ONNX graph; see `ProgramFrame.onnx`."""
         return self._frame.onnx(held=gravity)
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
@@ -165,7 +158,7 @@ class FreeMotion:
 class ContactMotion:
     """One frame of a mechanism on a ground, of a batch of worlds; differentiable by state, torque and gravity.
 
-    The ground under each contact point is that at the start of the frame; contacts of shapes with a heightfield are
+    The ground under each contact point is held from the start of the frame. Contacts of shapes with a heightfield are
     found in every substep.
     """
 
@@ -177,17 +170,17 @@ class ContactMotion:
         contact: str = "soft",
         values: Mapping[str, float] | None = None,
     ) -> None:
-        """Prepare the motion; it is compiled for a kind of ground when it first meets one.
+        """Prepare the motion; it is compiled for each kind of ground on first use.
 
         Args:
             mechanism: The robot.
             spec: Names, order and dt of its state.
             substeps: Steps in a frame, as many as the simulator's.
             contact: Name of a contact model.
-            values: Quantities that are not those of the mechanism, by name; None for none.
+            values: Quantities that replace the mechanism's nominal values, by name; None for none.
 
         Raises:
-            InputError: The state is that of another mechanism.
+            InputError: The state belongs to another mechanism.
         """
         self._values = dict(values or {})
         self.mechanism = mechanism
@@ -205,14 +198,14 @@ class ContactMotion:
         gravity: Float[Tensor, "... 3"],
         ground: Ground | None = None,
     ) -> tuple[Positions, Velocities]:
-        """Return positions and velocities one frame later, shapes as of `q` and `qd`.
+        """Return positions and velocities one frame later, shaped like `q` and `qd`.
 
         Args:
             q: Positions in Newton's convention [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
             torque: Torques during the frame [N m or N], shape [..., nu].
             gravity: Gravity in world axes [m/s^2], shape [..., 3].
-            ground: The ground, with one pose for all worlds or one for each, the batch axes flattened; None for free
+            ground: The ground, with one pose for all worlds or one per world (batch axes flattened); None for free
                 space.
         """
         mode = ground_mode(ground, prisms=self._prisms)
@@ -227,17 +220,17 @@ class ContactMotion:
     def bound(
         self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
     ) -> tuple[Tensor, Any, Callable[[Ground | None], None]] | None:
-        """Return the motion on a plane or in free space between fixed buffers; None on other grounds.
+        """Return the motion on a plane or in free space on fixed buffers; None on other grounds.
 
         Args:
-            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            state: Positions and velocities, shape [worlds, nq + nv]; all tensors are contiguous.
             torque: Torques during the frame [N m or N], shape [worlds, nu].
             gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
             ground: The ground.
 
         Returns:
-            The states one frame later; the recorded launch that computes them anew from the same memory; and what
-            writes the poses of another ground of the same shapes, and gravity.
+            The states one frame later; the recorded launch that recomputes them in place; and a function that updates
+            gravity and the poses of a ground with the same shapes.
         """
         if ground_mode(ground) != "plane":
             return None
@@ -260,17 +253,17 @@ class ContactMotion:
         return *self._frame("plane").bound(state, torque, held=held, parameters=parameters), write
 
     def _parameters(self, gravity: Tensor) -> Tensor:
-        """Return what the engine takes as parameters, shape [..., parameters]: gravity, then the other values."""
+        """Return the engine's parameters, shape [..., parameters]: gravity, then the other values."""
         if not self._values:
             return gravity
         values = constant(tuple(self._values.values()), gravity)
         return torch.cat([gravity, values.expand(*gravity.shape[:-1], -1)], dim=-1)
 
     def onnx(self, gravity: tuple[float, ...], ground: Ground | None) -> Any:
-        """Return the frame in one gravity on one plane as an ONNX graph, as of `ProgramFrame.onnx`.
+        """Return the frame under constant gravity on one plane as an ONNX graph; see `ProgramFrame.onnx`.
 
         Raises:
-            InputError: The ground is none, or a part of the motion has no form in ONNX.
+            InputError: The ground is not a plane, or a part of the motion has no ONNX nodes.
         """
         plane = plane_numbers(ground)
         if plane is None:

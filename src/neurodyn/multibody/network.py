@@ -4,27 +4,9 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from neurodyn.core.description.blueprint import Activation, Augmentation
+from neurodyn.core.activations import ACTIVATIONS
+from neurodyn.core.description.blueprint import Augmentation
 from neurodyn.multibody.trace import Loop
-
-ACTIVATIONS: dict[Activation, tuple[str, str]] = {
-    "tanh": ("::wp::tanh(z)", "(real)1 - y * y"),
-    "elu": ("SELECT(z > (real)0, z, ::wp::exp(z) - (real)1)", "SELECT(z > (real)0, (real)1, y + (real)1)"),
-    "relu": ("SELECT(z > (real)0, z, (real)0)", "SELECT(z > (real)0, (real)1, (real)0)"),
-    "softplus": (
-        "SELECT(z > (real)0, z, (real)0) + ::wp::log((real)1 + ::wp::exp(SELECT(z > (real)0, -z, z)))",
-        "(real)1 / ((real)1 + ::wp::exp(-z))",
-    ),
-    "softsign": (
-        "z / ((real)1 + SELECT(z > (real)0, z, -z))",
-        "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))",
-    ),
-    "silu": (
-        "z / ((real)1 + ::wp::exp(-z))",
-        "y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",
-    ),
-}
-"""The value of an activation at z, and its slope, in terms of z and the value y."""
 
 
 def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
@@ -39,14 +21,14 @@ def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
         name: What it is called in messages.
     """
     widths = augmentation.widths
-    value, slope = ACTIVATIONS[augmentation.activation]
+    activation = ACTIVATIONS[augmentation.activation]
     return Loop(
         name=name,
         inputs=widths[0],
         outputs=widths[-1],
         saved=2 * sum(widths[1:-1]),
-        forward=_forward(widths, value),
-        adjoint=_adjoint(widths, slope),
+        forward=_forward(widths, activation.value),
+        adjoint=_adjoint(widths, activation.slope),
         weights=augmentation.weights,
         first_weight=first_weight,
     )
@@ -104,21 +86,6 @@ def _adjoint(widths: tuple[int, ...], slope: str) -> str:
     return "\n".join(lines)
 
 
-_SIGMOID = "(real)1 / ((real)1 + ::wp::exp(-z))"
-_CURVATURES: dict[Activation, str] = {
-    "tanh": "(real)-2 * y * ((real)1 - y * y)",
-    "elu": "SELECT(z > (real)0, (real)0, y + (real)1)",
-    "relu": "(real)0 * z",
-    "softplus": f"{_SIGMOID} * ((real)1 - {_SIGMOID})",
-    "softsign": (
-        "SELECT(z > (real)0, (real)-2, (real)2) * ((real)1 - SELECT(y > (real)0, y, -y)) * "
-        "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))"
-    ),
-    "silu": f"{_SIGMOID} * ((real)1 - {_SIGMOID}) * ((real)2 + z * ((real)1 - (real)2 * {_SIGMOID}))",
-}
-"""Second derivatives of activations at z, in terms of z and the value y."""
-
-
 @dataclass(frozen=True)
 class _Layer:
     """A layer: widths, where its weights begin, what it reads, and where it saves z, y, s and t."""
@@ -149,14 +116,14 @@ def tangent_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
         name: What it is called in messages.
     """
     layers = _tangent_layers(augmentation.widths)
-    value, slope = ACTIVATIONS[augmentation.activation]
+    activation = ACTIVATIONS[augmentation.activation]
     return Loop(
         name=name,
         inputs=2 * augmentation.widths[0],
         outputs=augmentation.widths[-1],
         saved=4 * sum(augmentation.widths[1:-1]),
-        forward="\n".join(_tangent_forward(layer, value, slope) for layer in layers),
-        adjoint=_tangent_adjoint(layers, augmentation.widths, slope, _CURVATURES[augmentation.activation]),
+        forward="\n".join(_tangent_forward(layer, activation.value, activation.slope) for layer in layers),
+        adjoint=_tangent_adjoint(layers, augmentation.widths, activation.slope, activation.curvature),
         weights=augmentation.weights,
         first_weight=first_weight,
     )

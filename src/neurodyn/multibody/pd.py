@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PD controller of driven joints: one formula for data, evaluation and simulators."""
+"""The PD controller of driven joints, used by data generation, evaluation and simulators."""
 
 import math
 from functools import lru_cache
@@ -26,10 +26,10 @@ def pd_torque(
         spec: The robot's coordinates and controls.
         q: Positions [rad or m], shape [worlds, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, nv].
-        target: Wanted positions of the driven joints [rad or m], shape [worlds, nu]; a joint that turns without
-            end takes the shorter way.
-        kp: Stiffnesses [N m/rad or N/m], shape [worlds, nu] or broadcastable.
-        kd: Dampings [N m s/rad or N s/m], shape [worlds, nu] or broadcastable.
+        target: Target positions of the driven joints [rad or m], shape [worlds, nu]; a continuous joint takes the
+            shorter way.
+        kp: Stiffness [N m/rad or N/m], broadcastable to [worlds, nu].
+        kd: Damping [N m s/rad or N s/m], broadcastable to [worlds, nu].
     """
     rows, dofs, turns = _indices(spec, q.device)
     error = target - q[..., rows]
@@ -41,7 +41,7 @@ def pd_torque(
 
 @lru_cache(maxsize=64)
 def _indices(spec: StateSpec, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the driven joints' coordinates of position and of velocity, and which of them turn without end."""
+    """Return the driven joints' position and velocity coordinates, and which joints are continuous."""
     rows = [spec.q_names.index(name) for name in spec.controls]
     turns = [spec.continuous[row] for row in rows]
     return (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact points of a mechanism in the world: places, velocities, and depths in a ground."""
+"""Contact points of a mechanism in the world: positions, velocities, and depths in the ground."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ class LinkPose:
 
 @dataclass
 class PointContact:
-    """A contact point of the robot beside a flat piece of ground, or of one body beside another.
+    """A contact point of the robot near a locally flat ground, or of one body near another.
 
     Attributes:
         name: Name of the point.
         link: Index of the link that carries it.
-        arm: Lowest point of the sphere around it, seen from the origin of the link's frame, world axes [m].
+        arm: Lowest point of its sphere relative to the origin of the link's frame, world axes [m].
         normal: Outward normal of the ground, or of the other body, world axes.
-        depth: Depth of the sphere in it [m]; negative where there is a gap.
-        velocity: Velocity of the lowest point, relative to what it touches, world axes [m/s].
-        other: Index of the link that it touches; None for the ground.
-        other_arm: Where, from the origin of that link's frame, world axes [m].
-        constants: How the names of its constants begin.
+        depth: Penetration depth of the sphere [m]; negative for a gap.
+        velocity: Velocity of the lowest point relative to the ground or the other body, world axes [m/s].
+        other: Index of the other link; None for the ground.
+        other_arm: Contact relative to the origin of the other link's frame, world axes [m].
+        constants: Prefix of the names of its constants.
     """
 
     name: str
@@ -54,7 +54,7 @@ class PointContact:
 
     @property
     def sides(self) -> list[tuple[int, Vector, float]]:
-        """Link, place and sign of the force for each body that it acts on."""
+        """Link, point of application and sign of the force for each body it acts on."""
         found = [(self.link, self.arm, 1.0)]
         return found if self.other is None or self.other_arm is None else [*found, (self.other, self.other_arm, -1.0)]
 
@@ -79,10 +79,10 @@ def touches(
     grounds: Sequence[tuple[Vector, Vector]],
     size: Any = 1.0,
 ) -> list[PointContact]:
-    """Measure points against flat pieces of ground.
+    """Measure contact points against locally flat ground.
 
-    `grounds` holds for each point a point on the ground and the outward normal there, in the world; `size` is a factor
-    on the places and radii of points in their bodies.
+    `grounds` holds a point on the ground and the outward normal for each contact point, in the world; `size` scales the
+    positions and radii of the contact points.
     """
     touched = []
     for point, (origin, normal) in zip(points, grounds, strict=True):
@@ -98,7 +98,7 @@ def touches(
 
 
 def wrenches(poses: Sequence[LinkPose], touched: Sequence[PointContact], forces: Sequence[Vector]) -> Wrenches:
-    """Return moment and force on every touched link, in its frame, from forces in world axes at the touching points."""
+    """Return moment and force on each link, in its frame, from contact forces in world axes."""
     by_link: Wrenches = {}
     for touch, force in zip(touched, forces, strict=True):
         for link, arm, sign in touch.sides:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""The named quantities of one traced step, and the networks that act on them.
 
-The dynamics pass every quantity through `Scope.define` under its name and continue with what it returns, so that a
-blueprint changes the dynamics without a change of their code.
+The dynamics pass every quantity through `Scope.define` under its name and continue with the result. A blueprint can
+therefore change the dynamics without changing their code.
 
-A network with a memory of m numbers h sees them beside its inputs, and has 2 m more outputs, candidates c and gates g:
+A network with a memory of m numbers h takes them as further inputs. It has 2 m further outputs, candidates c and gates
+g:
 
 $$h_{t+1} = h_t + \min(1, dt/T)\ \sigma(g) (\tanh(c) - h_t)$$
 
-with the shortest time constant T. A step later h is that much closer to tanh(c); at the start h is zero. An input of
-some age comes from a delay line (`multibody.memory`).
+with the shortest time constant T. The memory starts at zero. A delayed input comes from a delay line
+(`multibody.memory`).
 """
 
 from collections.abc import Callable, Mapping
@@ -22,14 +23,14 @@ from neurodyn.multibody.structures import FORMS, ActingNetwork, AddedInertia
 from neurodyn.multibody.trace import Graph, Scalar, apply_loop, cos, sin, tanh
 
 _DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
-"""Functions of a quantity that an input may name, as "sin(q.elbow)"."""
+"""Functions of a quantity that an input may name, e.g. "sin(q.elbow)"."""
 
 
 class Scope:
     """The named quantities of a step.
 
     Attributes:
-        inertias: What networks have added to the mass matrix so far.
+        inertias: Mass matrix contributions of networks so far.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Scope:
             graph: Graph of the step.
             constants: Quantities that do not depend on the state: numbers, and parameters as expressions.
             blueprint: The networks.
-            memory: What the step hands on to the next.
+            memory: Memory of the step.
             step: Length of the step [s].
         """
         self._graph, self._memory, self._step = graph, memory, step
@@ -60,12 +61,12 @@ class Scope:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """Names of the quantities that the step has used so far, in order of use."""
+        """Names of the quantities used so far, in order of use."""
         return tuple(self._values)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all quantities that are known: those of `computed`, then the other constant ones."""
+        """Names of all known quantities: `computed`, then the remaining constants."""
         return (*self._values, *(name for name in self._constants if name not in self._values))
 
     def acted_on(self, name: str) -> bool:
@@ -73,24 +74,20 @@ class Scope:
         return name in self._acting
 
     def define(self, name: str, value: Scalar) -> Scalar:
-        """Name a quantity; return its value after the blueprint's networks."""
+        """Name a quantity; return its value with the effect of the blueprint's networks."""
         if name in self._acting:
             value = self._augmented(name, value)
         self._values[name] = value
         return value
 
     def __call__(self, name: str) -> Scalar:
-        """Return a quantity: one that was defined, or a constant one."""
+        """Return a defined or constant quantity."""
         if name not in self._values:
             self.define(name, self._constants[name])
         return self._values[name]
 
     def require_acted(self) -> None:
-        """Refuse a blueprint that acts on a quantity that the step has not used.
-
-        Raises:
-            InputError: There is no such quantity.
-        """
+        """Raise InputError if the blueprint acts on a quantity that the step has not used."""
         for name in self._acting:
             if name not in self._values:
                 raise InputError(f"blueprint: there is no quantity {name!r} to act on; valid: {choices(self.computed)}")
@@ -106,7 +103,7 @@ class Scope:
         return value + given if augmentation.mode == "add" else value * (1.0 + given)
 
     def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Scalar]:
-        """Return what a network does to each of its quantities, and keep its memory."""
+        """Return a network's effect on each of its quantities, and keep its memory."""
         scales = augmentation.input_scale or (1.0,) * len(augmentation.inputs)
         self._busy.append(index)
         inputs = [self._input(x, name, augmentation) / s for x, s in zip(augmentation.inputs, scales, strict=True)]
@@ -138,7 +135,7 @@ class Scope:
         )
 
     def _aged(self, name: str, age: float) -> Scalar:
-        """Return a quantity as it was some time ago [s]."""
+        """Return a quantity delayed by `age` [s]."""
         if not age:
             return self(name)
         if (name, age) not in self._past:
@@ -148,7 +145,7 @@ class Scope:
         return self._past[name, age]
 
     def _forms_cycle(self, name: str) -> bool:
-        """Return whether a quantity that is not known yet needs one of those that wait for it."""
+        """Return whether a quantity not yet known needs one that is being computed."""
         seen: set[str] = set()
         waiting = [] if name in self._values else [name]
         while waiting:
@@ -164,7 +161,7 @@ class Scope:
 
 
 def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str, float]:
-    """Return the function, the quantity and its age that an input names."""
+    """Return the function, the quantity and the age that an input names."""
     for function, apply in _DERIVED.items():
         if name.startswith(f"{function}(") and name.endswith(")"):
             return apply, *aged(name[len(function) + 1 : -1])

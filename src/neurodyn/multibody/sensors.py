@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sensors read, as traced functions of a step: one function for each kind of sensor."""
+"""Sensor readings as traced functions of a step: one function per kind of sensor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from typing import Any
 
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.registry import Registry
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import RelativeMotion, Tree
 from neurodyn.multibody.contact_model import Contacts
@@ -21,18 +20,18 @@ from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, 
 
 @dataclass
 class Instant:
-    """A step of a mechanism before it is integrated.
+    """A step of a mechanism before integration.
 
     Attributes:
         scope: Quantities by name.
-        memory: What the step hands on to the next.
+        memory: Memory of the step.
         tree: The mechanism.
         motions: Motions of its links.
-        torque: Generalised forces of actuators and passive joints, by velocity coordinate.
-        external: Wrenches on the links that are none of contacts, in their frames.
-        touching: Wrenches of contacts that are forces, likewise.
-        acceleration: Time derivative of the velocities over the step, contacts included.
-        contacts: What touches, and the forces of contacts that are none of `touching`.
+        torque: Generalised forces of drives and passive joints, by velocity coordinate.
+        external: Non-contact wrenches on the links, in their frames.
+        touching: Wrenches of contact models of forces, in the links' frames.
+        acceleration: Time derivative of the velocities over the step, with contacts.
+        contacts: The contacts, and the forces of those not in `touching`.
     """
 
     scope: Scope
@@ -47,17 +46,17 @@ class Instant:
 
     @cached_property
     def poses(self) -> list[LinkPose]:
-        """Where the links are."""
+        """Poses of the links."""
         return link_poses(self.tree, self.motions)
 
     @cached_property
     def accelerations(self) -> list[tuple[Vector, Vector]]:
-        """Spatial acceleration of each link less gravity, in its frame: angular, and linear at the frame's origin."""
+        """Spatial acceleration of each link minus gravity, in its frame: angular, then linear at the frame's origin."""
         return self.tree.carried(self.motions, self.acceleration)
 
     @cached_property
     def pushes(self) -> Wrenches:
-        """Moment about its origin and force of all contacts on each link that can touch, in its frame."""
+        """Moment (about the frame's origin) and force of all contacts on each touching link, in its frame."""
         found = dict(self.touching)
         for push in self.contacts.pushes or ():
             turn = self.poses[push.link].turn
@@ -67,7 +66,7 @@ class Instant:
 
     @cached_property
     def transmitted(self) -> list[tuple[Vector, Vector]]:
-        """Moment about its origin and force that each link receives through its joint, in its frame.
+        """Moment (about the frame's origin) and force that each link receives through its joint, in its frame.
 
         The backward pass of the recursive Newton-Euler algorithm (Featherstone 2008, table 5.1).
         """
@@ -92,10 +91,10 @@ _NO_TURN = (0.0, 0.0, 0.0, 1.0)
 
 @dataclass
 class SensorFrame:
-    """A sensor in a step.
+    """The mounting of a sensor in a step.
 
-    Its place and axes are quantities: NAME.position.x, y, z in the link's body frame [m], and NAME.turn.x, y, z, a
-    rotation vector about its own declared axes [rad].
+    The pose is a quantity: NAME.position.x, y, z in the link's body frame [m], and NAME.turn.x, y, z, a rotation vector
+    relative to the declared axes [rad].
 
     Attributes:
         name: Name of the sensor.
@@ -113,13 +112,13 @@ class SensorFrame:
 
     @cached_property
     def arm(self) -> Vector:
-        """Place of the sensor in its link's frame [m]."""
+        """Position of the sensor in its link's frame [m]."""
         tree = self.instant.tree
         return tree.in_link_frame(self.link, tree.vector(f"{self.name}.position"))
 
     @cached_property
     def turn(self) -> Matrix:
-        """Rotation from the sensor's axes to those of its link's frame."""
+        """Rotation from the sensor's axes to the link's frame."""
         tree = self.instant.tree
         turn = tree.turned_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
         more = tree.vector(f"{self.name}.turn")
@@ -127,25 +126,25 @@ class SensorFrame:
 
     @cached_property
     def velocity(self) -> Vector:
-        """Velocity of the sensor's origin, axes of the link's frame [m/s]."""
+        """Velocity of the sensor's origin in the link's frame [m/s]."""
         motion = self.instant.motions[self.link]
         return motion.velocity + cross(motion.spin, self.arm)
 
     def along_axes(self, vector: Vector) -> list:
-        """Return a vector in the link's frame along the axes that the sensor is declared to have."""
+        """Transform a vector from the link's frame to the declared axes of the sensor."""
         if self.sensor.axes == "world":
             return [*(self.instant.poses[self.link].turn @ vector)]
         return [*(self.turn.T @ vector)]
 
 
 def read_position(instant: Instant, at: SensorFrame) -> list[Any]:
-    """Return the place of the sensor's origin in the world."""
+    """Return the position of the sensor's origin in the world."""
     pose = instant.poses[at.link]
     return [*(pose.origin + pose.turn @ at.arm)]
 
 
 def read_orientation(instant: Instant, at: SensorFrame) -> list[Any]:
-    """Return the rotation matrix from the sensor's axes to the world's, row by row."""
+    """Return the rotation matrix from sensor axes to the world, row by row."""
     return [*(instant.poses[at.link].turn @ at.turn).flatten()]
 
 
@@ -155,7 +154,7 @@ def read_gyroscope(instant: Instant, at: SensorFrame) -> list[Any]:
 
 
 def read_accelerometer(instant: Instant, at: SensorFrame) -> list[Any]:
-    """Return the acceleration of the sensor's origin less gravity."""
+    """Return the acceleration of the sensor's origin minus gravity."""
     motion, (spin, linear) = instant.motions[at.link], instant.accelerations[at.link]
     carried = cross(motion.spin, motion.velocity + cross(motion.spin, at.arm))
     return at.along_axes(linear + carried + cross(spin, at.arm))
@@ -167,12 +166,12 @@ def read_odometry(instant: Instant, at: SensorFrame) -> list[Any]:
 
 
 def read_contact_force(instant: Instant, at: SensorFrame) -> list[Any]:
-    """Return the force on the link."""
+    """Return the contact force on the link."""
     return at.along_axes(instant.pushes.get(at.link, (ZERO, ZERO))[1])
 
 
 def read_wrench(instant: Instant, at: SensorFrame) -> list[Any]:
-    """Return force and torque on the link."""
+    """Return force and torque that the link receives through its joint."""
     moment, force = instant.transmitted[at.link]
     return [*at.along_axes(force), *at.along_axes(moment - cross(at.arm, force))]
 
@@ -200,25 +199,6 @@ def _link(instant: Instant, at: SensorFrame, name: str) -> Any:
     return dot(tree.axis(single[name]), moment if turning else force)
 
 
-SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
-"""From a step and a sensor's place to its reading; a rotation is the nine entries of its matrix, row by row."""
-
-SENSOR_FUNCTIONS: Registry[SensorFunction] = Registry(
-    "kind of sensor",
-    position="neurodyn.multibody.sensors:read_position",
-    orientation="neurodyn.multibody.sensors:read_orientation",
-    pose="neurodyn.multibody.sensors:read_pose",
-    gyroscope="neurodyn.multibody.sensors:read_gyroscope",
-    accelerometer="neurodyn.multibody.sensors:read_accelerometer",
-    imu="neurodyn.multibody.sensors:read_imu",
-    odometry="neurodyn.multibody.sensors:read_odometry",
-    contact_force="neurodyn.multibody.sensors:read_contact_force",
-    wrench="neurodyn.multibody.sensors:read_wrench",
-    joint_torque="neurodyn.multibody.sensors:read_joint_torque",
-)
-"""What each kind of sensor reads; the layout of readings is in `core.description.sensors.SENSOR_KINDS`."""
-
-
 def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return position and rotation matrix in the world."""
     return [*read_position(instant, at), *read_orientation(instant, at)]
@@ -227,3 +207,7 @@ def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:
 def read_imu(instant: Instant, at: SensorFrame) -> list[Any]:
     """Return angular velocity [rad/s] and specific force [m/s^2]."""
     return [*read_gyroscope(instant, at), *read_accelerometer(instant, at)]
+
+
+SensorFunction = Callable[[Instant, SensorFrame], list[Any]]
+"""From a step and a sensor's place to its reading; a rotation is the nine entries of its matrix, row by row."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the outputs of a blueprint's network to what they do, so that physics is kept whatever the weights are.
+"""Structured forms of a blueprint's networks, which preserve physical properties for any weights.
 
-One function for each structure: conservative, dissipative, gyroscopic, passive, inertial, or free.
+One function per structure: conservative, dissipative, gyroscopic, passive, inertial, or free.
 """
 
 import math
@@ -21,12 +21,12 @@ from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos,
 
 @dataclass
 class AddedInertia:
-    r"""What a network adds to the equations of motion of some joints.
+    r"""A network's contribution to the equations of motion of some joints.
 
     Attributes:
         joints: Names of the joints.
-        matrix: What it adds to the mass matrix, symmetric and nowhere negative.
-        bias: The torques of its change, $\dot M \dot q - \partial_q (\tfrac12 \dot q^T M \dot q)$.
+        matrix: Addition to the mass matrix, symmetric and positive semidefinite.
+        bias: Torques due to its change, $\dot M \dot q - \partial_q (\tfrac12 \dot q^T M \dot q)$.
     """
 
     joints: tuple[str, ...]
@@ -36,16 +36,16 @@ class AddedInertia:
 
 @dataclass
 class ActingNetwork:
-    """A network and its outputs.
+    """A network with its inputs and outputs in a step.
 
     Attributes:
         augmentation: The network.
         graph: Graph of the step.
-        first_weight: Where its weights begin.
-        inputs: Its inputs, scaled, memory included.
-        outputs: Its outputs, those of a memory left out.
+        first_weight: Index of its first weight in the program's weights.
+        inputs: Scaled inputs, including memory.
+        outputs: Outputs, without those of a memory.
         read: Returns a quantity by name.
-        inertias: Where additions to the mass matrix are noted.
+        inertias: List that receives additions to the mass matrix.
     """
 
     augmentation: Augmentation
@@ -58,16 +58,16 @@ class ActingNetwork:
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names of the quantities that it acts on."""
+        """Names of the quantities that the network acts on."""
         return self.augmentation.quantities
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """What outputs are multiplied by, one a quantity."""
+        """Output scales, one per quantity."""
         return self.augmentation.output_scale or (1.0,) * len(self.quantities)
 
     def input_size(self, name: str) -> float:
-        """Return what an input of this name is divided by; 1 where there is none."""
+        """Return the scale of an input by name; 1 if the network has no such input."""
         one = self.augmentation
         return abs(one.input_scale[one.inputs.index(name)]) if one.input_scale and name in one.inputs else 1.0
 
@@ -78,7 +78,7 @@ class ActingNetwork:
 
 
 Form = Callable[[ActingNetwork], list[Any]]
-"""From a network to what is added to each of its quantities (without a structure: what its mode makes use of)."""
+"""Returns the additions to a network's quantities (for "free": the values that its mode uses)."""
 
 
 def free(net: ActingNetwork) -> list[Any]:
@@ -92,10 +92,10 @@ def triangle(outputs: Sequence[Any], n: int) -> list[list[Any]]:
 
 
 def conservative(net: ActingNetwork) -> list[Any]:
-    """Return the torques of the energy that is the network's output times its greatest `output_scale` [J].
+    """Return the torques of an energy: the network's output times its greatest `output_scale` [J].
 
     Raises:
-        InputError: It acts on other quantities than torques, or sees others than the positions of their joints.
+        InputError: The network acts on quantities other than torques, or has inputs other than their joints' positions.
     """
     joints = joints_of(net, "torque")
     size = max(abs(x) for x in net.sizes)
@@ -106,7 +106,7 @@ def joints_of(net: ActingNetwork, prefix: str) -> list[str]:
     """Return the joints whose quantities `prefix`.JOINT a network acts on.
 
     Raises:
-        InputError: It acts on others, or sees others than the positions of these joints.
+        InputError: It acts on other quantities, or has inputs other than the positions of these joints.
     """
     one, joints = net.augmentation, []
     for name in one.quantities:
@@ -125,7 +125,7 @@ def joints_of(net: ActingNetwork, prefix: str) -> list[str]:
 
 
 def direction(net: ActingNetwork, joint: str) -> list[Any]:
-    """Return the derivative of the network's inputs by the position of a joint."""
+    """Return the derivative of the network's inputs with respect to a joint's position."""
     position = net.read(f"q.{joint}")
     slopes = {f"q.{joint}": 1.0, f"sin(q.{joint})": cos(position), f"cos(q.{joint})": -sin(position)}
     scales = net.augmentation.input_scale or (1.0,) * len(net.augmentation.inputs)
@@ -136,10 +136,11 @@ Rows = list[list[Any]]
 
 
 def inertial(net: ActingNetwork) -> list[Any]:
-    """Note what is added to the mass matrix, and add nothing to any torque.
+    """Record an addition to the mass matrix; add nothing to torques.
 
     Raises:
-        InputError: It acts on other quantities than mass_matrix.JOINT, or sees others than the positions of the joints.
+        InputError: The network acts on quantities other than mass_matrix.JOINT, or has inputs other than the joints'
+            positions.
     """
     joints = joints_of(net, "mass_matrix")
     n, gains = len(joints), [math.sqrt(abs(size)) for size in net.sizes]
@@ -164,13 +165,13 @@ def heavier(
     tree: Tree, motions: Sequence[RelativeMotion], acceleration: list[Any], dofs: dict[str, int],
     added: Sequence[AddedInertia],
 ) -> list[Any]:  # fmt: skip
-    r"""Return the solution of $(M + \Delta M) \ddot q = M \ddot q_0 - b$ with $\ddot q_0$ without the additions.
+    r"""Return the solution of $(M + \Delta M) \ddot q = M \ddot q_0 - b$, with $\ddot q_0$ without the additions.
 
     Args:
         tree: The mechanism.
         motions: Motions of its links.
         acceleration: Accelerations without the additions.
-        dofs: Velocity coordinates by name of joints.
+        dofs: Velocity coordinates by joint name.
         added: The additions.
     """
     inertia = TreeInertia(tree, link_poses(tree, motions))
@@ -191,7 +192,7 @@ def _up(lower: Rows, vector: Sequence[Any]) -> list[Any]:
 
 
 def _down(lower: Rows, vector: Sequence[Any]) -> list[Any]:
-    """Return the transpose of L times a vector."""
+    """Return L^T times a vector."""
     n = len(lower)
     return [sum(lower[i][k] * vector[i] for i in range(k, n)) for k in range(n)]
 
@@ -201,10 +202,10 @@ _WRENCHES = {"force": "velocity", "moment": "spin"}
 
 
 def conjugate(name: str) -> str:
-    """Return the velocity that makes power of a force: qd.JOINT of torque.JOINT, velocity.LINK.x of a wrench's force.x.
+    """Return the velocity conjugate to a force: qd.JOINT for torque.JOINT, velocity.LINK.x for a wrench's force.x.
 
     Raises:
-        InputError: The quantity is no force.
+        InputError: The quantity is not a force.
     """
     first, _, rest = name.partition(".")
     if first in _TORQUES and rest:
@@ -232,7 +233,7 @@ def gyroscopic(net: ActingNetwork) -> list[Any]:
 
 
 def passive(net: ActingNetwork) -> list[Any]:
-    """Return forces whose power is never positive, of a damping that need not be symmetric."""
+    """Return forces whose power is never positive, with a damping matrix that need not be symmetric."""
     n = len(net.quantities)
     return [a + b for a, b in zip(dissipative(net), _turning(net, net.outputs[n * (n + 1) // 2 :]), strict=True)]
 

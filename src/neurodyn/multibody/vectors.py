@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors and matrices of three, of floats or of traced values; zeros and ones cost nothing once traced.
+"""Vectors and 3 x 3 matrices of floats or traced values; zeros and ones cost nothing once traced.
 
-They are numpy arrays of objects, whose sums and products (`+`, `-`, `*`, `@`) are those of their entries in order.
+They are numpy arrays of objects; their sums and products (`+`, `-`, `*`, `@`) are evaluated entry by entry, in order.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def skew(a: Vector) -> Matrix:
 
 
 def mirrored(m: Matrix) -> Matrix:
-    """Return a symmetric matrix from its upper triangle; what was computed below it is then not needed."""
+    """Return a symmetric matrix from its upper triangle, so that the lower need not be computed."""
     return array([[m[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)])
 
 
@@ -78,7 +78,7 @@ def axis_rotation(axis: Vector, angle: Any) -> Matrix:
 
 
 def turned(q: Any, rotation: Vector) -> np.ndarray:
-    """Return exp(rotation / 2) q: a unit quaternion, turned by a rotation vector in the axes it turns into."""
+    """Return exp(rotation / 2) q: a unit quaternion rotated by a rotation vector expressed in the outer frame."""
     # Below 1e-6 rad the sine is its argument; the root is kept away from zero, where its slope is infinite.
     squared = dot(rotation, rotation)
     angle = safe_sqrt(squared)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ensemble that predicts a distribution: members with a memory of their own, all computed in one batched pass.
+"""An ensemble that predicts a distribution, with all members computed in one batched pass.
 
-Each member has a trunk (recurrent, or without memory) and heads for the mean, for the logarithm of the standard
-deviation, and for events (logits). With a shared trunk only the heads are the members' own, which costs less and
-disagrees less.
+Each member has a trunk (recurrent, or without memory) and heads for the mean, the logarithm of the standard deviation,
+and events (logits). With a shared trunk only the heads are separate, which is cheaper but gives less disagreement.
 
-Hidden states have the axes [streams, rows, width]. There is one stream per member where members follow paths of their
-own or have trunks of their own, and a single one where a shared trunk reads the same inputs for all of them.
+Hidden states have the axes [streams, rows, width]. There is one stream per member if members have separate trunks or
+follow separate paths, and a single one if a shared trunk reads the same inputs for all members.
 """
 
 import itertools
@@ -15,27 +14,26 @@ from typing import Literal, cast
 
 from torch import Tensor, nn
 
+from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError
+from neurodyn.nets.gru import Hidden
 from neurodyn.nets.members import MemberGRU, MemberLinear
-from neurodyn.nets.mlp import ACTIVATIONS
 from neurodyn.nets.networks import TRUNKS, require_size
-
-Hidden = tuple[Tensor, ...]
 
 
 class EnsembleConfig(Config, frozen=True):
     """Kind and size of an ensemble.
 
     Attributes:
-        kind: Name of the layers of the trunk: "gru" (recurrent) or "mlp" (no memory).
+        kind: Layers of the trunk: "gru" (recurrent) or "mlp" (no memory).
         members: Number of members.
         trunk: "own" for independent members, "shared" for one trunk with the heads of all members.
         width: Size of a hidden state or layer of the trunk.
-        depth: Layers of the trunk.
+        depth: Number of layers of the trunk.
         head: Size of the hidden layer of each head.
-        skip: Whether each member's mean has a linear short cut from its inputs.
-        clip: Normalised inputs are cut off at this many standard deviations; None for never.
+        skip: Whether each member's mean has a linear skip connection from its inputs.
+        clip: Bound on normalised inputs in standard deviations; None for none.
         activation: Activation of the hidden layer of each head.
     """
 
@@ -47,11 +45,11 @@ class EnsembleConfig(Config, frozen=True):
     head: int = 128
     skip: bool = True
     clip: float | None = 10.0
-    activation: Literal["silu", "relu"] = "silu"
+    activation: str = "silu"
 
     def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
         TRUNKS.require(self.kind)
+        require_activation(self.activation, "function")
         for name in ("members", "width", "depth", "head"):
             if getattr(self, name) < 1:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
@@ -62,7 +60,7 @@ class EnsembleConfig(Config, frozen=True):
 
 
 class Ensemble(nn.Module):
-    """Trunks and heads of all members, between normalised inputs and normalised outputs.
+    """Trunks and heads of all members, from normalised inputs to normalised outputs.
 
     Attributes:
         config: Kind and size.
@@ -74,7 +72,7 @@ class Ensemble(nn.Module):
     def __init__(self, config: EnsembleConfig, inputs: int, outputs: int, events: int) -> None:
         super().__init__()
         self.config, self.inputs, self.outputs, self.events = config, inputs, outputs, events
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = ACTIVATIONS[config.activation].apply
         self.trunks = config.members if config.trunk == "own" else 1
         layer = TRUNKS[config.kind]
         sizes = [inputs] + [config.width] * config.depth
@@ -93,28 +91,28 @@ class Ensemble(nn.Module):
 
     @property
     def recurrent(self) -> bool:
-        """Whether there is a memory."""
+        """Whether the trunk has a memory."""
         return TRUNKS[self.config.kind].recurrent
 
     def begin(self, rows: int, like: Tensor) -> Hidden:
-        """Return empty hidden states, on the device and of the type of `like`."""
+        """Return zero hidden states, with the device and type of `like`."""
         if not self.recurrent:
             return ()
         return tuple(like.new_zeros(self.trunks, rows, self.config.width) for _ in self.trunk)
 
     def apart(self, hidden: Hidden) -> Hidden:
-        """Return hidden states with one stream per member, each of which can follow a path of its own."""
+        """Return hidden states with one stream per member, so that members can follow separate paths."""
         return tuple(h.expand(self.config.members, -1, -1) for h in hidden)
 
     def warm(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
         """Read a sequence of inputs.
 
         Args:
-            x: Inputs, shape [streams, time, rows, inputs]; one stream where all trunks read the same.
-            hidden: Hidden states before it.
+            x: Inputs, shape [streams, time, rows, inputs]; one stream if all trunks read the same.
+            hidden: Initial hidden states.
 
         Returns:
-            Inputs of the heads, shape [streams, time, rows, width], and the hidden states after it.
+            Inputs of the heads, shape [streams, time, rows, width], and the final hidden states.
         """
         x = x.expand(self.trunks, -1, -1, -1) if x.shape[0] == 1 else x
         if not self.recurrent:
@@ -126,12 +124,12 @@ class Ensemble(nn.Module):
         return x, tuple(last)
 
     def advance(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
-        """Read one input; as `warm` with a single frame, shapes [streams, rows, inputs] and [streams, rows, width]."""
+        """Read one frame; see `warm`. Shapes [streams, rows, inputs] and [streams, rows, width]."""
         if not self.recurrent:
             return self._feed(x), ()
         streams = hidden[0].shape[0]
         x = x.expand(streams, -1, -1) if x.shape[0] == 1 else x
-        merge = self.trunks == 1 and streams > 1  # one set of weights for all streams: they are more rows of it
+        merge = self.trunks == 1 and streams > 1  # with one set of weights, streams are further rows
         after = []
         for layer, h in zip(cast(Iterable[MemberGRU], self.trunk), hidden, strict=True):
             x = layer.step(_merged(x), _merged(h)).unflatten(1, (streams, -1))[0] if merge else layer.step(x, h)
@@ -139,7 +137,7 @@ class Ensemble(nn.Module):
         return x, tuple(after)
 
     def means(self, x: Tensor, top: Tensor) -> Tensor:
-        """Return the members' means, shape [members, rows, outputs], from inputs and the top of the trunk."""
+        """Return the members' means from inputs and the output of the trunk, shape [members, rows, outputs]."""
         mean = self.mean(self.activation(self.mean_hidden(top)))
         return mean if self.skip is None else mean + self.skip(x)
 
@@ -148,7 +146,7 @@ class Ensemble(nn.Module):
         return self.log_std(self.activation(self.spread_hidden(top)))
 
     def event_logits(self, top: Tensor) -> Tensor | None:
-        """Return logits of events, shape [members, rows, events]; None where there are none."""
+        """Return logits of events, shape [members, rows, events]; None without events."""
         if self.logits is None or self.event_hidden is None:
             return None
         return self.logits(self.activation(self.event_hidden(top)))

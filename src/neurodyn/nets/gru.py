@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gated recurrent network (Cho et al. 2014, in the variant of cuDNN): memory in a hidden state per layer."""
+"""Gated recurrent network (Cho et al. 2014, in cuDNN's variant) with a hidden state per layer."""
 
 from typing import TYPE_CHECKING, Self
 
@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from neurodyn.nets.members import Dense, Weight
 from neurodyn.nets.mlp import MLP
-from neurodyn.nets.networks import Activation
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
@@ -17,15 +16,46 @@ if TYPE_CHECKING:
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class GRU(SequenceNet):
+Hidden = tuple[Tensor, ...]
+"""Hidden states, one per layer, shape [..., worlds, width] each."""
+
+
+class RecurrentNet(SequenceNet):
+    """A network whose history is a hidden state per layer."""
+
+    warmup: int
+
+    @property
+    def context(self) -> int:
+        """Declared number of warm-up frames; strictly, a hidden state depends on all earlier frames."""
+        return self.warmup
+
+    def reset(self, carry: Hidden, mask: Tensor) -> Hidden:
+        """Set the hidden states of the worlds where `mask` is true to zero."""
+        return tuple(h.masked_fill(mask[..., None], 0.0) for h in carry)
+
+    def merge(self, carry: Hidden, other: Hidden, mask: Tensor) -> Hidden:
+        """Take the worlds where `mask` is true from `other`."""
+        return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
+
+    def rewound(self, carry: Hidden, frames: int) -> Hidden:
+        """Return an empty history; hidden states have no frame number."""
+        return tuple(torch.zeros_like(h) for h in carry)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the hidden states."""
+        return tuple(f"hidden_{layer}" for layer in range(len(self.begin(1))))
+
+
+class GRU(RecurrentNet):
     r"""Layers of gated recurrent units and a small head.
 
     Per layer, with input x and hidden state h:
 
-    $$r = \sigma(W_{ir} x + b_{ir} + W_{hr} h + b_{hr}), \quad z \text{ likewise}, \quad
-    n = \tanh(W_{in} x + b_{in} + r \odot (W_{hn} h + b_{hn}))$$
+    $$r = \sigma(W_{ir} x + b_{ir} + W_{hr} h + b_{hr}), \quad z = \sigma(W_{iz} x + b_{iz} + W_{hz} h + b_{hz}),$$
 
-    $$h' = (1 - z) \odot n + z \odot h$$
+    $$n = \tanh(W_{in} x + b_{in} + r \odot (W_{hn} h + b_{hn})), \quad h' = (1 - z) \odot n + z \odot h$$
     """
 
     def __init__(
@@ -36,10 +66,10 @@ class GRU(SequenceNet):
         depth: int = 1,
         *,
         head: tuple[int, ...] = (),
-        activation: Activation = "silu",
+        activation: str = "silu",
         warmup: int = 10,
     ) -> None:
-        """Build the net.
+        """Build the network.
 
         Args:
             inputs: Size of an input vector.
@@ -57,7 +87,7 @@ class GRU(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Build the network that a configuration describes."""
+        """Build the network of a configuration."""
         head = (config.head,) if config.head else ()
         return cls(
             inputs, outputs, config.width, config.depth, head=head, activation=config.activation, warmup=config.warmup
@@ -65,13 +95,8 @@ class GRU(SequenceNet):
 
     @classmethod
     def memory(cls, config: "NetConfig") -> int:
-        """Return the declared frames of warm-up."""
+        """Return the declared number of warm-up frames."""
         return config.warmup
-
-    @property
-    def context(self) -> int:
-        """Declared number of frames of warm-up; in principle a hidden state remembers without end."""
-        return self.warmup
 
     @property
     def output_layer(self) -> nn.Linear:
@@ -82,10 +107,8 @@ class GRU(SequenceNet):
         """Map chunks from an empty history, [worlds, time, inputs] -> [worlds, time, outputs]."""
         return self.head(self.cells(x)[0])
 
-    def begin(
-        self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> tuple[Tensor, ...]:
-        """Return zero hidden states, one a layer, shape [worlds, width] each."""
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Hidden:
+        """Return zero hidden states, one per layer, shape [worlds, width] each."""
         like = self._like_weights(device, dtype)
         return tuple(torch.zeros(batch, self.width, **like) for _ in range(self.depth))
 
@@ -102,7 +125,7 @@ class GRU(SequenceNet):
         head = self.head.dense()
         return Dense(tuple(cells), head.layers, head.activation, self.width)
 
-    def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame, [worlds, inputs] -> [worlds, outputs]."""
         new = []
         for layer, h in enumerate(carry):
@@ -115,7 +138,7 @@ class GRU(SequenceNet):
         return self.head(x), tuple(new)
 
     @torch.no_grad()
-    def step_(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step_(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame without gradients; the hidden states are updated in place."""
         width = self.width
         for layer, h in enumerate(carry):
@@ -129,27 +152,10 @@ class GRU(SequenceNet):
             x = h
         return self.head.step_(x)[0], carry
 
-    def reset(self, carry: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Set the hidden states of the worlds where `mask` is true to zero."""
-        return tuple(h.masked_fill(mask[:, None], 0.0) for h in carry)
-
-    def merge(self, carry: tuple[Tensor, ...], other: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Take the worlds where `mask` is true from `other`."""
-        return tuple(torch.where(mask[:, None], b, a) for a, b in zip(carry, other, strict=True))
-
-    def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
-        """Return an empty history; a hidden state knows no frame number."""
-        return tuple(torch.zeros_like(h) for h in carry)
-
-    @property
-    def stream_names(self) -> tuple[str, ...]:
-        """Names of the hidden states."""
-        return tuple(f"hidden_{layer}" for layer in range(self.depth))
-
-    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+    def stream_begin(self, worlds: int) -> Hidden:
         """Return zero hidden states."""
         return self.begin(worlds)
 
-    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def stream(self, x: Tensor, memory: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
         return self.step(x, memory)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequence networks of several members, computed in one batched pass.
 
-Follow the protocol of `nets.sequence` with the axis of the members in front: inputs [members or 1, worlds, inputs], of
-chunks [members or 1, worlds, time, inputs]; hidden states [members, worlds, width]. With length 1 there, all members
-read the same.
+They follow the protocol of `nets.sequence` with a first axis for members: inputs [members or 1, worlds, inputs], chunks
+[members or 1, worlds, time, inputs], hidden states [members, worlds, width]. With length 1, all members read the same.
 """
 
 from abc import abstractmethod
@@ -14,23 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.errors import NeurodynError
+from neurodyn.nets.gru import GRU, Hidden, RecurrentNet
 from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.nets.mlp import MLP, Perceptron
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
-    from neurodyn.nets.gru import GRU
     from neurodyn.nets.networks import NetConfig
 
 
 class MemberNet(SequenceNet):
-    """What networks with members have in common."""
+    """Base of networks with members."""
 
     _members: int
 
     @abstractmethod
     def __init__(self, nets: Sequence[Any]) -> None:
-        """Take networks of the same sizes."""
+        """Combine networks of the same sizes."""
         super().__init__()
 
     @property
@@ -40,19 +39,19 @@ class MemberNet(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Refuse: they are made of networks (`nets.predictor`)."""
+        """Raise an error: these networks are combined from others (`nets.predictor.build_predictor`)."""
         raise NeurodynError(f"{cls.__name__} is made of networks of one member")
 
     def _shared(self, x: Tensor) -> Tensor:
-        """Return inputs with one entry for each member."""
+        """Expand inputs to one entry per member."""
         return x.expand(self._members, *x.shape[1:])
 
 
 class MemberMLP(MemberNet, Perceptron):
-    """Multi-layer perceptrons: every frame is mapped by itself."""
+    """Multi-layer perceptrons: every frame is mapped independently."""
 
     def __init__(self, nets: Sequence[MLP]) -> None:
-        """Take networks of the same sizes."""
+        """Combine networks of the same sizes."""
         super().__init__(nets)
         first = nets[0]
         self.inputs, self.outputs, self.activation = first.inputs, first.outputs, first.activation
@@ -62,18 +61,18 @@ class MemberMLP(MemberNet, Perceptron):
 
     @property
     def title(self) -> str:
-        """The kind of the members."""
+        """Kind of the members."""
         return "mlp"
 
 
-class MemberRecurrent(MemberNet):
-    """Gated recurrent networks with their heads (`nets.gru`); masks of worlds have the shape [worlds], or with members.
+class MemberRecurrent(MemberNet, RecurrentNet):
+    """Gated recurrent networks with their heads (`nets.gru`); masks have shape [worlds] or [members, worlds].
 
-    The streams of `stream` have the worlds first, as those of all networks.
+    The memory of `stream` has worlds first, as for all networks.
     """
 
-    def __init__(self, nets: "Sequence[GRU]") -> None:
-        """Take networks of the same sizes."""
+    def __init__(self, nets: Sequence[GRU]) -> None:
+        """Combine networks of the same sizes."""
         super().__init__(nets)
         first = nets[0]
         self.inputs, self.outputs, self.width, self.warmup = first.inputs, first.outputs, first.width, first.warmup
@@ -84,17 +83,12 @@ class MemberRecurrent(MemberNet):
 
     @property
     def title(self) -> str:
-        """The kind of the members."""
+        """Kind of the members."""
         return "gru"
 
     @property
-    def context(self) -> int:
-        """Declared number of frames of warm-up."""
-        return self.warmup
-
-    @property
     def output_layer(self) -> MemberLinear:
-        """The last layer of the heads."""
+        """Last layer of the heads."""
         return self.head.output_layer
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,14 +99,12 @@ class MemberRecurrent(MemberNet):
             x = cell(x, h)
         return self.head(x).transpose(1, 2)
 
-    def begin(
-        self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
-    ) -> tuple[Tensor, ...]:
-        """Return zero hidden states, one a layer, shape [members, worlds, width] each."""
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Hidden:
+        """Return zero hidden states, one per layer, shape [members, worlds, width] each."""
         like = self._like_weights(device, dtype)
         return tuple(torch.zeros(self._members, batch, self.width, **like) for _ in self.cells)
 
-    def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
         x, new = self._shared(x), []
         for cell, h in zip(self.cells, carry, strict=True):
@@ -121,32 +113,15 @@ class MemberRecurrent(MemberNet):
         return self.head(x), tuple(new)
 
     @torch.no_grad()
-    def step_(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def step_(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame without gradients."""
         return self.step(x, carry)
 
-    def reset(self, carry: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Set the hidden states of the worlds where `mask` is true to zero."""
-        return tuple(h.masked_fill(mask[..., None], 0.0) for h in carry)
-
-    def merge(self, carry: tuple[Tensor, ...], other: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
-        """Take the worlds where `mask` is true from `other`."""
-        return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
-
-    def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
-        """Return an empty history; a hidden state knows no frame number."""
-        return tuple(torch.zeros_like(h) for h in carry)
-
-    @property
-    def stream_names(self) -> tuple[str, ...]:
-        """Names of the hidden states."""
-        return tuple(f"hidden_{layer}" for layer in range(len(self.cells)))
-
-    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+    def stream_begin(self, worlds: int) -> Hidden:
         """Return zero hidden states, shape [worlds, members, width] each."""
         return tuple(h.transpose(0, 1).contiguous() for h in self.begin(worlds))
 
-    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def stream(self, x: Tensor, memory: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
         y, after = self.step(x, tuple(h.transpose(0, 1) for h in memory))
         return y, tuple(h.transpose(0, 1) for h in after)

@@ -28,7 +28,7 @@ class MemberLinear(nn.Module):
 
     @classmethod
     def together(cls, layers: Sequence[nn.Linear]) -> Self:
-        """Return layers as members; each member's matrix lies in memory as in its layer."""
+        """Combine layers as members; each member's matrix keeps its layout in memory."""
         found = cls(len(layers), layers[0].in_features, layers[0].out_features)
         found.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]).mT)
         found.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
@@ -59,11 +59,11 @@ class MemberLayer(MemberLinear):
 
 
 class MemberGRU(nn.Module):
-    """One layer of gated recurrent units per member, as in `nets.gru`, gates in the order r, z, n.
+    """One layer of gated recurrent units per member, as in `nets.gru`, with gates in the order r, z, n.
 
     Attributes:
-        project: From inputs to the gates' inputs, with all biases that add to them.
-        weight: From the hidden state to the gates, shape [members, width, 3 width].
+        project: Map from inputs to the gates, including all biases that add to it.
+        weight: Map from the hidden state to the gates, shape [members, width, 3 width].
         bias: b_hn, shape [members, 1, width].
     """
 
@@ -81,7 +81,7 @@ class MemberGRU(nn.Module):
 
     @classmethod
     def together(cls, cells: Sequence[nn.GRU], layer: int) -> Self:
-        """Return one layer of recurrent networks as members."""
+        """Combine one layer of several recurrent networks as members."""
         names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
         w_in, w_h, b_in, b_h = (torch.stack([getattr(c, name).detach() for c in cells]) for name in names)
         width = w_h.shape[-1]
@@ -95,7 +95,7 @@ class MemberGRU(nn.Module):
         return found
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        """Map a sequence from `h` [members, rows, width]; shape [members, time, rows, inputs or width]."""
+        """Map a sequence from hidden state `h` [members, rows, width]; shape [members, time, rows, inputs or width]."""
         if self._tracked(x, h):
             weights = (self.project.weight, self.project.bias, self.weight, self.bias)
             return _Recurrence.apply(x, h, *weights)  # type: ignore[return-value]
@@ -103,7 +103,7 @@ class MemberGRU(nn.Module):
         return torch.stack([h := self.advance(g, h) for g in gates.unbind(1)], 1)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
-        """Map one frame, shape [members, rows, inputs]; returns the hidden state, shape [members, rows, width]."""
+        """Map one frame, shape [members, rows, inputs]; return the hidden state, shape [members, rows, width]."""
         if not self._tracked(x, h):
             return self.advance(self.project(x), h)
         return self.forward(x.unsqueeze(1), h)[:, 0]
@@ -112,7 +112,7 @@ class MemberGRU(nn.Module):
         return torch.is_grad_enabled() and (x.requires_grad or h.requires_grad or self.weight.requires_grad)
 
     def advance(self, gates: Tensor, h: Tensor) -> Tensor:
-        """Return the next hidden state without gradients; `gates` [members, rows, 3 width] is overwritten."""
+        """Return the next hidden state without gradients; overwrites `gates` [members, rows, 3 width]."""
         width = self.width
         recurrent = torch.bmm(h, self.weight) if len(h) > 1 else torch.mm(h[0], self.weight[0])[None]
         rz = gates[..., : 2 * width].add_(recurrent[..., : 2 * width]).sigmoid_()
@@ -123,7 +123,7 @@ class MemberGRU(nn.Module):
 def _activations(
     x: Tensor, h: Tensor, weight_in: Tensor, bias_in: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return r, z and n side by side [members, time, rows, 3 width], what r multiplies, and the hidden states."""
+    """Return r, z and n side by side [members, time, rows, 3 width], the factor of r, and the hidden states."""
     members, frames, rows, width = *x.shape[:3], h.shape[-1]
     acts = torch.baddbmm(bias_in, x.flatten(1, 2), weight_in).view(members, frames, rows, 3 * width)
     inner = acts.new_empty(members, frames, rows, width)
@@ -139,10 +139,10 @@ def _activations(
 
 
 class _Recurrence(torch.autograd.Function):
-    """A layer over time, with the gradients of its weights as one product over all frames.
+    """A recurrent layer over time, with the gradients of its weights as one product over all frames.
 
-    The backward pass overwrites the buffers of the forward pass, because fresh memory for long sequences costs more
-    time than it takes to fill; a second backward pass through the same graph computes the forward pass again.
+    The backward pass overwrites the buffers of the forward pass, because allocating memory for long sequences takes
+    longer than filling it. A second backward pass through the same graph recomputes the forward pass.
     """
 
     @staticmethod
@@ -196,12 +196,12 @@ class _Recurrence(torch.autograd.Function):
 
 
 class Weight(NamedTuple):
-    """A parameter or buffer by its place in a module, where it is looked up anew: modules that move replace theirs.
+    """A parameter or buffer by module and name, looked up at each use: moving a module replaces its tensors.
 
     Attributes:
         module: The module.
         name: Its name there.
-        members: Whether its first axis are members, with matrices transposed (`nets.members`).
+        members: Whether its first axis is that of members, with matrices transposed (`MemberLinear`).
     """
 
     module: nn.Module
@@ -210,36 +210,36 @@ class Weight(NamedTuple):
 
     @property
     def holder(self) -> dict[str, Tensor | None]:
-        """The module's dictionary that it stands in; without it where the module computes it (parametrizations)."""
+        """Dictionary of the module that holds it; for parametrizations the dictionary of buffers, without it."""
         module: Any = self.module
         return module._parameters if self.name in module._parameters else module._buffers
 
     @property
     def tensor(self) -> Tensor:
-        """What is there now; of members as in a layer of one, shape [members, ...]."""
+        """Current tensor, with matrices as in `nn.Linear`, shape [members, ...] for members."""
         found = getattr(self.module, self.name)
         return found.mT if self.members else found
 
     @property
     def rows(self) -> int:
-        """Rows of a matrix."""
+        """Number of rows of a matrix."""
         return self.tensor.shape[-2]
 
     @property
     def stride(self) -> int:
-        """Bytes from one member to the next; 0 where there is but one."""
+        """Bytes from one member to the next; 0 without members."""
         tensor = self.tensor
         return tensor.stride(0) * tensor.element_size() if self.members else 0
 
 
 @dataclass(frozen=True)
 class Dense:
-    r"""A network of gated recurrent units and fully connected layers, one after another.
+    """Gated recurrent layers followed by fully connected layers.
 
     Attributes:
         cells: $W_i, W_h, b_i, b_h$ of each recurrent layer, gates in the order r, z, n as in `nets.gru`.
         layers: $W, b$ of each fully connected layer.
-        activation: Name of the activation between these.
+        activation: Name of the activation between fully connected layers.
         width: Size of a hidden state; 0 without recurrent layers.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multi-layer perceptron: a sequence network without memory."""
+"""Multi-layer perceptron: a sequence network without memory."""
 
 import itertools
 from typing import Any, Self, cast
@@ -8,24 +8,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.nets.members import Dense, linear_weights
-from neurodyn.nets.networks import Activation, NetConfig
+from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.sequence import SequenceNet
 
-ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
-IN_PLACE = {
-    "silu": lambda x: functional.silu(x, inplace=True),
-    "gelu": functional.gelu,
-    "relu": torch.relu_,
-    "tanh": torch.tanh_,
-}
+
+def silu_(x: Tensor) -> Tensor:
+    """Overwrite values by silu of them."""
+    return functional.silu(x, inplace=True)
 
 
 class Perceptron(SequenceNet):
-    """Layers with one activation between them and no memory, of one network or of several side by side."""
+    """Layers with one activation between them and no memory, of one network or of several members."""
 
     layers: nn.ModuleList
-    activation: Activation
+    activation: str
 
     @property
     def context(self) -> int:
@@ -39,7 +37,7 @@ class Perceptron(SequenceNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map every frame by itself, shape [..., inputs] -> [..., outputs], members first where there are several."""
-        activation = ACTIVATIONS[self.activation]
+        activation = ACTIVATIONS[self.activation].apply
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x)
@@ -49,37 +47,37 @@ class Perceptron(SequenceNet):
         return Dense((), tuple(linear_weights(cast(Any, layer)) for layer in self.layers), self.activation)
 
     def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
-        """There is no history: the carry is None."""
+        """Return None: there is no history."""
 
     def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame, [worlds, inputs] -> [worlds, outputs], members first where there are several."""
+        """Map one frame, [worlds, inputs] -> [worlds, outputs], with members first if there are several."""
         return self.forward(x), None
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
         """Map one frame without gradients; activations are computed in place."""
-        activation = IN_PLACE[self.activation]
+        activation = ACTIVATIONS[self.activation].apply_
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x), None
 
     def reset(self, carry: None, mask: Tensor) -> None:
-        """Nothing to forget."""
+        """Do nothing."""
 
     def merge(self, carry: None, other: None, mask: Tensor) -> None:
-        """Nothing to merge."""
+        """Do nothing."""
 
     def rewound(self, carry: None, frames: int) -> None:
-        """There is no history."""
+        """Return None: there is no history."""
 
     def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
-        """A net without memory ignores history."""
+        """Ignore the history."""
 
 
 class MLP(Perceptron):
-    """Fully connected layers with one activation between them; every frame is mapped by itself."""
+    """Fully connected layers with one activation between them; every frame is mapped independently."""
 
-    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: Activation = "silu") -> None:
+    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: str = "silu") -> None:
         """Build the net; without hidden `widths` it is linear."""
         super().__init__()
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
@@ -90,5 +88,5 @@ class MLP(Perceptron):
 
     @classmethod
     def build(cls, config: NetConfig, inputs: int, outputs: int) -> Self:
-        """Build the network that a configuration describes."""
+        """Build the network of a configuration."""
         return cls(inputs, outputs, (config.width,) * config.depth, config.activation)

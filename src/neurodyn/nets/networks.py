@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which networks there are, how they are configured, and how large they may be; without importing torch."""
+"""Registries, configuration and size limits of networks; does not import torch."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
@@ -15,19 +16,19 @@ if TYPE_CHECKING:
 
 
 MOST_WEIGHTS = 200_000_000
-"""Weights of a network, unless the environment variable NEURODYN_MOST_WEIGHTS says otherwise."""
+"""Largest number of weights, unless the environment variable NEURODYN_MOST_WEIGHTS gives another."""
 
 _LAYER = 1000
-"""What a layer counts beside its weights: many tiny layers take long, too."""
+"""Weights added per layer to the count, because many tiny layers are slow too."""
 
 
 def require_size(widths: Sequence[int], *, depth: int = 1, copies: int = 1, what: str = "net") -> None:
-    """Refuse a network of too many weights.
+    """Refuse a network with too many weights.
 
     Args:
         widths: Sizes of consecutive layers.
-        depth: How often they are repeated.
-        copies: How many such networks there are: members of an ensemble.
+        depth: Repetitions of the layers.
+        copies: Number of such networks, for example members of an ensemble.
         what: The network, for the message.
 
     Raises:
@@ -45,15 +46,12 @@ def require_size(widths: Sequence[int], *, depth: int = 1, copies: int = 1, what
 
 
 def weights_in(parameters: "Iterable[Tensor]") -> int:
-    """Return the number of weights in the parameters of a model, or of a policy."""
+    """Return the number of weights in the parameters of a model or a policy."""
     return sum(parameter.numel() for parameter in parameters)
 
 
-Activation = Literal["silu", "gelu", "relu", "tanh"]
-
-
 class SequenceKind(Protocol):
-    """What a class of sequence networks says of itself before a network is built (`nets.sequence.SequenceNet`)."""
+    """A class of sequence networks, before one is built (`nets.sequence.SequenceNet`)."""
 
     @property
     def least_depth(self) -> int:
@@ -61,14 +59,14 @@ class SequenceKind(Protocol):
         ...
 
     def check(self, config: "NetConfig") -> None:
-        """Refuse sizes that make no such network, with an InputError."""
+        """Raise an InputError for invalid sizes."""
 
     def memory(self, config: "NetConfig") -> int:
-        """Return the frames of history that such a network needs."""
+        """Return the frames of history that a network of this configuration needs."""
         ...
 
     def build(self, config: "NetConfig", inputs: int, outputs: int) -> Any:
-        """Build the network, a `SequenceNet`, with random weights."""
+        """Build a `SequenceNet` with random weights."""
 
 
 NETWORKS: Registry[SequenceKind] = Registry(
@@ -82,12 +80,12 @@ NETWORKS: Registry[SequenceKind] = Registry(
 MEMBER_NETWORKS: Registry[Callable[[Sequence[Any]], Any]] = Registry(
     "network with members", mlp="neurodyn.nets.member_nets:MemberMLP", gru="neurodyn.nets.member_nets:MemberRecurrent"
 )
-"""How several networks of a kind are computed in one pass: made of a list of them, by the name of their kind."""
+"""Combinations of several networks into one with members, from a list of them, by the name of their kind."""
 
 TRUNKS: Registry[Any] = Registry(
     "network of an ensemble", gru="neurodyn.nets.members:MemberGRU", mlp="neurodyn.nets.members:MemberLayer"
 )
-"""Layers of an ensemble's trunks by name: modules of (members, inputs, outputs), which are `recurrent` or not."""
+"""Layers of an ensemble's trunk by name: modules of (members, inputs, outputs) with an attribute `recurrent`."""
 
 
 class NetConfig(Config, frozen=True):
@@ -95,22 +93,22 @@ class NetConfig(Config, frozen=True):
 
     Attributes:
         kind: Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention).
-        width: Size of a hidden layer, hidden state or stream.
+        width: Size of a hidden layer, hidden state or residual stream.
         depth: Number of hidden layers, recurrent layers or blocks.
-        activation: Activation of hidden layers (of the head, for a GRU; a transformer has its own).
-        heads: Attention heads (transformer); width must be a multiple of twice this number.
-        window: Frames that see each other in a block, the present one included (transformer).
-        head: Size of one hidden layer before the output (GRU and transformer); 0 for none.
+        activation: Activation of hidden layers (GRU: of the head; a transformer's are fixed).
+        heads: Attention heads (transformer); the width must be a multiple of twice this number.
+        window: Frames that see each other in a block, including the current one (transformer).
+        head: Size of a hidden layer before the output (GRU and transformer); 0 for none.
         warmup: Frames of history that suffice to build up the hidden state (GRU).
-        skip: Whether the predictor has a linear short cut from input to output.
-        clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
-            has inputs that are zero most of the time and far beyond their standard deviation when they are not.
+        skip: Whether the predictor has a linear skip connection from input to output.
+        clip: Bound on normalised inputs in standard deviations; None for none. With contacts, inputs are zero most of
+            the time and far beyond their standard deviation otherwise.
     """
 
     kind: str = "mlp"
     width: int = 128
     depth: int = 3
-    activation: Activation = "silu"
+    activation: str = "silu"
     heads: int = 4
     window: int = 10
     head: int = 64
@@ -119,8 +117,8 @@ class NetConfig(Config, frozen=True):
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
         net = NETWORKS[self.kind]
+        require_activation(self.activation, "function")
         least_of = {"width": 1, "depth": net.least_depth, "window": 1, "head": 0, "warmup": 0}
         for name, least in least_of.items():
             if getattr(self, name) < least:
@@ -138,11 +136,7 @@ class NetConfig(Config, frozen=True):
 
 
 def require_members(config: NetConfig, members: int) -> None:
-    """Refuse a number of members that networks of a kind cannot have.
-
-    Raises:
-        InputError: They cannot.
-    """
+    """Raise an InputError if a kind of network has no form with this number of members."""
     if members < 1:
         raise InputError(f"members is {members}; valid: at least 1")
     if members > 1 and config.kind not in MEMBER_NETWORKS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisation by mean and standard deviation of the training set, fitted once and then part of the model."""
+"""Normalisation by mean and standard deviation of the training set, fitted once and stored in the model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +14,10 @@ _CHUNK = 65536
 
 
 class Normaliser(nn.Module):
-    r"""$(x - \bar x)/\sqrt{\mathrm{var}\,x + \epsilon}$, dimension by dimension; the identity until it is fitted.
+    r"""$(x - \bar x)/\sqrt{\mathrm{var}\,x + \epsilon}$ per dimension; the identity until it is fitted.
 
-    Dividing a dimension that was constant in the training set by $\sqrt\epsilon$ would blow up whatever it does later.
-    With `drop_constant` such a dimension is always mapped to zero, and the inverse returns its mean.
+    A dimension that was constant in the training set would be divided by $\sqrt\epsilon$, which amplifies any later
+    change. With `drop_constant` it is mapped to zero instead, and the inverse returns its mean.
 
     Attributes:
         mean: Mean of the training set, shape [size].
@@ -45,7 +45,7 @@ class Normaliser(nn.Module):
         return self.mean.shape[0]
 
     def fit(self, x: Any) -> "Normaliser":
-        """Take mean and variance from `x`, once; afterwards they are frozen.
+        """Fit mean and variance, once.
 
         Args:
             x: Tensor, NumPy array or HDF5 dataset, shape [..., size]; read in pieces along its first axis.
@@ -58,7 +58,7 @@ class Normaliser(nn.Module):
             raise NeurodynError("this normaliser is fitted; its statistics are part of the model and stay")
         mean, variance = moments(x, self.size)
         std = torch.sqrt(variance + self.eps)
-        # Rounding of a constant c in float32 is about 1e-7 |c|: what varies less than that does not vary.
+        # Rounding of a constant c in float32 is about 1e-7 |c|; smaller variations count as constant.
         constant = torch.sqrt(variance) <= 1e-6 * mean.abs()
         gain = torch.where(constant, 0.0, 1.0 / std) if self.drop_constant else 1.0 / std
         self.mean.copy_(mean)
@@ -77,10 +77,10 @@ class Normaliser(nn.Module):
 
 
 def moments(x: Any, size: int) -> tuple[Tensor, Tensor]:
-    """Return mean and (population) variance of `x` over all but its last axis, in float64, shape [size] each.
+    """Return mean and population variance over all but the last axis, in float64, shape [size] each.
 
-    The pieces are merged by Chan, Golub and LeVeque's formula, which does not cancel where the mean is large
-    beside the standard deviation.
+    Pieces are merged by the formula of Chan, Golub and LeVeque, which avoids cancellation if the mean is large relative
+    to the standard deviation.
 
     Raises:
         InputError: The data are empty, have another size, or are not finite.
@@ -102,7 +102,7 @@ def moments(x: Any, size: int) -> tuple[Tensor, Tensor]:
 
 
 def pieces(x: Any, size: int) -> Iterator[Tensor]:
-    """Yield `x`, shape [..., size], in float64 pieces of shape [rows, size], without copying it whole.
+    """Yield data of shape [..., size] in float64 pieces of shape [rows, size], without copying them as a whole.
 
     Raises:
         InputError: The last axis has another size.

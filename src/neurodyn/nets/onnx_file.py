@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules as ONNX files that say what they are, checked against the module before they are kept."""
+"""Export of modules as ONNX files with metadata, verified against the module."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ _TOLERANCE = 1e-4
 
 
 class _Positional(nn.Module):
-    """A module whose arguments all go by position, so that their shapes are declared in one way."""
+    """A module with positional arguments only, so that their shapes are declared uniformly."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -47,25 +47,25 @@ def write_onnx(
     before: Any = None,
     reference: nn.Module | None = None,
 ) -> float:
-    """Write a module as an ONNX file, after a check that ONNX Runtime computes the same from it.
+    """Write a module as an ONNX file, after checking that ONNX Runtime computes the same.
 
     Args:
         path: File to write.
-        module: Maps tensors to a tuple of tensors; worlds are the first axis of all of them.
-        examples: One tensor for each input, for at least two worlds.
+        module: Map from tensors to a tuple of tensors; worlds are the first axis of all.
+        examples: One tensor per input, for at least two worlds.
         inputs: Names of the inputs.
         outputs: Names of the outputs.
-        metadata: What the file says about itself: plain data, kept as JSON.
-        before: An ONNX graph from some of the inputs, by name, to tensors [worlds, width] that the module takes after
-            the inputs; None where it takes no more than those.
-        reference: What the file is compared with, from the inputs to the outputs; None for the module.
+        metadata: Description of the model as plain data, stored as JSON.
+        before: ONNX graph from some of the inputs, by name, to tensors [worlds, width] that the module takes after the
+            inputs; None for none.
+        reference: Module to compare the file with, from the inputs to the outputs; None for `module`.
 
     Returns:
         Largest difference between the file and the module, relative to the output's largest value or 1.
 
     Raises:
         InputError: The packages of the extra "export" are missing, or the file cannot be written.
-        NeurodynError: The file computes something else than the module.
+        NeurodynError: The file's outputs differ from the module's.
     """
     onnx = require_onnx()
 
@@ -77,7 +77,7 @@ def write_onnx(
     worlds = torch.export.Dim("worlds", min=1, max=1 << 20)
     with torch.no_grad(), _quiet():
         tell(0.1, "tracing")
-        module(*repeated)  # constants that are kept for later are made here, where tensors have numbers
+        module(*repeated)  # creates cached constants before tracing
         program = torch.onnx.export(
             _Positional(module),
             tuple(repeated),
@@ -87,7 +87,7 @@ def write_onnx(
             dynamic_shapes=(({0: worlds},) * len(repeated),),
             optimize=True,
         )
-    assert program is not None  # as it is where no file is named
+    assert program is not None  # because no file was given
     proto = program.model_proto
     if before is not None:
         _put_before(before, proto)
@@ -102,7 +102,7 @@ def write_onnx(
 
 
 def _put_before(graph: Any, model: Any) -> None:
-    """Let a model take what a graph returns from that graph, whose inputs become its own."""
+    """Prepend a graph to a model that takes its outputs; the graph's inputs become the model's."""
     given, own = {value.name for value in graph.output}, model.graph
     inputs = [value for value in own.input if value.name not in given]
     missing = [value for value in graph.input if value.name not in {x.name for x in inputs}]
@@ -115,11 +115,7 @@ def _put_before(graph: Any, model: Any) -> None:
 
 
 def require_onnx() -> Any:
-    """Return the package onnx.
-
-    Raises:
-        InputError: Packages of the extra "export" are missing.
-    """
+    """Return the package onnx, or raise an InputError if packages of the extra "export" are missing."""
     try:
         import onnx
         import onnxruntime  # noqa: F401
@@ -130,7 +126,7 @@ def require_onnx() -> Any:
 
 
 def _plain(metadata: dict[str, Any]) -> dict[str, str]:
-    """Return the entries by which other tools find names and numbers: lists joined by commas."""
+    """Return the entries that other tools read: texts and numbers, with lists joined by commas."""
     plain = {}
     for key, value in metadata.items():
         if isinstance(value, list) and all(isinstance(x, str | int | float) for x in value):
@@ -161,7 +157,7 @@ def _difference(content: bytes, reference: nn.Module, examples: Sequence[Tensor]
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Keep the exporter's progress and its remarks on its own internals off the terminal."""
+    """Silence the exporter's progress and its remarks on internals."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sequence network in physical units, built from a configuration.
+"""A sequence network between physical units, built from a configuration.
 
-It is normalised on both sides and may have a linear short cut; `StreamingPredictor` is the same as a function of
-tensors alone.
+Inputs and outputs are normalised, and a linear skip connection is optional. `StreamingPredictor` is the same as a pure
+function of tensors.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,21 +16,18 @@ from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS, NetConfig, require
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
-if TYPE_CHECKING:
-    from neurodyn.nets.networks import NetConfig
-
 
 class Predictor(nn.Module):
     r"""$y = \bar y + \sigma_y (W n + b + net(n))$ with $n = (x - \bar x)/\sigma_x$.
 
-    Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's. The members
-    of a net share the statistics; each has a short cut of its own.
+    Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's. Members of a
+    net share the statistics but have separate skip connections.
 
     Attributes:
-        config: What it was built from; None where it was built by hand.
+        config: Configuration that it was built from; None if built directly.
     """
 
-    config: "NetConfig | None" = None
+    config: NetConfig | None = None
 
     def __init__(
         self,
@@ -45,11 +42,11 @@ class Predictor(nn.Module):
 
         Args:
             net: Network between normalised inputs and normalised outputs.
-            skip: Whether there is a linear short cut.
-            clip: Greatest normalised input to either side; None for no bound.
+            skip: Whether there is a linear skip connection.
+            clip: Bound on the absolute value of normalised inputs; None for none.
             input_eps: Added to the variance of the inputs.
-            output_eps: Added to the variance of the outputs; far below any real variance, so that outputs of
-                small magnitude (a position residual beside a velocity) weigh the same in the loss.
+            output_eps: Added to the variance of the outputs; far below any real variance, so that small outputs (a
+                position residual beside a velocity) have equal weight in the loss.
         """
         super().__init__()
         self.net = net
@@ -64,7 +61,7 @@ class Predictor(nn.Module):
 
     @property
     def members(self) -> int:
-        """Number of members of the network, which are the first axis of inputs (or 1 there), outputs and carries."""
+        """Number of members, the first axis of inputs (there or 1), outputs and carries."""
         return self.net.members
 
     @property
@@ -79,19 +76,19 @@ class Predictor(nn.Module):
 
     @property
     def context(self) -> int:
-        """How many earlier frames an output can depend on."""
+        """Number of earlier frames that an output can depend on."""
         return self.net.context
 
     @torch.no_grad()
     def fit(self, x: Any, y: Any, *, ridge: float = 1e-9, silent: bool = False) -> "Predictor":
-        """Fit both normalisers and initialise the short cut, by least squares in float64 or to no output at all.
+        """Fit both normalisers, and the skip connection by least squares in float64.
 
         Args:
             x: Inputs, shape [N, inputs] or [..., inputs]; tensor, array or HDF5 dataset.
-            y: Outputs, likewise.
-            ridge: Tikhonov weight per sample on the normalised coefficients; keeps collinear inputs harmless.
-            silent: Whether outputs begin at zero. They should where they correct what is right but for a few frames,
-                which would rule a least-squares fit.
+            y: Outputs, shape [N, outputs] or [..., outputs].
+            ridge: Tikhonov weight per sample on the normalised coefficients, for collinear inputs.
+            silent: Whether outputs start at zero instead; for corrections that are zero except in a few frames, which
+                would dominate a least-squares fit.
 
         Raises:
             InputError: The data are empty, differ in length, have another size, or are not finite.
@@ -113,19 +110,19 @@ class Predictor(nn.Module):
 
     @torch.no_grad()
     def silence(self) -> None:
-        """Make all outputs zero; without a short cut nothing is done."""
+        """Make all outputs zero; does nothing without a skip connection."""
         if self.skip is not None:
             self.skip.weight.zero_()
             self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
             self.net.zero_output()
 
     def normalise_input(self, x: Tensor) -> Tensor:
-        """Return normalised inputs, cut off where the predictor has a bound, shape [..., inputs]."""
+        """Return normalised and clipped inputs, shape [..., inputs]."""
         n = self.normaliser(x)
         return n if self.clip is None else n.clamp(-self.clip, self.clip)
 
     def normalise_target(self, y: Tensor) -> Tensor:
-        """Return normalised outputs, in which losses are taken, shape [..., outputs]."""
+        """Return normalised outputs, the space of losses, shape [..., outputs]."""
         return self.denormaliser(y)
 
     def forward_normalised(self, x: Tensor) -> Tensor:
@@ -150,7 +147,7 @@ class Predictor(nn.Module):
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Predict one frame without gradients, fast; the carry is used up."""
+        """Predict one frame without gradients, fast; consumes the carry."""
         n = self.normalise_input(x)
         y, carry = self.net.step_(n, carry)
         if isinstance(self.skip, MemberLinear):
@@ -160,11 +157,11 @@ class Predictor(nn.Module):
         return self.denormaliser.inverse(y), carry
 
     def reset(self, carry: Carry, mask: Tensor) -> Carry:
-        """Empty the history of the worlds where `mask` [worlds] is true; the others stay bitwise alone."""
+        """Empty the history of the worlds where `mask` [worlds] is true; others are unchanged bitwise."""
         return self.net.reset(carry, mask)
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
-        """Give the worlds of `mask` the history `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
+        """Set the history of the worlds of `mask` to `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
         return self.net.prime(carry, self.normalise_input(x), mask)
 
 
@@ -176,7 +173,7 @@ def _short_cut(net: SequenceNet) -> nn.Linear | MemberLinear:
 def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge: float) -> Tensor:
     r"""Return the best affine map between normalised inputs and outputs, in float64, shape [inputs + 1, outputs].
 
-    $$\min_w \overline{|A w - y|^2} + ridge\,|w|^2$$ over the rows [n(x), 1] of A; the constants, in the last row of w,
+    $$\min_w \overline{|A w - y|^2} + ridge\,|w|^2$$ over the rows [n(x), 1] of A. The constants, in the last row of w,
     are not penalised.
     """
     gram = torch.zeros(inputs.size + 1, inputs.size + 1, dtype=torch.float64)
@@ -197,27 +194,21 @@ def _normalised(normaliser: Normaliser, x: Tensor) -> Tensor:
 
 
 def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
-    """Build the network that `config` describes, with random weights.
-
-    Args:
-        config: Kind and size.
-        inputs: Size of an input vector.
-        outputs: Size of an output vector.
-    """
+    """Build the network of a configuration, with random weights."""
     return NETWORKS[config.kind].build(config, inputs, outputs)
 
 
 def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int = 1) -> Predictor:
-    """Build a predictor around the network that `config` describes; it is to be fitted or loaded.
+    """Build a predictor around the network of a configuration, to be fitted or loaded.
 
     Args:
         config: Kind and size.
         inputs: Size of an input vector.
         outputs: Size of an output vector.
-        members: Number of networks in it, each with random weights of its own.
+        members: Number of networks in it, with independent random weights.
 
     Raises:
-        InputError: There are to be several, and networks of this kind have no form with members.
+        InputError: The kind has no form with several members.
     """
     require_members(config, members)
     nets = [build_net(config, inputs, outputs) for _ in range(members)]
@@ -231,12 +222,12 @@ Memory = tuple[Tensor, ...]
 
 
 class StreamingPredictor(nn.Module):
-    """One frame of a predictor; inputs and outputs in physical units."""
+    """One frame of a predictor as a pure function, in physical units."""
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         self.predictor = predictor
-        self.begin(1)  # what a network keeps for itself is made before it is traced
+        self.begin(1)  # creates cached tensors before tracing
 
     @property
     def memory_names(self) -> tuple[str, ...]:
@@ -252,7 +243,7 @@ class StreamingPredictor(nn.Module):
 
         Args:
             x: Inputs, shape [worlds, inputs].
-            memory: What the last call returned, or `begin`.
+            memory: Memory from the last call or from `begin`.
 
         Returns:
             Outputs, shape [worlds, outputs], and the memory.

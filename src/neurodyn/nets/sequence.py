@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of all sequence networks: one training pass over chunks, one step at a time in a roll-out.
+"""Protocol of all sequence networks: training on whole chunks, roll-outs one step at a time.
 
-A network maps a sequence of inputs to a sequence of outputs, causally. `forward` does so for whole chunks that start
-from an empty history; `begin`, `step` and `reset` do the same one frame at a time, with the history in a carry that the
-caller holds. Both give the same numbers.
+A network maps a sequence of inputs causally to a sequence of outputs. `forward` maps whole chunks that start with an
+empty history. `begin`, `step` and `reset` do the same frame by frame, with the history in a carry held by the caller,
+and give the same numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class SequenceNet(nn.Module, ABC):
     Attributes:
         inputs: Size of an input vector.
         outputs: Size of an output vector.
-        least_depth: Least depth of a configuration.
+        least_depth: Smallest depth of a configuration.
         stream_names: Names of the tensors of `stream`'s memory.
     """
 
@@ -39,43 +39,39 @@ class SequenceNet(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Build the network that a configuration describes, with random weights."""
+        """Build the network of a configuration, with random weights."""
 
     @classmethod
     def check(cls, config: "NetConfig") -> None:
-        """Refuse sizes that make no such network.
-
-        Raises:
-            InputError: They make none.
-        """
+        """Raise an InputError for invalid sizes."""
 
     @classmethod
     def memory(cls, config: "NetConfig") -> int:
-        """Return the frames of history that such a network needs."""
+        """Return the frames of history that a network of this configuration needs."""
         return 0
 
     @property
     def members(self) -> int:
-        """Number of members that it holds."""
+        """Number of members."""
         return 1
 
     @property
     def title(self) -> str:
-        """What kind of network it is, in a word."""
+        """Kind of network in a word."""
         return type(self).__name__.lower()
 
     @property
     @abstractmethod
     def context(self) -> int:
-        """How many earlier frames an output can depend on; 0 for a net without memory.
+        """Number of earlier frames that an output can depend on; 0 for a network without memory.
 
-        Where the memory fades instead of ending (a recurrent net), the declared number of frames after which it has.
+        For a recurrent network, whose memory fades, the declared number of frames after which it has.
         """
 
     @property
     @abstractmethod
     def output_layer(self) -> "nn.Linear | MemberLinear":
-        """The last layer; the net's output is exactly zero where its weight and bias are."""
+        """Last layer; the output is exactly zero if its weight and bias are."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -99,33 +95,31 @@ class SequenceNet(nn.Module, ABC):
     def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Map one frame without gradients, as fast as possible.
 
-        The carry is used up: neither it nor a carry that `reset` made of it may be used again, only the
-        returned one.
+        Consumes the carry: neither it nor a carry that `reset` made of it may be used again, only the returned one.
         """
 
     @abstractmethod
     def reset(self, carry: Carry, mask: Tensor) -> Carry:
-        """Empty the history of the worlds where `mask` [worlds] is true; the others stay bitwise alone."""
+        """Empty the history of the worlds where `mask` [worlds] is true; others are unchanged bitwise."""
 
     @abstractmethod
     def merge(self, carry: Carry, other: Carry, mask: Tensor) -> Carry:
         """Take the worlds where `mask` [worlds] is true from `other`, the rest from `carry`.
 
-        Both must be at the same frame, as `rewound` arranges it.
+        Both must be at the same frame; see `rewound`.
         """
 
     @abstractmethod
     def rewound(self, carry: Carry, frames: int) -> Carry:
-        """Return an empty carry for the same worlds that will be at the frame of `carry` after `frames` steps."""
+        """Return an empty carry for the same worlds that reaches the frame of `carry` after `frames` steps."""
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
-        """Give worlds a history: as if they had been reset and then stepped through the inputs `x`.
+        """Set the history of worlds, as if they had been reset and then stepped through `x`.
 
         Args:
             carry: Carry of all worlds; it stays valid.
-            x: Inputs of the T frames that led to the present, shape [worlds, T, inputs]. Rows of worlds
-                outside of `mask` are ignored.
-            mask: Worlds that get this history, shape [worlds]; all by default. The others stay bitwise alone.
+            x: Inputs of the last T frames, shape [worlds, T, inputs]; rows of worlds outside of `mask` are ignored.
+            mask: Worlds that get this history, shape [worlds]; all by default. Others are unchanged bitwise.
         """
         primed = self.rewound(carry, x.shape[-2])
         for frame in x.unbind(-2):
@@ -142,21 +136,21 @@ class SequenceNet(nn.Module, ABC):
         return ()
 
     def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Map one frame as a function of tensors alone, which is what other runtimes can hold.
+        """Map one frame as a pure function of tensors, for other runtimes.
 
         Raises:
-            InputError: The network does not say how, and has a memory.
+            InputError: The network has a memory and does not override this.
         """
         if self.begin(1) is not None:
             raise InputError(f"{type(self).__name__}: cannot be exported; valid: networks that override `stream`")
         return self(x), memory
 
     def dense(self) -> "Dense | None":
-        """Return the network as matrices; None where it is no such network, and only torch can run it."""
+        """Return the network as matrices; None if only torch can run it."""
         return None
 
     def zero_output(self) -> None:
-        """Set the last layer to exactly zero, so that the net's output is zero for every input."""
+        """Set the last layer to zero, so that every output is exactly zero."""
         nn.init.zeros_(self.output_layer.weight)
         if self.output_layer.bias is not None:
             nn.init.zeros_(self.output_layer.bias)

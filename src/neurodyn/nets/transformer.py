@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A causal transformer with sliding-window attention and rotary positions.
-
-It is trained on chunks and run one frame at a time, with the same numbers.
-"""
+"""Causal transformer with sliding-window attention and rotary positions, trained on chunks and run frame by frame."""
 
 import math
 from dataclasses import dataclass, replace
@@ -31,7 +28,7 @@ class Rotary:
     def __init__(self, channels: int, window: int) -> None:
         self.period = max(16, 1 << math.ceil(math.log2(4 * window)))
         pairs = channels // 2
-        # From one turn in P frames to one in four frames, evenly on a logarithmic scale.
+        # From one turn in P frames to one in four frames, evenly spaced on a logarithmic scale.
         top = math.log2(self.period / 4)
         self.harmonics = [round(2 ** (top * i / max(1, pairs - 1))) for i in range(pairs)]
         self._tables: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
@@ -42,7 +39,7 @@ class Rotary:
         if key not in self._tables:
             with torch.inference_mode(False):
                 position = torch.arange(self.period, dtype=torch.float64)
-                # Reduced as integers before the multiplication, so that equal angles give equal bits.
+                # Reduced as integers before the multiplication, so that equal angles are equal bitwise.
                 turn = torch.remainder(position[:, None] * torch.tensor(self.harmonics), self.period)
                 angle = turn * (2 * math.pi / self.period)
                 self._tables[key] = (torch.cos(angle).to(like), torch.sin(angle).to(like))
@@ -58,13 +55,13 @@ class Rotary:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, dim: int = -1) -> Tensor:
-    """Turn the channel pairs (i, i + n/2) of `x` along `dim` by the angles of `cos` and `sin` (broadcast)."""
+    """Rotate the channel pairs (i, i + n/2) of `x` along `dim` by the angles of `cos` and `sin` (broadcast)."""
     a, b = x.chunk(2, dim)
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim)
 
 
 def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """Turn the channel pairs of `x`, shape [heads, channels, worlds], in place; cos, sin: [channels / 2, 1]."""
+    """Rotate the channel pairs of `x`, shape [heads, channels, worlds], in place; cos, sin: [channels / 2, 1]."""
     a, b = x.chunk(2, 1)
     rest = a * sin
     a.mul_(cos).addcmul_(b, sin, value=-1)
@@ -73,14 +70,14 @@ def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> None:
 
 @dataclass(frozen=True)
 class AttentionFrame:
-    """The state of a step that all layers share.
+    """State of a step that all layers share.
 
     Attributes:
-        slot: Slot of the ring that this frame is written to.
+        slot: Slot of the ring for this frame.
         cos: Cosines of the frame's position, shape [channels / 2].
         sin: Sines of the frame's position, shape [channels / 2].
-        valid: Slots of each world's history, this frame included, shape [window, worlds]; None where all are.
-        stale: Whether other slots may hold values from before a reset, instead of zeros.
+        valid: Slots of each world's history, including this frame, shape [window, worlds]; None if all are valid.
+        stale: Whether other slots may hold values from before a reset instead of zeros.
     """
 
     slot: int
@@ -107,8 +104,8 @@ class SlidingAttention(nn.Module):
             x: Shape [worlds, time, width].
             cos: Cosines of the positions, shape [time, channels / 2].
             sin: Sines of the positions, shape [time, channels / 2].
-            band: Which frame (row) sees which (column), shape [time, time]; None for plain causality, which
-                is the same where time is at most `window`.
+            band: Whether a frame (row) sees another (column), shape [time, time]; None for plain causality, which is
+                equivalent if time is at most `window`.
         """
         worlds, time, _ = x.shape
         q, k, v = self.qkv(x).view(worlds, time, 3, self.heads, self.channels).permute(2, 0, 3, 1, 4)
@@ -121,13 +118,13 @@ class SlidingAttention(nn.Module):
         return torch.zeros(self.window, 2, self.heads, self.channels, batch, **like)
 
     def step(self, x: Tensor, ring: Tensor, frame: AttentionFrame) -> tuple[Tensor, Tensor]:
-        """Attend from one frame, [worlds, width] -> [worlds, width]; differentiable, `ring` stays valid."""
+        """Attend from one frame, [worlds, width] -> [worlds, width]; differentiable, and `ring` stays valid."""
         q, k, v = self.qkv(x).t().reshape(3, self.heads, self.channels, -1)
         q, k = (rotate(y, frame.cos[:, None], frame.sin[:, None], 1) for y in (q, k))
-        # See step_: values stay finite, so that a weight of exactly zero silences them.
+        # Finite values, so that a weight of exactly zero cancels them; see step_.
         new = torch.stack((k, torch.nan_to_num(v)))
         if frame.stale and frame.valid is not None:
-            # The gradient needs this: a stale infinity times a zero gradient would be a NaN.
+            # Needed for gradients: a stale infinity times a zero gradient would be NaN.
             ring = ring.masked_fill(~frame.valid[:, None, None, None], 0.0)
         ring = torch.cat((ring[: frame.slot], new[None], ring[frame.slot + 1 :]))
         keys, values = ring.unbind(1)
@@ -144,21 +141,21 @@ class SlidingAttention(nn.Module):
             x: Shape [worlds, width].
             ring: Updated in place.
             frame: State of the step.
-            onto: The result is added to it, in place, shape [worlds, width].
-            scratch: Memory for products, shape [window, heads, channels, worlds]; fresh memory at every call
-                would cost more in page faults than the arithmetic.
+            onto: Tensor that the result is added to, in place, shape [worlds, width].
+            scratch: Memory for products, shape [window, heads, channels, worlds]; allocating it at every call would
+                cost more in page faults than the arithmetic.
         """
         width, flat, x = self.width, (self.width, -1), x.t()
         wq, wk, wv = self.qkv.weight.chunk(3)
         q = torch.mm(wq, x).view(self.heads, self.channels, -1)
-        # Worlds are innermost in the ring, so the products land there without a copy.
+        # Worlds are innermost in the ring, so the products are written there without a copy.
         k, v = ring[frame.slot].unbind()
         torch.mm(wk, x, out=k.view(flat))
         torch.mm(wv, x, out=v.view(flat))
         scale = self.channels**-0.5
         rotate_(q, frame.cos[:, None] * scale, frame.sin[:, None] * scale)
         rotate_(k, frame.cos[:, None], frame.sin[:, None])
-        # Values from before a reset get weight zero, and zero times NaN would be NaN.
+        # Values from before a reset get weight zero, but zero times NaN is NaN.
         torch.nan_to_num(v, out=v)
         scores = torch.mul(ring[:, 0], q, out=scratch).sum(2)
         if frame.valid is not None:
@@ -171,14 +168,14 @@ class SlidingAttention(nn.Module):
         return torch.zeros(worlds, self.window - 1, 2, self.heads, self.channels)
 
     def stream(self, x: Tensor, register: Tensor, cos: Tensor, sin: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from the present frame to it and to those in a register; return the register one frame later.
+        """Attend from the current frame to itself and a register of earlier frames; return the shifted register too.
 
         Args:
             x: Shape [worlds, width].
-            register: Keys and values of the last frames, oldest first; keys are not turned.
+            register: Keys and values of the last frames, oldest first; keys are not rotated.
             cos: Cosines of the positions in the window, shape [window, channels / 2].
-            sin: Sines, likewise.
-            hidden: Which frames lie before a world's history, shape [worlds, window].
+            sin: Sines of the positions in the window, shape [window, channels / 2].
+            hidden: Which frames are before a world's history, shape [worlds, window].
         """
         q, k, v = self.qkv(x).view(-1, 3, self.heads, self.channels).unbind(1)
         seen = torch.cat((register, torch.stack((k, v), 1)[:, None]), 1)  # [worlds, window, 2, heads, channels]
@@ -195,11 +192,11 @@ class RingCarry:
     """Keys and values of the last frames of a batch of worlds.
 
     Attributes:
-        rings: One ring a layer, shape [window, 2, heads, channels, worlds] each.
+        rings: One ring per layer, shape [window, 2, heads, channels, worlds] each.
         filled: Number of frames of each world's history, at most `window`, shape [worlds].
-        frame: Number of the next frame; all worlds share it, whatever their histories.
-        settled: Number of steps since any world began anew; from `window` on all slots are valid for all worlds.
-        stale: Whether slots outside of a world's history may hold older values, instead of zeros.
+        frame: Number of the next frame; shared by all worlds, whatever their histories.
+        settled: Number of steps since the last reset of any world; from `window` on all slots are valid everywhere.
+        stale: Whether slots outside of a world's history may hold older values instead of zeros.
         scratch: Memory for the products of the fast path, once it was used.
     """
 
@@ -212,7 +209,7 @@ class RingCarry:
 
 
 class TransformerBlock(nn.Module):
-    """Attention and a perceptron, each behind a norm and added to the stream (pre-norm); no biases."""
+    """Attention and a perceptron, each after a norm and added to the residual stream (pre-norm); no biases."""
 
     def __init__(self, width: int, heads: int, window: int) -> None:
         super().__init__()
@@ -234,7 +231,7 @@ class TransformerBlock(nn.Module):
         return x + self.narrow(functional.gelu(self.widen(self.norm2(x)))), ring
 
     def step_(self, x: Tensor, ring: Tensor, frame: AttentionFrame, scratch: Tensor) -> Tensor:
-        """Map one frame; `x` and `ring` are updated in place."""
+        """Map one frame; updates `x` and `ring` in place."""
         self.attention.step_(self.norm1(x), ring, frame, x, scratch)
         return x.addmm_(functional.gelu(self.widen(self.norm2(x))), self.narrow.weight.t())
 
@@ -253,16 +250,16 @@ class Transformer(SequenceNet):
         *,
         head: tuple[int, ...] = (64,),
     ) -> None:
-        """Build the net.
+        """Build the network.
 
         Args:
             inputs: Size of an input vector.
             outputs: Size of an output vector.
-            width: Size E of the stream; a multiple of twice the number of heads.
+            width: Size of the residual stream; a multiple of twice the number of heads.
             depth: Number of blocks.
             heads: Number of attention heads.
-            window: Number of frames, the present one included, that a frame sees in each block.
-            head: Sizes of hidden layers (ReLU) between the stream and the output.
+            window: Number of frames, including the current one, that a frame sees in each block.
+            head: Sizes of hidden layers (ReLU) before the output.
 
         Raises:
             InputError: The width does not divide into heads of even size, or the window is empty.
@@ -281,7 +278,7 @@ class Transformer(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Build the network that a configuration describes."""
+        """Build the network of a configuration."""
         head = (config.head,) if config.head else ()
         return cls(inputs, outputs, config.width, config.depth, config.heads, config.window, head=head)
 
@@ -293,17 +290,17 @@ class Transformer(SequenceNet):
 
     @classmethod
     def memory(cls, config: "NetConfig") -> int:
-        """Return how far back the blocks look together."""
+        """Return how many frames back all blocks together look."""
         return config.depth * (config.window - 1)
 
     @property
     def context(self) -> int:
-        """Every block looks `window - 1` frames further back."""
+        """Frames that all blocks together look back, `window - 1` each."""
         return len(self.blocks) * (self.window - 1)
 
     @property
     def output_layer(self) -> nn.Linear:
-        """The last layer of the head."""
+        """Last layer of the head."""
         return self.head.output_layer
 
     def forward(self, x: Tensor) -> Tensor:
@@ -340,9 +337,9 @@ class Transformer(SequenceNet):
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: RingCarry) -> tuple[Tensor, RingCarry]:
-        """Map one frame without gradients; the rings are updated in place."""
+        """Map one frame without gradients; updates the rings in place."""
         if carry.scratch is None:
-            # An ordinary tensor even in inference mode: the carry may be stepped outside of it later.
+            # An ordinary tensor even in inference mode, because the carry may be used outside of it later.
             with torch.inference_mode(False):
                 carry = replace(carry, scratch=carry.rings[0].new_empty(carry.rings[0][:, 0].shape))
         x, frame, scratch = self.embed(x), self._frame(carry), carry.scratch
@@ -351,7 +348,7 @@ class Transformer(SequenceNet):
         return self.head.step_(self.norm(x))[0], self._advanced(carry)
 
     def reset(self, carry: RingCarry, mask: Tensor) -> RingCarry:
-        """Empty the history of the worlds where `mask` is true; the rings are not touched."""
+        """Empty the history of the worlds where `mask` is true, without touching the rings."""
         return replace(carry, filled=carry.filled.masked_fill(mask, 0), settled=0, stale=True)
 
     def merge(self, carry: RingCarry, other: RingCarry, mask: Tensor) -> RingCarry:
@@ -364,7 +361,7 @@ class Transformer(SequenceNet):
         return RingCarry(rings, filled, carry.frame, settled, stale)
 
     def rewound(self, carry: RingCarry, frames: int) -> RingCarry:
-        """Return an empty carry that is at the frame of `carry` after `frames` steps."""
+        """Return an empty carry that reaches the frame of `carry` after `frames` steps."""
         rings = tuple(torch.zeros_like(ring) for ring in carry.rings)
         return RingCarry(rings, torch.zeros_like(carry.filled), carry.frame - frames)
 
@@ -375,20 +372,19 @@ class Transformer(SequenceNet):
 
     def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
         """Return empty registers."""
-        self.rotary.tables(self.embed.weight)  # made now: a tracer would keep tables of its own
+        self.rotary.tables(self.embed.weight)  # cached before tracing
         registers = [block.attention.empty_register(worlds) for block in self._blocks()]
         return (*registers, torch.zeros(worlds, dtype=torch.long))
 
     def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Map one frame.
 
-        The last frames are kept as a register that shifts by one at every step, with keys that are not turned yet: what
-        a frame sees of another depends on how far apart they are, so positions in the register serve as well as
-        positions in time, and no frame need be counted.
+        The register of last frames shifts by one at every step and holds unrotated keys. Attention depends on relative
+        positions only, so positions in the register serve as well as absolute ones, and no frame is counted.
         """
         *registers, filled = memory
         cos, sin = self.rotary.at(self.window, x)
-        # Slots of the register from the oldest to the present frame; those before a world's history are hidden.
+        # Slots of the register from the oldest to the current frame; those before a world's history are hidden.
         age = torch.arange(self.window - 1, -1, -1, device=x.device)
         hidden = age > filled[:, None]
         x, kept = self.embed(x), []

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core import artifacts
+from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.learn.loop import has_state
@@ -21,8 +22,6 @@ from neurodyn.tasks import Task, is_file, load
 
 KNOWN = 1_000_000
 """Observations that the normalisation of a given policy counts for when rsl_rl goes on with it."""
-
-_ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh, "selu": nn.SELU, "silu": nn.SiLU}
 
 
 class PolicyNetwork(nn.Module):
@@ -53,7 +52,7 @@ class PolicyNetwork(nn.Module):
         widths = [observations, *settings.hidden, actions]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), _ACTIVATIONS[settings.activation]()]
+            layers += [nn.Linear(before, after), ACTIVATIONS[settings.activation].new_module()]
         self.layers = nn.Sequential(*layers[:-1])
         self.register_buffer("mean", torch.zeros(observations))
         self.register_buffer("deviation", torch.ones(observations))

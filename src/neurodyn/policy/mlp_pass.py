@@ -16,7 +16,7 @@ CHUNK = 1024
 
 
 @dataclass(frozen=True)
-class Activation:
+class InPlaceActivation:
     """An activation whose derivative follows from its output.
 
     Attributes:
@@ -39,10 +39,12 @@ def _elu_backward_(gradient: Tensor, y: Tensor, spare: Tensor) -> None:
     gradient.addcmul_(gradient, spare)
 
 
-ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.ELU: Activation(_elu_, _elu_backward_),
-    nn.ReLU: Activation(lambda x, _: x.relu_(), lambda gradient, y, spare: gradient.mul_(torch.gt(y, 0.0, out=spare))),
-    nn.Tanh: Activation(
+ACTIVATIONS: dict[type[nn.Module], InPlaceActivation] = {
+    nn.ELU: InPlaceActivation(_elu_, _elu_backward_),
+    nn.ReLU: InPlaceActivation(
+        lambda x, _: x.relu_(), lambda gradient, y, spare: gradient.mul_(torch.gt(y, 0.0, out=spare))
+    ),
+    nn.Tanh: InPlaceActivation(
         lambda x, _: x.tanh_(),
         lambda gradient, y, spare: gradient.addcmul_(gradient, torch.mul(y, y, out=spare), value=-1),
     ),

@@ -397,12 +397,12 @@ class PpoLearner(PolicyLearner):
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Resume from `state`. On a GPU, and from checkpoints of older versions, episodes start anew."""
+        """Resume from `state`; on a GPU, episodes start anew."""
         self.runner.alg.load(saved["learner"], None, True)
-        self.runner.alg.learning_rate = saved.get("rate", self.runner.alg.learning_rate)
-        self._uncertain = saved.get("uncertain", 0.0)
+        self.runner.alg.learning_rate = saved["rate"]
+        self._uncertain = saved["uncertain"]
         own = self.of_this_rank(saved)
-        if own.get("worlds") is not None:
+        if own["worlds"] is not None:
             self._world.load(own["worlds"])
         torch.set_rng_state(own["random"].cpu())
         if self._rule is not None:

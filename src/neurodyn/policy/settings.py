@@ -7,6 +7,7 @@ Those of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC, prese
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
+from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
 from neurodyn.learn.settings import load_preset
@@ -26,11 +27,12 @@ class NetworkSettings(Config, frozen=True):
     """
 
     hidden: tuple[int, ...] = (128, 64, 32)
-    activation: Literal["elu", "relu", "tanh", "selu", "silu"] = "elu"
+    activation: str = "elu"
     normalise: bool = True
     initial_std: float = 1.0
 
     def __post_init__(self) -> None:
+        require_activation(self.activation, "rsl_rl")
         for width in self.hidden:
             require(width >= 1, "network.hidden", list(self.hidden), "widths of at least 1")
         require(self.initial_std > 0, "network.initial_std", self.initial_std, "above 0")
@@ -157,7 +159,7 @@ class TrainingSettings(Config, frozen=True):
         network = {
             "class_name": "rsl_rl.models.MLPModel",
             "hidden_dims": list(self.network.hidden),
-            "activation": "swish" if self.network.activation == "silu" else self.network.activation,  # its name there
+            "activation": ACTIVATIONS[self.network.activation].rsl_rl,
             "obs_normalization": self.network.normalise,
         }
         std = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std}

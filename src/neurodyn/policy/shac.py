@@ -259,7 +259,7 @@ class ShacLearner(PolicyLearner):
         own = self.of_this_rank(saved)
         if own["worlds"] is not None:
             self._world.load(own["worlds"])
-        self._noise = own.get("noise")  # files of before have none
+        self._noise = own.get("noise")  # checkpoints of version 0.1 have none
         self._frames, self._median = saved["frames"], saved["median"]
         torch.set_rng_state(own["random"].cpu())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages on models: self-contained HTML with tables, plots and recordings."""
+"""Reports on models: self-contained HTML pages with tables, plots and recordings."""
 
 from neurodyn.core.lazy import lazy
 

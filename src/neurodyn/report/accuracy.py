@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs, and what models say about their own errors.
+"""Errors of roll-outs and calibration of predicted standard deviations.
 
-Tables by horizon, ground and joint limit, curves, energy, throughput.
+Tables by horizon, ground and joint limit, error curves, energy drift, stability and throughput.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.report.numbers import (
     BASELINES,
-    MISSING,
     capital,
     count,
     digits,
     interval,
+    known,
     member_parts,
     quantity,
     share,
@@ -41,13 +41,24 @@ CALIBRATION_LEAD = (
     "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
     "factors that were fitted on validation episodes."
 )
+LEAD = (
+    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
+    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
+    "Better: error of the better of the two, over the model's."
+)
+_CHAOS = 0.1
+"""Share of the model's error from which on starts perturbed by 1e-6 explain it."""
+_REFERENCES = (
+    "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
+    "discretisation error, and the limit of predictability."
+)
 
 
 def coverage(title: str, found: Mapping[str, Coverage], ranks: Mapping[str, RankCorrelation]) -> Table:
     """Return coverage and rank correlations by horizon."""
     rows = []
     for mark, entry in found.items():
-        both = (_number(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
+        both = (known(rank) for rank in (ranks[mark].epistemic_rank, ranks[mark].total_rank))
         rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *both])
     rank = "Rank correlation of error and epistemic standard deviation"
     return Table(title, ["Horizon", "Within one sigma", "Within two", rank, "of error and total"], rows, strong=2)
@@ -63,7 +74,7 @@ def beyond(title: str, found: OutOfDistribution) -> Table:
 
 
 def of_members(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:
-    """Return the tables of neural dynamics with members, by what the roll-outs are in words."""
+    """Return the calibration tables of neural dynamics with several members, by description of the roll-outs."""
     found = []
     for words, part in parts.items():
         if part is not UNSET:
@@ -74,30 +85,16 @@ def of_members(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table
 
 
 def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
-    """Return the section on members; empty where there are none."""
+    """Return the section on calibration; empty for models without members."""
     return section("Calibration", *tables(of_members(parts)), lead=CALIBRATION_LEAD)
 
 
-def _number(value: float | None) -> str:
-    return MISSING if value is None else digits(value)
-
-
 Parts = dict[str, tuple[int, RolloutComparison]]
-"""Number of roll-outs, and their errors, by what they are in words."""
-
-LEAD = (
-    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
-    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
-    "Better: error of the better of the two, over the model's."
-)
-_CHAOS = 0.1
-"""Share of a model's error beyond which starts that are 1e-6 off explain it."""
-_REFERENCES = "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
-_REFERENCES += "discretisation error, and the limit of predictability."
+"""Number of roll-outs and their errors, by description of the motion."""
 
 
 def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = None) -> list[Table]:
-    """Return errors beside the baselines, and passive ones beside the reference errors."""
+    """Return errors of model and baselines; the first motion also has the simulator's reference errors."""
     found = []
     for number, (words, (rollouts, comparison)) in enumerate(parts.items()):
         beside = references if number == 0 else None
@@ -110,14 +107,14 @@ def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = Non
 
 
 def reach(result: Simulated) -> list[str]:
-    """Return from when on a model is no better than a baseline, and whether any could be, by metric and motion."""
+    """Return sentences on the horizons within which the model beats the baselines, by metric and motion."""
     found = []
     for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
         for name, metric in shown(comparison.summary).items():
             beaten = {h: value for h in comparison.by_horizon if (value := comparison.better(h, name)) is not None}
             lost = next((h for h, value in beaten.items() if value < 1), None)
             before = [h for h, value in beaten.items() if value >= 1 and (lost is None or int(h) < int(lost))]
-            if lost is None or not before:  # always better; or never, which the verdict says
+            if lost is None or not before:  # always better, or never, which the verdict states
                 continue
             useful, end = (span(int(h) * result.about.dt) for h in (before[-1], lost))
             lead = f"{metric.title}, {words}: better than the baselines for {useful}, not for {end}"
@@ -126,7 +123,7 @@ def reach(result: Simulated) -> list[str]:
 
 
 def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
-    """Return whether the simulator can be predicted over a horizon in which the model is no better than a baseline."""
+    """Return whether the simulator is predictable over a horizon at which the model does not beat a baseline."""
     if result.reference_errors is None:
         return ""
     off = result.reference_errors.perturbed[horizon].means[name]
@@ -143,13 +140,13 @@ def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
 
 
 def references_lead(result: Simulated) -> str:
-    """Return what the reference errors are; nothing where there are none."""
+    """Return an explanation of the reference errors; empty if there are none."""
     found = result.reference_errors
     return "" if found is None else f" {_REFERENCES.format(count(found.rollouts, 'roll-out'))}"
 
 
 def over_time(parts: Parts, dt: float) -> str:
-    """Return curves of the error at single frames."""
+    """Return the section with error curves at single frames."""
     plots = []
     for number, (words, (_, found)) in enumerate(parts.items()):
         for name, metric in shown(found.summary).items():
@@ -167,7 +164,7 @@ def over_time(parts: Parts, dt: float) -> str:
 
 
 def grounds(result: Simulated) -> list[Table]:
-    """Return errors ground by ground, where there are several."""
+    """Return errors by ground, if there are several."""
     if result.grounds is UNSET or len(result.grounds) < 2:
         return []
     metrics, end = shown(result.comparison.summary), str(result.about.horizon)
@@ -181,7 +178,7 @@ def grounds(result: Simulated) -> list[Table]:
 
 
 def stability(result: Simulated) -> list[Table]:
-    """Return what becomes of very long roll-outs."""
+    """Return the table of very long roll-outs."""
     found, rows = result.stability, []
     if found is UNSET:
         return []
@@ -194,7 +191,7 @@ def stability(result: Simulated) -> list[Table]:
 
 
 def limits(result: Simulated) -> list[Table]:
-    """Return errors split into roll-outs that reach a joint limit and those that do not."""
+    """Return errors of roll-outs that reach a joint limit and of those that do not."""
     splits = [
         (f"{capital(words)}, {span(int(horizon) * result.about.dt)}", split)
         for words, (_, found) in simulated_parts(result).items()
@@ -217,14 +214,14 @@ def limits(result: Simulated) -> list[Table]:
 
 
 def energy(result: Simulated) -> list[Table]:
-    """Return how far the energy of passive roll-outs drifts, where nothing but errors changes it."""
+    """Return the energy drift of passive roll-outs, if energy should be conserved."""
     head = ["Energy", "Mean drift", "Median at the end", "p10 – p90 at the end", "Range over all roll-outs"]
     rows = [[capital(name), *_drift(drift)] for name, drift, _ in _energies(result)]
     return [Table("Distance of the total energy from its start", head, rows)] if rows else []
 
 
 def energy_section(result: Simulated) -> str:
-    """Return the energy drift over time."""
+    """Return the section on energy drift over time."""
     frames = [] if result.energy is None else result.energy.frames
     seconds = [frame * result.about.dt for frame in frames]
     curves = [PlotCurve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
@@ -238,7 +235,7 @@ def energy_section(result: Simulated) -> str:
 
 
 def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
-    """Return name, energy drift and colour of model and simulator; nothing where the model's is not finite."""
+    """Return name, energy drift and colour of model and simulator; empty if the model's is not finite."""
     found = result.energy
     if found is None or found.model is None:
         return []
@@ -247,7 +244,7 @@ def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
 
 
 def speed(result: Simulated) -> Table:
-    """Return throughput of model and simulator."""
+    """Return the throughput of model and simulator."""
     model, simulator = result.env_steps_per_cpu_second, result.simulator_steps_per_cpu_second
     wall = f"{result.env_steps_per_second:,.0f}"
     rows = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a check: verdicts, what to change, and the figures behind them."""
+"""Report of a check: verdicts, advice, and measurements."""
 
 from pathlib import Path
 
@@ -17,17 +17,23 @@ _VERDICTS = {
     "warning": "can be learned from, with warnings",
     "fails": "cannot be trusted",
 }
+_CONVERGENCE = (
+    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
+    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
+    "part from itself, so that the verdict is on the shortest horizon."
+)
+_LIMITS = (
+    "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "
+    "ground."
+)
 
 
 def write_check(path: Path, result: RobotCheck) -> Path:
-    """Write the page of a check, atomically.
+    """Write the page of a check, atomically, and return its path.
 
     Args:
         path: File to write.
-        result: What `evaluate.check` returned.
-
-    Returns:
-        The file.
+        result: Result of `evaluate.check`.
 
     Raises:
         InputError: The file cannot be written.
@@ -44,7 +50,7 @@ def render_check(result: RobotCheck) -> str:
         header(f"Check of {result.robot}"),
         paragraph(lead(result)),
         section("Verdicts", Table("Verdicts", head, rows, strong=3).html()),
-        section("StepConvergence", *tables(_convergence(result)), lead=_CONVERGENCE),
+        section("Convergence", *tables(_convergence(result)), lead=_CONVERGENCE),
         section("Joint limits", *tables(_limits(result)), lead=_LIMITS),
         section("At rest", *tables(_rest(result)), lead="Medians over worlds, in the last half second of three."),
     ]
@@ -52,7 +58,7 @@ def render_check(result: RobotCheck) -> str:
 
 
 def lead(result: RobotCheck) -> str:
-    """Return the verdict in a sentence."""
+    """Return a sentence with the verdict."""
     options = result.simulator
     ground = "in free space" if result.ground is None else f"on {result.ground}"
     return (
@@ -68,7 +74,7 @@ def row(finding: Finding) -> tuple[str, str, str, str]:
 
 
 def advice(result: RobotCheck) -> list[str]:
-    """Return what to change, a line for each row that is not ok."""
+    """Return what to change: a line for each row that is not ok."""
     lines = []
     for finding in result.findings:
         if finding.verdict != "ok":
@@ -81,17 +87,6 @@ def _value(finding: Finding, value: float | None) -> str:
     if value is None:
         return MISSING
     return f"{value:,.0f}" if not finding.unit else quantity(value, finding.unit)
-
-
-_CONVERGENCE = (
-    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
-    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
-    "part from itself, so that the verdict is on the shortest horizon."
-)
-_LIMITS = (
-    "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "
-    "ground."
-)
 
 
 def _convergence(result: RobotCheck) -> list[Table]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sections on a world model: forecasts with bands over the truth, errors by horizon, calibration, events."""
+"""Report on a world model: forecasts with bands, errors by horizon, calibration, contacts and failures."""
 
 from itertools import cycle
 from pathlib import Path
@@ -14,7 +14,7 @@ from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
 from neurodyn.report.accuracy import CALIBRATION_LEAD, beyond, coverage
 from neurodyn.report.log import recordings
-from neurodyn.report.numbers import MISSING, digits, share, span
+from neurodyn.report.numbers import digits, known, share, span
 from neurodyn.report.page import Table, figure, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
@@ -25,7 +25,7 @@ _COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
 
 
 def cards(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
-    """Return the few figures that matter most."""
+    """Return the headline figures."""
     last, dt = result.at_horizon[str(result.about.horizon)], result.about.dt
     near = str(min(result.marks, key=lambda mark: abs(mark * dt - 0.25)))
     found = []
@@ -39,7 +39,7 @@ def cards(result: ForecastEvaluation) -> list[tuple[str, str, str]]:
 
 @torch.no_grad()
 def bands(model: WorldModel, store: Store, split: int | None, horizon: int) -> str:
-    """Return forecasts with bands of two standard deviations over the truth, from evenly spread starts."""
+    """Return forecasts with bands of two standard deviations and the truth, from evenly spaced starts."""
     starts = Recorded.along(store, split, model.spec.context, horizon, _DRAWN)
     found = Forecasts.along(model, starts)
     count = len(found.error)
@@ -74,7 +74,7 @@ def _sample(found: Forecasts, world: int) -> str:
 
 
 def errors(result: ForecastEvaluation) -> Table:
-    """Return errors at horizons beside the persistence baseline and other models."""
+    """Return errors at horizons of the model, the persistence baseline and other models."""
     rows = []
     for entry in result.at_horizon.values():
         found = [entry.by_model[name] for name in _models(result)]
@@ -83,34 +83,34 @@ def errors(result: ForecastEvaluation) -> Table:
             ("velocities", [one.qd_mean for one in found]),
             ("all columns [standard deviations]", [one.scaled for one in found]),
         ):
-            rows.append([f"{span(entry.seconds)}: {what}", *map(_number, values)])
+            rows.append([f"{span(entry.seconds)}: {what}", *map(known, values)])
     head = ["Horizon", *map(_label, _models(result))]
     return Table("Mean absolute errors at the horizon itself", head, rows, strong=1)
 
 
 def by_column(result: ForecastEvaluation) -> Table:
-    """Return errors at horizons column by column."""
+    """Return errors at horizons by column."""
     rows = []
     for entry in result.at_horizon.values():
         columns = [entry.by_model[name].columns for name in _models(result)]
         for i, (column, unit) in enumerate(zip(result.columns, result.units, strict=True)):
-            cells = [_number(None if values is None else values[i]) for values in columns]
+            cells = [known(None if values is None else values[i]) for values in columns]
             rows.append([f"{span(entry.seconds)}: {column} [{unit}]", *cells])
     return Table("By column", ["Horizon and column", *map(_label, _models(result))], rows, strong=1)
 
 
 def groups(result: ForecastEvaluation) -> list[Table]:
-    """Return position errors at the longest horizon by group of recordings, where there are several."""
+    """Return position errors at the longest horizon by group of recordings, if there are several."""
     last, rows = str(result.about.horizon), []
     for name, group in result.groups.items() if len(result.groups) > 1 else ():
-        rows.append([name, f"{group.starts:,}", *(_number(one.q_mean) for one in group.marks[last].values())])
+        rows.append([name, f"{group.starts:,}", *(known(one.q_mean) for one in group.marks[last].values())])
     return [Table(f"Positions after {last} frames", ["Group", "Starts", "Model", "Persistence"], rows)] if rows else []
 
 
 def calibration(result: ForecastEvaluation) -> list[Table]:
-    """Return coverage and rank correlations by horizon, and what is said out of distribution and with noise."""
+    """Return coverage and rank correlations by horizon, out of distribution, and errors with noise."""
     noise = [
-        [f"{size} standard deviations", *(_number(found.scaled) for found in entry.marks.values())]
+        [f"{size} standard deviations", *(known(found.scaled) for found in entry.marks.values())]
         for size, entry in result.noise.items()
     ]
     noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
@@ -132,7 +132,7 @@ def events(result: ForecastEvaluation) -> Table:
 
 
 def failures(result: ForecastEvaluation) -> list[Table]:
-    """Return how many episodes failed beside how many forecasts did; nothing of models that predict no failure."""
+    """Return the shares of failed episodes and of predicted failures; empty for models without termination."""
     found = result.failures
     if found is UNSET:
         return []
@@ -162,10 +162,6 @@ def forecast_sections(result: ForecastEvaluation, bands: str, training: str) -> 
 
 def _models(result: ForecastEvaluation) -> list[str]:
     return list(next(iter(result.at_horizon.values())).by_model)
-
-
-def _number(value: float | None) -> str:
-    return MISSING if value is None else digits(value)
 
 
 def _label(name: str) -> str:

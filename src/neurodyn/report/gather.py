@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report is made of: the evaluation, the run's own files, sample roll-outs, and a moving picture.
+"""Material of a report: evaluation, files of the run, sample roll-outs, and an animation.
 
-Whatever is missing (a moved data file, no Newton) is left out, and the reason is kept for the page.
+Missing material (a moved data file, no Newton) is left out, and the report says why.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,15 +37,15 @@ SAMPLES = 2
 
 
 class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
-    """How a run was made: what RUN/config.yaml says, whatever its kind.
+    """How a run was made, from its config.yaml, for any kind of dynamics.
 
     Attributes:
         robot: Name or path of the robot's declaration.
-        data: Path of the training data; of several files all.
+        data: Path or paths of the training data.
         shares: Share of each file.
-        base: Run that it started from; None for one from scratch.
+        base: Run that it was fine-tuned from; None for training from scratch.
         settings: Resolved settings.
-        versions: Versions of the packages that made it.
+        versions: Versions of packages.
     """
 
     robot: str = ""
@@ -63,25 +63,25 @@ class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
 
 @dataclass
 class ReportMaterial:
-    """Everything that a report shows.
+    """Content of a report.
 
     Attributes:
         run: Run directory.
-        name: The run as the command line names it.
-        result: What the evaluation returned.
-        robot: The robot; None where its declaration is gone.
-        config: How the run was made; None where it does not say.
-        config_text: RUN/config.yaml.
+        name: Name of the run on the command line.
+        result: The evaluation.
+        robot: The robot; None if its declaration is gone.
+        config: How the run was made; None without a config.yaml.
+        config_text: Text of RUN/config.yaml.
         metrics: Lines of RUN/metrics.jsonl.
-        header: Header of the training data; None where they are no store, or gone.
-        transitions: Transitions in the training data; None where unknown.
-        data: Log that the evaluation was given; None for its own.
+        header: Header of the training data; None if they are gone or no store.
+        transitions: Transitions in the training data; None if unknown.
+        data: Log that was passed to the evaluation; None for the run's own.
         recordings: Sample roll-outs.
         whole: Residuals over whole runs of a log.
-        bands: Sample forecasts of a world model.
-        frames: Moving picture of the first recording, uint8, shape [T, H, W, 3]; None without one.
-        interval: Time between two pictures [s].
-        remarks: Why something is missing.
+        bands: Sample forecasts of a world model, as HTML.
+        frames: Pictures of the first recording, uint8, shape [T, H, W, 3]; None without an animation.
+        interval: Time between pictures [s].
+        remarks: Reasons for missing material.
     """
 
     run: Path
@@ -103,7 +103,7 @@ class ReportMaterial:
 
     @property
     def logs(self) -> list[str]:
-        """Where the log of the evaluation may be."""
+        """Candidate paths of the evaluation's log."""
         result = self.result
         own, notes = ("", {}) if isinstance(result, Simulated) else (result.data or "", result.notes)
         named = [self.data or own, *(self.config.files if self.config else ()), *(notes.get("files") or [])[:1]]
@@ -111,13 +111,7 @@ class ReportMaterial:
 
 
 def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> ReportMaterial:
-    """Collect what a report shows.
-
-    Args:
-        run: Run directory.
-        result: What the evaluation returned.
-        moving: Whether a moving picture is rendered.
-        data: Log that the evaluation was given.
+    """Collect the material of a report, with an animation if `moving`; `data` is the log passed to the evaluation.
 
     Raises:
         InputError: There is no such run, or its model is damaged.
@@ -172,7 +166,7 @@ def _(result: ForecastEvaluation, material: ReportMaterial, robot: Robot) -> Non
 
 
 def _short(recording: Recording) -> Recording:
-    """Return the first seconds of a recording, for a picture that stays small."""
+    """Return the first seconds of a recording, for a small animation."""
     frames = round(SECONDS / recording.robot.dt)
     return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 

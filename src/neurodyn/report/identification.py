@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html of an identification: parameters with intervals, errors by horizon, what the log does not see."""
+"""RUN/report.html of an identification: parameters with intervals, errors by horizon, and unidentified directions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.held_out import CoordinateErrors
+from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, RunFit, Sample
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 
-_POINTS = 2400  # of a whole run, into which one zooms
+_POINTS = 2400  # points of a whole run, enough for zooming in
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
@@ -24,9 +25,9 @@ def write_identification(
 
     Args:
         run: Run directory.
-        result: The figures that `identify.identify` returns.
-        picture: Its sample.
-        runs: Its whole runs.
+        result: Figures of `identify.identify`.
+        picture: Forecasts of one held-out window.
+        runs: Fits of whole runs.
     """
     path = run / "report.html"
     write_text(path, render_identification(result, picture, runs))
@@ -36,7 +37,7 @@ def write_identification(
 def render_identification(result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
     """Return the page as HTML."""
     body = [
-        header(f"{'Hybrid' if result.weights else 'IdentificationFigures'} dynamics"),
+        header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
@@ -56,7 +57,7 @@ def render_identification(result: IdentificationFigures, picture: Sample, runs: 
 
 
 def lead(result: IdentificationFigures) -> str:
-    """Return what was identified from what, in a sentence."""
+    """Return a sentence on what was identified, and from what."""
     networks = f", and networks of {result.weights:,} weights" if result.weights else ""
     return (
         f"{result.robot}: {len(result.parameters)} parameters{networks}, from {result.windows} windows of "
@@ -76,7 +77,7 @@ def _headline(result: IdentificationFigures) -> str:
 
 
 def convergence(result: IdentificationFigures) -> str:
-    """Return whether the search has converged, and what intervals come from."""
+    """Return whether the search converged, and where the intervals come from."""
     if not result.converged:
         return f"Not converged: {result.reason}. There are no intervals."
     how = f"the sandwich covariance over {result.blocks}"
@@ -91,7 +92,7 @@ def convergence(result: IdentificationFigures) -> str:
 
 
 def torques(result: IdentificationFigures) -> Table:
-    """Return how far predicted torques are from those logged; empty where torques were not fitted."""
+    """Return the torque errors of inverse dynamics; empty for roll-outs."""
     found = result.torque
     head = ["Joint", "Logged", "Nominal misses", "Identified misses", "Of nominal"]
     if found is UNSET:
@@ -105,17 +106,17 @@ def torques(result: IdentificationFigures) -> Table:
 
 
 def parameters(result: IdentificationFigures) -> Table:
-    """Return the free quantities with their intervals, or why they have none."""
+    """Return the free quantities with their intervals, or the reason for a missing interval."""
     columns: dict[str, Callable[[IdentifiedParameter], str]] = {
         "Parameter": lambda entry: entry.name,
-        "IdentificationFigures": lambda entry: f"{entry.value:.4g}",
+        "Identified": lambda entry: f"{entry.value:.4g}",
         "95 % interval": lambda entry: _between(entry.interval) if entry.why_not is UNSET else f"none: {entry.why_not}",
     }
     if any(entry.sandwich is not UNSET for entry in result.parameters):
         columns["By the sandwich"] = lambda entry: MISSING if entry.sandwich is UNSET else _between(entry.sandwich)
     columns["Nominal"] = lambda entry: f"{entry.nominal:.4g}"
     if any(entry.prior is not UNSET for entry in result.parameters):
-        columns["Prior"] = lambda entry: MISSING if entry.prior is UNSET else f"± {entry.prior:.3g}"
+        columns["Prior"] = lambda entry: MISSING if entry.prior is UNSET else _prior(entry.prior, entry.prior_kind)
     if any(entry.with_networks is not UNSET for entry in result.parameters):
         columns["With networks"] = lambda entry: f"{entry.with_networks:.4g}"
     rows = [[cell(entry) for cell in columns.values()] for entry in result.parameters]
@@ -123,7 +124,7 @@ def parameters(result: IdentificationFigures) -> Table:
 
 
 def ends(result: IdentificationFigures) -> Table:
-    """Return where searches from several starts ended; without rows for one start."""
+    """Return the minima found from several starts; empty for one start."""
     found = result.ends
     if found is UNSET:
         return Table("", [], [])
@@ -134,7 +135,7 @@ def ends(result: IdentificationFigures) -> Table:
 
 
 def runs(result: IdentificationFigures) -> Table:
-    """Return root mean squares of whole runs' residuals, by model."""
+    """Return the root mean square residuals of whole runs by model."""
     models = list(result.runs[0].q) if result.runs else []
     head = ["Run", "Length", *models, "sensors' noise alone"]
     rows = [
@@ -145,7 +146,7 @@ def runs(result: IdentificationFigures) -> Table:
 
 
 def by_log(result: IdentificationFigures) -> Table:
-    """Return the quantities that differ from log to log, with the standard deviation of each value."""
+    """Return the quantities that vary between logs, with the standard deviation of each value."""
     entries = [(entry.name, entry.by_log) for entry in result.parameters if entry.by_log is not UNSET]
     logs = list(entries[0][1]) if entries else []
     rows = [[log, *(f"{found[log].value:.4g} ± {found[log].deviation:.2g}" for _, found in entries)] for log in logs]
@@ -153,17 +154,17 @@ def by_log(result: IdentificationFigures) -> Table:
 
 
 def sensors(result: IdentificationFigures) -> Table:
-    """Return the errors of sensors beside those of joints, on held-out windows."""
+    """Return the errors of sensors on held-out windows."""
     rows = [
         [name, f"{entry.nominal:.3g}", f"{entry.identified:.3g}", f"{entry.noise:.3g}"]
         for name, entry in result.sensors.items()
     ]
     title = "Sensors on held-out windows: root mean square (SI units)"
-    return Table(title, ["Reading", "Nominal", "IdentificationFigures", "Noise of the fit"], rows)
+    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
 
 
 def errors(result: IdentificationFigures) -> list[Table]:
-    """Return errors on held-out windows by model, positions and velocities, beside the noise floor."""
+    """Return errors of positions and velocities on held-out windows by model, with the noise floor."""
     titles: dict[str, Callable[[CoordinateErrors], float | None]] = {
         "Positions [rad or m]": lambda found: found.q_mean,
         "Velocities [rad/s or m/s]": lambda found: found.qd_mean,
@@ -183,7 +184,7 @@ def errors(result: IdentificationFigures) -> list[Table]:
 
 
 def errors_lead(result: IdentificationFigures) -> str:
-    """Return what the errors are means over."""
+    """Return a description of the held-out windows."""
     held = result.held_out
     return (
         f"Open-loop forecasts of {held.starts:,} windows of the {held.split} split, from states as {held.start}; mean "
@@ -194,6 +195,10 @@ def errors_lead(result: IdentificationFigures) -> str:
 
 def _number(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3g}"
+
+
+def _prior(width: float, kind: str | UnsetType) -> str:
+    return PRIORS[NORMAL if kind is UNSET else kind].words(width)
 
 
 def _between(interval: list[float] | None) -> str:

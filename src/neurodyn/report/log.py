@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors beside a log by horizon, joint and group; residuals over whole recorded runs; what the reader found."""
+"""Errors beside a log by horizon, joint and group; residuals over whole runs; notes of the log's reader."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.evaluate.recorded import run_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.report.accuracy import member_section
@@ -24,17 +25,22 @@ from neurodyn.report.page import Table, facts, figure, folded, grid, heading, se
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
+_RUNS = 3
+_SECONDS = 20.0
+"""Longest part of a run that is shown."""
+_POINTS = 2400  # points of a curve, enough for zooming in
+_MOST_COORDINATES = 8
 
 
 def units(result: Logged) -> tuple[str, str]:
-    """Return the units of positions and velocities where all joints share them, else none."""
+    """Return the units of positions and velocities, empty if joints differ."""
     found = set(result.q_units)
     unit = found.pop() if len(found) == 1 else ""
     return unit, f"{unit}/s" if unit else ""
 
 
 def at_horizons(result: Logged) -> list[Table]:
-    """Return errors of all and of moving windows, means over joints, beside the baselines."""
+    """Return errors of model and baselines over all and over moving windows, means over joints."""
     titles = {
         "all": "All windows",
         "moving": f"Windows that move (mean joint speed above {quantity(result.moving_above, units(result)[1])})",
@@ -44,7 +50,7 @@ def at_horizons(result: Logged) -> list[Table]:
 
 
 def by_joint(result: Logged) -> list[Table]:
-    """Return errors of single joints over all windows."""
+    """Return errors of each joint over all windows."""
     rows = []
     for entry in result.at_horizon["all"].marks.values():
         for what, names in (("q", result.q_names), ("qd", result.qd_names)):
@@ -58,7 +64,7 @@ def by_joint(result: Logged) -> list[Table]:
 
 
 def by_group(result: Logged) -> list[Table]:
-    """Return errors of the groups of recordings, where there are several."""
+    """Return errors of the groups of recordings, if there are several."""
     rows = []
     for name, found in result.groups.items() if len(result.groups) > 1 else ():
         if found.marks:
@@ -69,7 +75,7 @@ def by_group(result: Logged) -> list[Table]:
 
 
 def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
-    """Return all sections of an evaluation beside the log of a bolted robot."""
+    """Return the sections of an evaluation beside the log of a robot with a fixed base."""
     begin = "a state estimated from past positions" if result.start == "past" else "a recorded state"
     lead = (
         f"Open loop: from {begin}, under recorded torques, without any later look at the recording. Absolute "
@@ -90,7 +96,7 @@ def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
 
 
 def recordings(notes: dict[str, Any]) -> str:
-    """Return what the reader of the log found, with the measured delay between control and motion."""
+    """Return the section on the notes of the log's reader, with the delay between control and motion."""
     if not notes:
         return ""
     alignment = notes.get("alignment", {})
@@ -148,21 +154,14 @@ def _seconds(entry: LogMark) -> str:
     return f"{entry.seconds:.3g} s"
 
 
-_RUNS = 3
-_SECONDS = 20.0
-"""Longest part of a run that is shown."""
-_POINTS = 2400  # of a curve, into which one zooms
-_MOST_COORDINATES = 8
-
-
 @dataclass(frozen=True)
 class WholeRun:
     """Residuals along a run.
 
     Attributes:
-        name: The run.
-        begin: Time of the first start in it [s].
-        residuals: Predicted less recorded positions [rad or m], shape [T, nv].
+        name: Name of the run.
+        begin: Time of the first start [s].
+        residuals: Predicted minus recorded positions [rad or m], shape [T, nv].
     """
 
     name: str
@@ -172,16 +171,9 @@ class WholeRun:
 
 @torch.no_grad()
 def record_whole_runs(model: Dynamics, store: Store, *, frames: int, split: int | None) -> list[WholeRun]:
-    """Roll a model out over up to three of the longest runs, each roll-out from a recorded state.
+    """Roll a model out over up to three of the longest runs, `frames` at a time from recorded states.
 
-    Args:
-        model: The model.
-        store: The recorded trajectories of a bolted robot.
-        frames: Frames of a roll-out.
-        split: Which episodes; None for all of them.
-
-    Returns:
-        Residuals of up to 20 s of each run; none where no episode holds a roll-out.
+    Return residuals of up to 20 s of each run; none if no episode is long enough.
     """
     context, dt = model.spec.context, model.spec.dt
     episodes = episodes_in(store, split)
@@ -202,14 +194,12 @@ def record_whole_runs(model: Dynamics, store: Store, *, frames: int, split: int 
         batch = RolloutBatch(past if context else past.present, drive, RecordedEnvironments(store).at(pose))
         predicted = follow(model, batch)
         residuals = position_difference(model.spec, predicted.q[:, 1:], cut(q, 0, frames + 1)[:, 1:])
-        run = int(store.run[episode])
-        name = store.header.runs[run] if run >= 0 else f"episode {episode}"
-        found.append(WholeRun(name, context * dt, residuals.flatten(0, 1)))
+        found.append(WholeRun(run_name(store, episode), context * dt, residuals.flatten(0, 1)))
     return found
 
 
 def whole_runs(runs: Sequence[WholeRun], spec: StateSpec, horizon: int) -> str:
-    """Return residuals over time, by run and coordinate."""
+    """Return the section with residuals over time, by run and coordinate."""
     parts = []
     for number, run in enumerate(runs):
         seconds = [run.begin + spec.dt * (k + 1) for k in range(len(run.residuals))]

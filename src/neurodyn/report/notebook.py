@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a piece of work is, in a notebook: one line of output that is replaced as it goes."""
+"""Progress bar in a notebook: one line of output that is updated."""
 
 import sys
 import time
@@ -10,11 +10,11 @@ from typing import Any, Self
 from neurodyn.report.numbers import span
 
 _SECONDS = 0.2
-"""Least time between two looks of the bar [s]: a training says more often how far it is than eyes can see."""
+"""Minimum time between updates of the display [s]."""
 
 
 class NotebookBar:
-    """A progress bar in the output of a notebook's cell; a context manager, and what `progress` takes in trainings.
+    """Progress bar in the output of a notebook cell; a context manager, and a `progress` argument of trainings.
 
         with neurodyn.report.NotebookBar("training") as bar:
             neurodyn.learn.train("pendulum", "pendulum.h5", "runs/pendulum", progress=bar)
@@ -23,14 +23,10 @@ class NotebookBar:
     """
 
     def __init__(self, title: str) -> None:
-        """Prepare a bar; nothing is shown before the first update.
-
-        Args:
-            title: What is being done.
-        """
+        """Prepare a bar with a title; nothing is shown before the first update."""
         self._title, self._begun = title, time.monotonic()
         self._handle: Any = None
-        self._shown: tuple[float, float, str] | None = None  # share, time and text of the last look
+        self._shown: tuple[float, float, str] | None = None  # share, time and text of the last update
         self._last = (0.0, "")
 
     def __enter__(self) -> Self:
@@ -44,7 +40,7 @@ class NotebookBar:
             self._show(1.0 if error is None else done, text)
 
     def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
+        """Show the share of finished work, and a line of text."""
         self._last = (done, text)
         now = time.monotonic()
         if self._shown is None or done >= 1.0 or now - self._shown[1] >= _SECONDS:
@@ -74,7 +70,7 @@ class NotebookBar:
 
 
 def _in_notebook() -> bool:
-    """Return whether output goes to a kernel, without importing IPython where nothing has."""
+    """Return whether output goes to a kernel, without importing IPython."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython

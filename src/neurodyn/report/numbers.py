@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as a reader wants them (three digits, a fitting prefix, a unit), and the names of baselines.
-
-Networks and kinds of motion.
-"""
+"""Formatting of numbers (three digits, SI prefix, unit), and names of baselines, networks and motions."""
 
 import math
 
@@ -13,10 +10,12 @@ from neurodyn.evaluate.records import Logged, MemberCalibration, RolloutComparis
 MISSING = "–"
 _PREFIXES = ((1e-1, 1.0, ""), (1e-4, 1e3, "m"), (1e-7, 1e6, "µ"), (0.0, 1e9, "n"))
 _PREFIXED = {"m", "rad", "m/s", "rad/s", "J", "s"}
+_NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
+BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """Return a quantity with its unit, for example 0.0434 m as "43.4 mm"."""
+    """Return a quantity with its unit and an SI prefix: 0.0434 m as "43.4 mm"."""
     if value is None:
         return MISSING
     if not math.isfinite(value):
@@ -28,7 +27,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """Return a range of quantities; the unit once where both share it: "8.91 – 76.2 mm"."""
+    """Return a range of quantities, with a shared unit once: "8.91 – 76.2 mm"."""
     if low is None or high is None:
         return MISSING
     first, last = quantity(low, unit), quantity(high, unit)
@@ -37,7 +36,7 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
 
 
 def plus_minus(mean: float | None, half: float | None, unit: str) -> str:
-    """Return a mean with half the width of its interval, in the mean's prefix: "43.4 ± 2.1 mm"."""
+    """Return a mean with the half width of its interval in the same prefix: "43.4 ± 2.1 mm"."""
     text = quantity(mean, unit)
     if mean is None or half is None or not math.isfinite(mean):
         return text
@@ -47,7 +46,7 @@ def plus_minus(mean: float | None, half: float | None, unit: str) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number with three significant digits and no exponent where that is readable."""
+    """Return a number with three significant digits, without an exponent where readable."""
     if value == 0:
         return "0"
     size = abs(value)
@@ -58,15 +57,20 @@ def digits(value: float) -> str:
     return f"{value:.{2 - math.floor(math.log10(size))}f}"
 
 
+def known(value: float | None) -> str:
+    """Return a number with three significant digits; a dash for None."""
+    return MISSING if value is None else digits(value)
+
+
 def times(factor: float | None) -> str:
-    """Return how many times better something is, for example "44×"."""
+    """Return a ratio, for example "44×"."""
     if factor is None or not math.isfinite(factor):
         return MISSING
     return f"{factor:,.0f}×" if factor >= 10 else f"{factor:.1f}×" if factor >= 1 else f"{factor:.2f}×"
 
 
 def smaller(factor: float | None) -> str:
-    """Return how much smaller, or larger, an error is than one that is `factor` times as large, as "1.7× larger"."""
+    """Return how much smaller or larger an error is, given the ratio of a reference to it: "1.7× larger"."""
     if factor is not None and 0 < factor < 1:
         return f"{times(1 / factor)} larger"
     return f"{times(factor)} smaller"
@@ -81,7 +85,7 @@ def share(value: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a duration in words, for example "0.167 s" or "12 min 3 s"."""
+    """Return a duration, for example "0.167 s" or "12 min 3 s"."""
     if seconds < 120:
         return quantity(seconds, "s")
     minutes, rest = divmod(round(seconds), 60)
@@ -89,12 +93,8 @@ def span(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-_NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
-BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
-
-
 def simulated_parts(result: Simulated) -> dict[str, tuple[int, RolloutComparison]]:
-    """Return number of roll-outs and errors by kind of motion, in words."""
+    """Return the number of roll-outs and their errors, by description of the motion."""
     held, count = result.hold is not None, result.about.rollouts
     found = {"held at the nominal pose" if held else "without torque": (count, result.comparison)}
     if result.driven is not None:
@@ -104,7 +104,7 @@ def simulated_parts(result: Simulated) -> dict[str, tuple[int, RolloutComparison
 
 
 def tossed_parts(result: Tossed) -> dict[str, tuple[int, RolloutComparison]]:
-    """Return number of roll-outs and errors by where these start, in words."""
+    """Return the number of roll-outs and their errors, by description of the starts."""
     releases, count = result.releases, result.about.rollouts
     return {
         "from all starts": (count, result.comparison),
@@ -113,7 +113,7 @@ def tossed_parts(result: Tossed) -> dict[str, tuple[int, RolloutComparison]]:
 
 
 def member_parts(result: Simulated | Logged | Tossed) -> dict[str, MemberCalibration | UnsetType]:
-    """Return the calibration of members by kind of motion or start, in words."""
+    """Return the calibration of members, by description of the motion or the starts."""
     if isinstance(result, Logged):
         return {"from all starts": result.calibration}
     first, *others = tossed_parts(result) if isinstance(result, Tossed) else simulated_parts(result)
@@ -122,15 +122,15 @@ def member_parts(result: Simulated | Logged | Tossed) -> dict[str, MemberCalibra
 
 
 def network_name(kind: str | None) -> str:
-    """Return what a kind of network is called in full."""
+    """Return the full name of a kind of network."""
     return _NETWORKS.get(kind or "", kind or "none")
 
 
 def count(number: int, noun: str) -> str:
-    """Return "1 joint", "2 joints"."""
+    """Return a number with its noun: "1 joint", "2 joints"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def capital(text: str) -> str:
-    """Return a text that begins with a capital letter."""
+    """Return a text with its first letter in upper case."""
     return text[:1].upper() + text[1:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The top of a report: what the model is, its headline figures, and the facts about how it was made."""
+"""Top of a report: what the model is, headline figures, and how it was made."""
 
 from functools import singledispatch
 
@@ -26,7 +26,7 @@ def header(material: ReportMaterial) -> str:
 
 
 def headline(material: ReportMaterial) -> str:
-    """Return the few figures that matter most."""
+    """Return the headline figures and the verdict."""
     result = material.result
     entries = _cards(result, material)
     if _finite(result) < 1:
@@ -36,7 +36,7 @@ def headline(material: ReportMaterial) -> str:
 
 
 def in_a_sentence(result: Evaluation) -> str:
-    """Return what was evaluated, where and how, in a line or two."""
+    """Return one line on what was evaluated, and how."""
     found = result.about
     network = f"{found.network}, {found.parameters:,} weights" if found.network else found.kind
     where = f", ground {result.ground}" if isinstance(result, Simulated) and result.ground else ""

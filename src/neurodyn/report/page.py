@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a self-contained HTML page: sections, tables, figures, cards; everything else is escaped text."""
+"""Elements of a self-contained HTML page: sections, tables, figures, cards. All texts are escaped."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _HINT = "Plots: point for values, drag to zoom in, double-click to zoom out, cli
 
 
 def page(title: str, body: Iterable[str], script: str = "") -> str:
-    """Return a whole page with its style (and script) inside; plots get the script that lets them answer."""
+    """Return a complete page with style and scripts; a page with plots gets the script that makes them interactive."""
     body = list(body)
     if any("data-plot=" in part for part in body):
         script = "\n".join(text for text in (script, _PLOTS.read_text(encoding="utf-8")) if text)
@@ -40,14 +40,14 @@ def page(title: str, body: Iterable[str], script: str = "") -> str:
 
 
 def header(title: str, *paragraphs: str, eyebrow: str = "") -> str:
-    """Return the head of a page: its title, a line above it, and paragraphs below; all plain."""
+    """Return the head of a page: title, a line above it, and paragraphs below, from plain text."""
     above = paragraph(eyebrow, "eyebrow") if eyebrow else ""
     below = "".join(paragraph(text) for text in paragraphs)
     return f"<header>{above}<h1>{escape(title)}</h1>{below}</header>"
 
 
 def section(title: str, *parts: str, lead: str = "") -> str:
-    """Return a section with a heading and a paragraph of explanation; nothing where there are no parts."""
+    """Return a section with a heading and an introduction; empty if it has no parts."""
     content = [part for part in parts if part]
     if not content:
         return ""
@@ -64,7 +64,7 @@ def section(title: str, *parts: str, lead: str = "") -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """Return a paragraph; `text` is plain."""
+    """Return a paragraph of plain text."""
     return f"<p{_class(kind)}>{escape(text)}</p>"
 
 
@@ -78,10 +78,10 @@ class Table:
     """A table of plain text, for pages and for the terminal.
 
     Attributes:
-        title: What it shows.
+        title: Title.
         head: Names of the columns; the first column names the rows.
         rows: Cells.
-        strong: Column that is set in bold.
+        strong: Index of a column in bold.
     """
 
     title: str
@@ -91,11 +91,11 @@ class Table:
 
     @property
     def cells(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Title, names of columns and rows, for trackers."""
+        """Title, column names and rows, for experiment trackers."""
         return self.title, self.head, self.rows
 
     def html(self, *, titled: bool = False) -> str:
-        """Return an element that scrolls sideways where it is too wide; nothing where there are no rows."""
+        """Return the table in an element that scrolls sideways; empty without rows."""
 
         def cell(text: str, column: int) -> str:
             if column == 0:
@@ -113,7 +113,7 @@ class Table:
 
 
 def tables(found: Iterable[Table]) -> list[str]:
-    """Return tables below their titles."""
+    """Return tables with their titles as headings."""
     return [one.html(titled=True) for one in found]
 
 
@@ -123,13 +123,13 @@ def figure(svg: str, caption: str) -> str:
 
 
 def grid(parts: Iterable[str]) -> str:
-    """Return figures side by side where there is room."""
+    """Return figures side by side where they fit."""
     content = [part for part in parts if part]
     return '<div class="grid">\n' + "\n".join(content) + "\n</div>" if content else ""
 
 
 def cards(entries: Iterable[tuple[str, str, str]]) -> str:
-    """Return headline figures: (figure, what it is, remark)."""
+    """Return headline figures: (figure, description, remark)."""
     items = [
         f'<div class="card"><div class="value">{escape(value)}</div><div class="what">{escape(what)}</div>'
         f'<div class="remark">{escape(remark)}</div></div>'
@@ -145,12 +145,12 @@ def facts(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Return commands or a file, as they are."""
+    """Return preformatted text."""
     return f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Return something that is shown on request."""
+    """Return content that is collapsed until it is clicked."""
     return f"<details><summary>{escape(summary)}</summary>\n" + "\n".join(parts) + "\n</details>"
 
 
@@ -160,7 +160,7 @@ def data_uri(data: bytes, kind: str) -> str:
 
 
 def moving_picture(animation: bytes, still: bytes, size: tuple[int, int], caption: str) -> str:
-    """Return an animated WebP; who asked for less motion sees a still picture."""
+    """Return an animated WebP, or a still picture for readers who prefer reduced motion."""
     width, height = size
     return (
         '<figure class="wide"><picture>'

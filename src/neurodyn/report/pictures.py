@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as moving pictures.
-
-Two labelled panels side by side with the time, their file formats, and films on pages.
-"""
+"""Recordings as images: two labelled panels side by side with the time, encoded as GIF, WebP or MP4."""
 
 import io
 from collections.abc import Callable
@@ -24,9 +21,9 @@ if TYPE_CHECKING:
 
 
 RATE = 20.0
-"""Pictures in a second, about; frames are shown in real time."""
+"""Approximate pictures per second; playback is in real time."""
 _SMOOTH = 0.4
-"""Time over which the place of the camera is averaged [s]."""
+"""Averaging time of the camera position [s]."""
 PREDICTED = (255, 146, 43)
 TRUTH = (77, 171, 247)
 _BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
@@ -40,13 +37,13 @@ def pictures(
 
     Args:
         recording: The roll-outs.
-        world: Which roll-out.
+        world: Index of the roll-out.
         width: Width of one panel [pixels].
         height: Height of one panel [pixels].
-        rate: Pictures in a second, about.
+        rate: Approximate pictures per second.
 
     Returns:
-        Pictures, uint8, shape [T, H, W, 3], and the time between two of them [s].
+        Pictures, uint8, shape [T, H, W, 3], and the time between them [s].
 
     Raises:
         InputError: Newton is not installed.
@@ -56,7 +53,7 @@ def pictures(
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
     shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
-    # One call for both panels, so that one camera sees both.
+    # One call renders both panels with the same camera.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
         ground = ground.posed(ground.pose[world : world + 1])
@@ -72,7 +69,7 @@ def pictures(
 
 
 def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> bytes:
-    """Encode pictures, shape [T, H, W, 3], as an endless GIF with one palette."""
+    """Encode pictures, shape [T, H, W, 3], as a looping GIF with one palette."""
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
@@ -83,7 +80,7 @@ def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> byte
 
 
 def webp_bytes(frames: np.ndarray, interval: float, *, quality: int = 70) -> bytes:
-    """Encode pictures, shape [T, H, W, 3], as an endless WebP animation."""
+    """Encode pictures, shape [T, H, W, 3], as a looping WebP animation."""
     from PIL import Image
 
     return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=4)
@@ -99,7 +96,7 @@ def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
 
 
 def film_writer() -> Any:
-    """Return the module that writes films.
+    """Return the package that encodes MP4.
 
     Raises:
         InputError: It is not installed.
@@ -115,12 +112,12 @@ def film_writer() -> Any:
 
 
 def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
-    """Write pictures, shape [T, H, W, 3], as an H.264 film, atomically.
+    """Write pictures, shape [T, H, W, 3], as H.264 in MP4, atomically.
 
     Raises:
         InputError: imageio-ffmpeg is not installed, or the file cannot be written.
     """
-    # The codec wants even sizes.
+    # H.264 requires even sizes.
     height, width = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
     module = film_writer()
     with atomic(path) as partial:
@@ -142,14 +139,14 @@ def _animation(images: "list[Image.Image]", interval: float, kind: str, **option
 
 
 def _held(q: torch.Tensor) -> torch.Tensor:
-    """Hold the last finite position where a roll-out blows up, so that it can be shown."""
+    """Return positions with non-finite ones replaced by the last finite ones."""
     finite = torch.isfinite(q).all(-1)
     last = torch.where(finite, torch.arange(len(q)), 0).cummax(0).values
     return q[last]
 
 
 def _path(robot: Robot, q: torch.Tensor, interval: float) -> np.ndarray | None:
-    """Return how a camera goes along with a floating robot over the ground, shape [T, 3]; None for bolted ones."""
+    """Return the camera path over the ground for a floating robot, shape [T, 3]; None for a fixed base."""
     if not robot.spec.floating:
         return None
     half = max(1, round(_SMOOTH / interval / 2))
@@ -192,23 +189,18 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
 
 
 def film(frames: np.ndarray, interval: float, caption: str) -> str:
-    """Return the moving picture of some frames.
+    """Return the HTML of an animation of pictures [frames, height, width, 3], `interval` [s] apart.
 
-    Args:
-        frames: Pictures, shape [frames, height, width, 3]; the one at a third is the still.
-        interval: Time between two of them [s].
-        caption: What they show.
+    Readers who prefer reduced motion see the picture at a third.
     """
     size = (frames.shape[2], frames.shape[1])
     return moving_picture(webp_bytes(frames, interval), still_bytes(frames[len(frames) // 3]), size, caption)
 
 
 def film_of(record: Callable[[], Recording], caption: Callable[[Recording], str] = lambda made: made.title) -> str:
-    """Return the moving picture of a recording, or why it cannot be made.
+    """Return the HTML of a recording's animation with a caption, by default its title.
 
-    Args:
-        record: Makes the recording; may raise an InputError, which is what the page then says.
-        caption: What it shows; by default its title.
+    If `record` raises an InputError, the page shows its message instead.
     """
     try:
         with stage(0.0, 0.5):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as inline SVG in the colours and the type of the page that they stand in, light or dark.
+"""Plots as inline SVG in the colours and fonts of the page, light or dark.
 
-Plots are drawn in stand-in colours, which the page's own variables then take the place of; text stays text. A plot
-carries what plots.js needs to answer whoever points at it: curves, legend and ticks are marked by class, and
-`data-plot` says where the axes lie and what they span. Pages with plots have that script (`page.page`); without it the
-plots stay pictures.
+Plots are drawn in placeholder colours, which are replaced by CSS variables; text stays text. Curves, legend and ticks
+have CSS classes, and `data-plot` holds the box and the range of the axes: from these plots.js, which `page.page`
+embeds, makes plots interactive.
 """
 
 import io
@@ -44,14 +43,14 @@ class PlotCurve:
     """One line of a plot.
 
     Attributes:
-        label: Name in the legend; None for a line that is not in it.
+        label: Name in the legend; None for none.
         x: Abscissae.
-        y: Ordinates; what is not finite is left out.
+        y: Ordinates; non-finite ones are left out.
         colour: One of this module's colours.
-        style: Style of the line, as matplotlib has it.
+        style: Line style of matplotlib.
         width: Width [points].
-        opacity: 1 for a line that hides what is below it.
-        name: What the line is called where it is pointed at, and what it is shown or hidden with; None for its label.
+        opacity: Opacity, up to 1.
+        name: Name for pointing and hiding; None for the label.
     """
 
     label: str | None
@@ -66,7 +65,7 @@ class PlotCurve:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of the abscissa that is marked, with its name."""
+    """A labelled interval of the abscissa."""
 
     begin: float
     end: float
@@ -74,7 +73,7 @@ class Span:
 
 
 def look(number: int) -> tuple[str, str]:
-    """Return colour and style of one of several equal curves; those of twelve differ."""
+    """Return colour and style of one of several curves; twelve combinations differ."""
     return _COLOURS[number % len(_COLOURS)], _STYLES[number // len(_COLOURS) % len(_STYLES)]
 
 
@@ -95,18 +94,18 @@ def plot(
 
     Args:
         name: Name of the plot, unique on its page.
-        curves: What to draw.
+        curves: The curves.
         x_label: Name and unit of the abscissa.
-        unit: Unit of the ordinate, written at its ticks.
-        log: Whether the ordinate is logarithmic; what is not above 0 is left out.
-        spans: Marked parts of the abscissa.
-        legend: Whether there is a legend.
-        description: What is to be seen, for readers who do not see it.
-        bars: Whether single points are marked, for few of them.
-        points: About how many points of a curve are drawn; of longer ones the least and the greatest of neighbours.
+        unit: Unit of the ordinate, shown at its ticks.
+        log: Whether the ordinate is logarithmic; values that are not positive are left out.
+        spans: Labelled intervals of the abscissa.
+        legend: Whether to show a legend.
+        description: Description for screen readers.
+        bars: Whether to mark single points.
+        points: Approximate number of points per curve; longer curves keep local minima and maxima.
 
     Returns:
-        The element, or nothing where no curve has a point.
+        The element; empty if no curve has a point.
     """
     drawn = [(curve, *_points(curve, log, points)) for curve in curves]
     drawn = [(curve, x, y) for curve, x, y in drawn if len(x)]
@@ -140,7 +139,7 @@ def plot(
 
 
 def legend_list(entries: Sequence[tuple[str, str]]) -> str:
-    """Return a legend for several plots: (name, colour)."""
+    """Return a legend shared by several plots: (name, colour)."""
     items = [
         f'<li><i style="border-color: var({VARIABLES[colour]})"></i>{escape(name)}</li>' for name, colour in entries
     ]
@@ -148,7 +147,7 @@ def legend_list(entries: Sequence[tuple[str, str]]) -> str:
 
 
 def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
-    """Draw the legend of some curves, each entry marked with the number of its curve."""
+    """Draw the legend of some curves, with the number of its curve as the id of each entry."""
     if not numbers:
         return
     drawn = axes.legend(loc="best")
@@ -159,7 +158,7 @@ def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
 
 
 def _contract(axes: "Axes", curves: Sequence[PlotCurve], x_label: str, unit: str, log: bool) -> str:
-    """Return what plots.js reads: the box of the axes in units of the SVG, what they span, and names of the curves."""
+    """Return the data of plots.js: box of the axes in SVG units, axis ranges, and names of the curves."""
     width, height = (72 * size for size in axes.get_figure().get_size_inches())  # type: ignore[union-attr]
     place = axes.get_position()
     box = [place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height]
@@ -184,7 +183,7 @@ def _points(curve: PlotCurve, log: bool, most: int) -> tuple[np.ndarray, np.ndar
     x, y = x[kept], y[kept]
     if len(x) <= most:
         return x, y
-    # A stride would miss peaks: of neighbours the least and the greatest are drawn.
+    # Keep the minimum and the maximum of neighbouring points: a stride would miss peaks.
     parts = np.array_split(np.arange(len(x)), most // 2)
     drawn = np.unique([k for part in parts for k in (part[y[part].argmin()], part[y[part].argmax()])])
     drawn = np.union1d(drawn, [0, len(x) - 1])
@@ -247,7 +246,7 @@ def _style(name: str) -> dict[str, Any]:
 
 
 def _inline(svg: str, description: str, contract: str) -> str:
-    """Make an SVG file an element of a page: no prologue, no own style, no names that nothing refers to."""
+    """Return an SVG file as an element of a page, without prologue, style and unused ids."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.S)
@@ -257,7 +256,7 @@ def _inline(svg: str, description: str, contract: str) -> str:
     svg = re.sub(r' id="[xy]tick_\d+"', ' class="tick"', svg)
     used = set(re.findall(r'#([\w-]+)[")]', svg))
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
-    # Hundredths of a point are fine enough; inside tags only, so that text stays as it is.
+    # Round coordinates to hundredths of a point, only inside tags, so that text is unchanged.
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
     for stand_in, variable in VARIABLES.items():
         svg = svg.replace(stand_in, f"var({variable})")

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model beside the truth, from the same states under the same torques: what pictures and plots are made of.
+"""Recordings: a model beside the truth from the same states under the same torques, for pictures and plots.
 
-The truth is the analytic simulator, or what was measured. Starts are drawn by seed, never picked by how well
-the model does.
+The truth is the analytic simulator or a log. Starts are drawn by seed, never chosen by the errors of the model.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from neurodyn.dynamics.batch import Trajectory, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.recorded import chosen_split, split_name
+from neurodyn.evaluate.recorded import chosen_split, run_name, split_name
 from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
@@ -39,11 +38,11 @@ _CANDIDATES = 2000
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of an episode before its time.
+    """Early end of an episode.
 
     Attributes:
-        seconds: When [s].
-        why: Why, as "failed"; the robot rests in its last state from then on.
+        seconds: Time [s].
+        why: Reason, for example "failed"; the robot stays in its last state from then on.
     """
 
     seconds: float
@@ -51,25 +50,25 @@ class Ended:
 
     @classmethod
     def when(cls, running: np.ndarray | torch.Tensor, dt: float, why: str) -> "Ended | None":
-        """Return the end of an episode that stops running, shape [frames], bool; None where it runs to the last."""
+        """Return the end of an episode from its running frames, shape [frames], bool; None if it runs to the last."""
         frames = int(running.sum())
         return None if frames == len(running) else cls(frames * dt, why)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Roll-outs of a model and what really happened.
+    """Roll-outs of a model and the true motion.
 
     Attributes:
         robot: The robot.
-        title: Under what circumstances, in words.
-        predicted: What the model predicted.
-        truth: What the simulator did, or what was measured.
+        title: Description of the motion.
+        predicted: Predicted motion.
+        truth: Simulated or measured motion.
         predicted_label: Name of the prediction.
         truth_label: Name of the truth.
-        worlds: What each roll-out is, in words; one entry for each world.
-        ground: What the robot stands on and runs into; None in free space.
-        ended: When the first roll-out of the prediction, and of the truth, ended early; None where it did not.
+        worlds: Description of each roll-out.
+        ground: Ground and obstacles; None in free space.
+        ended: Early end of the first roll-out in prediction and in truth; None if it did not end early.
     """
 
     robot: Robot
@@ -103,16 +102,16 @@ def record(
     driven: bool = False,
     where: Scenario | None = None,
 ) -> Recording:
-    """Roll model and simulator out from the robot's resets.
+    """Roll out model and simulator from the robot's resets.
 
     Args:
         model: The model.
         robot: The robot that it was trained on.
         frames: Frames of a roll-out.
-        seed: Seed of initial states and torques.
+        seed: Seed of initial states and controls.
         worlds: Number of roll-outs.
-        driven: Whether random torques (of a robot with gains: random targets) drive the robot, or nothing does.
-        where: Ground, starts and controller; None for the robot's default ground.
+        driven: Whether controls are random (torques, or targets for a robot with gains); otherwise motion is passive.
+        where: Ground, initial states and controller; None for the robot's default ground.
 
     Raises:
         InputError: Newton is not installed.
@@ -148,18 +147,19 @@ def record_log(
 ) -> Recording:
     """Roll a model out along recorded windows.
 
-    Windows are drawn by seed from those in which the robot moves (mean joint speed above that of the
-    evaluation's moving windows), or from all where it never does. Those of a floating robot begin with an episode,
-    and the model gets their first state alone.
+    Windows are drawn by seed from those with motion (mean joint speed above that of the evaluation's moving windows),
+    or
+    from all if there are none. For a floating robot windows start with an episode, and the model gets their first state
+    alone.
 
     Args:
         model: The model.
-        robot: The robot that the log is of.
+        robot: The robot of the log.
         store: The recorded trajectories.
-        frames: Frames of a roll-out; shortened to what the episodes hold.
+        frames: Maximum frames of a roll-out; at most the length of the episodes.
         seed: Seed of the draw.
-        worlds: Number of windows; as many as there are where there are fewer.
-        split: Which episodes; None for all of them.
+        worlds: Maximum number of windows.
+        split: Split of the episodes; None for all of them.
 
     Raises:
         InputError: No episode is long enough.
@@ -213,14 +213,14 @@ def record_run(
     Args:
         run: Run directory, or "pretrained:NAME".
         seconds: Length of the recording [s]; None for 6 s beside the simulator and 2 s along a log.
-        seed: Seed of the start and of the torques.
+        seed: Seed of initial states and torques.
         driven: Whether random torques drive the robot; for the simulator only.
         data: Recorded trajectories; None for those that a model of logs was trained on.
         ground: Name of a ground of the robot, or a file with a scene; None for its default.
         device: Torch device of the model.
 
     Raises:
-        InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
+        InputError: Run or data are missing, damaged or of another robot, or Newton is needed and not installed.
     """
     from neurodyn.dynamics.same_robot import require_robot
     from neurodyn.evaluate.run import load_along_log, training_log
@@ -248,13 +248,9 @@ def record_run(
 def default_output(
     run: str | Path, stem: str, suffix: str, resolve: Callable[[str], Path] = artifacts.resolve_run
 ) -> Path:
-    """Return where a page or picture goes: into the folder of its run, or here for what ships with the package.
+    """Return the default path of a page or picture: in the folder of its run, or here for what ships with the package.
 
-    Args:
-        run: Run or policy, as the user calls it.
-        stem: Name of the file.
-        suffix: What it ends in, with the dot.
-        resolve: Returns the folder of the run, or of the policy.
+    `suffix` includes the dot; `resolve` returns the folder of the run or policy.
 
     Raises:
         InputError: There is no such run.
@@ -270,6 +266,4 @@ def _frames(robot: Robot, seconds: float) -> int:
 
 
 def _where(store: Store, episode: int, start: int, dt: float) -> str:
-    run = int(store.run[episode])
-    name = store.header.runs[run] if run >= 0 else f"episode {episode}"
-    return f"{name}, episode {episode} from {start * dt:.2f} s"
+    return f"{run_name(store, episode)}, episode {episode} from {start * dt:.2f} s"

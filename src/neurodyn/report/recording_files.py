@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as files (a page with controls, a GIF, a film, Rerun), and sample roll-outs on pages."""
+"""Recordings as files (interactive page, GIF, MP4, Rerun), and sample roll-outs on pages."""
 
 import importlib
 from html import escape
@@ -21,10 +21,11 @@ from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list
 from neurodyn.report.recording import Recording
 
 _COLOURS = {"predicted": (217, 72, 15), "truth": (25, 113, 194)}
+MOST_COORDINATES = 8
 
 
 def require_rerun() -> Any:
-    """Return Rerun's package.
+    """Return the package of Rerun.
 
     Raises:
         InputError: It is not installed.
@@ -41,13 +42,13 @@ def require_rerun() -> Any:
 def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
     """Write a roll-out as a Rerun file, atomically.
 
-    Entities: `PREDICTION/LINK` and `TRUTH/LINK`, with poses over the timeline `time`, at the place where both happen;
-    `coordinates/NAME/PREDICTION` and `coordinates/NAME/TRUTH`. Where Newton is not installed, the links are left out.
+    Entities: `PREDICTION/LINK` and `TRUTH/LINK` with poses over the timeline `time`;
+    `coordinates/NAME/PREDICTION` and `coordinates/NAME/TRUTH`. Links need Newton, and are left out without it.
 
     Args:
-        recording: What to show.
+        recording: The roll-outs.
         path: File to write.
-        world: Which roll-out.
+        world: Index of the roll-out.
 
     Raises:
         InputError: Rerun is not installed, or the file cannot be written.
@@ -96,15 +97,12 @@ def _times(rerun: Any, dt: float, states: int) -> Any:
 
 
 def _part(name: str) -> str:
-    """Return a name as a part of an entity's path."""
+    """Return a name as a part of an entity path."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
 
 
-MOST_COORDINATES = 8
-
-
 def moving(material: ReportMaterial) -> str:
-    """Return the moving picture."""
+    """Return the section with the animation; empty without one."""
     if material.frames is None:
         return ""
     recording, frames = material.recordings[0], material.frames
@@ -116,7 +114,7 @@ def moving(material: ReportMaterial) -> str:
 
 
 def trajectories(material: ReportMaterial) -> str:
-    """Return plots of the sample roll-outs."""
+    """Return the section with plots of the sample roll-outs."""
     if not material.recordings:
         return ""
     first = material.recordings[0]
@@ -133,12 +131,9 @@ def trajectories(material: ReportMaterial) -> str:
 
 
 def trajectory_plots(recording: Recording, name: str, evaluated: float | None = None) -> list[str]:
-    """Return headings and plots of all roll-outs of a recording, position coordinates over time.
+    """Return headings and plots of position coordinates over time for all roll-outs of a recording.
 
-    Args:
-        recording: The roll-outs.
-        name: Beginning of the plots' names.
-        evaluated: Horizon of the evaluation [s]; what lies beyond it is marked.
+    `name` is a prefix of the plot names; the time beyond the `evaluated` horizon [s] is marked.
     """
     spec = recording.robot.spec
     seconds = [k * spec.dt for k in range(recording.frames + 1)]
@@ -165,7 +160,7 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
 
 
 def _shown(spec: StateSpec) -> list[tuple[int, str, str]]:
-    """Return the first coordinates that mean something to the eye: index, name, unit; no parts of quaternions."""
+    """Return index, name and unit of the first coordinates, without components of quaternions."""
     named = [(i, *of) for i, of in enumerate(zip(spec.q_names, spec.q_units, strict=True)) if of[1] != "1"]
     return named[:MOST_COORDINATES]
 
@@ -176,10 +171,10 @@ _SCRIPT = Path(__file__).resolve().parent / "player.js"
 
 
 def format_of(out: Path | None, asked: Format | None) -> Format:
-    """Return the kind of recording that a user asks for: by its name, as the file's name ends, or a page.
+    """Return the requested format, or that of the file's suffix; "html" without a file.
 
     Raises:
-        InputError: The name of the file says nothing.
+        InputError: The suffix is unknown.
     """
     suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
     found = asked or next((kind for kind in get_args(Format) if kind == suffix), None)
@@ -191,18 +186,15 @@ def format_of(out: Path | None, asked: Format | None) -> Format:
 
 
 def write_recording(recording: Recording, path: Path, kind: Format) -> None:
-    """Write a recording, atomically.
-
-    Without Newton a page still shows the motion as plots.
+    """Write a recording, atomically. Without Newton an HTML page has plots only.
 
     Args:
-        recording: What to show; of several roll-outs, pictures show the first.
+        recording: The roll-outs; pictures show the first.
         path: File to write.
         kind: "html", "mp4", "gif", or "rrd" for Rerun's viewer.
 
     Raises:
-        InputError: Newton, or the package that writes films or Rerun files, is not installed, or the file cannot be
-            written.
+        InputError: Newton, the MP4 encoder or Rerun is missing, or the file cannot be written.
     """
     if kind == "html":
         write_text(path, recording_page(recording))
@@ -211,7 +203,7 @@ def write_recording(recording: Recording, path: Path, kind: Format) -> None:
         write_rrd(recording, path)
         return
     if kind == "mp4":
-        film_writer()  # whether it is there shows before anything is rendered
+        film_writer()  # raises before rendering if it is missing
     frames, interval = pictures(recording)
     if kind == "mp4":
         write_mp4(frames, interval, path)
@@ -222,7 +214,7 @@ def write_recording(recording: Recording, path: Path, kind: Format) -> None:
 
 
 def recording_page(recording: Recording) -> str:
-    """Return a self-contained page: pictures with controls, and the coordinates over time."""
+    """Return a self-contained page: an animation with controls, and coordinates over time."""
     name = recording.robot.name
     title = f"{name}: {recording.predicted_label} beside {recording.truth_label}"
     caption = f"{name}, {recording.title}, {recording.worlds[0]}"
@@ -240,18 +232,18 @@ def recording_page(recording: Recording) -> str:
 
 
 def readme_gif(recording: Recording, path: Path, *, most_bytes: int = 1_500_000) -> int:
-    """Write a GIF that is small enough for a README, with as many pictures as fit.
+    """Write a GIF for a README, at the highest picture rate that fits.
 
     Args:
-        recording: What to show.
+        recording: The roll-outs.
         path: File to write.
-        most_bytes: Greatest size.
+        most_bytes: Maximum file size [bytes].
 
     Returns:
         Size of the file [bytes].
 
     Raises:
-        InputError: Newton is not installed, or no rate of pictures makes the file small enough.
+        InputError: Newton is not installed, or the file is too large at every rate.
     """
     for rate in (20.0, 15.0, 10.0, 5.0):
         data = gif_bytes(*pictures(recording, width=320, height=190, rate=rate), colours=48)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs beside each other, as tables and as a page."""
+"""Comparison of runs as tables and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,16 @@ LEAD = (
     "over the seeds). The best row is first."
 )
 _MOST_CURVES = 60
-_MOST_LETTERS = 40  # of a setting in a table
+_MOST_LETTERS = 40  # length of a setting in a table
 
 
 def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs compared") -> Path:
-    """Write the page of a comparison, atomically.
+    """Write the page of a comparison, atomically, and return its path.
 
     Args:
         path: File to write.
-        result: What `evaluate.compare_runs` or `evaluate.compare_figures` returned.
+        result: Result of `evaluate.compare_runs` or `evaluate.compare_figures`.
         title: Title of the page.
-
-    Returns:
-        The file.
 
     Raises:
         InputError: The file cannot be written.
@@ -50,12 +47,12 @@ def render_comparison(result: RunComparison, *, title: str = "Runs compared") ->
 
 
 def comparison_tables(result: RunComparison) -> list[Table]:
-    """Return figures, settings that differ and costs of each family of runs."""
+    """Return figures, differing settings and costs of each family of runs."""
     return [table for family in result.families for table in _tables(family)]
 
 
 def broken_lines(result: RunComparison) -> list[str]:
-    """Return what could not be compared: a line for each run, and one where runs are apart."""
+    """Return a line for each run that cannot be compared, and one if there are several families."""
     lines = [f"{entry.run}: left out: {entry.why}" for entry in result.broken]
     if len(result.families) > 1:
         what = "; ".join(family.of for family in result.families)
@@ -68,7 +65,7 @@ def _tables(family: Family) -> list[Table]:
 
 
 def figures(family: Family) -> Table:
-    """Return the figures of each group of runs, with those of trivial predictions below."""
+    """Return the figures of each group of runs, followed by the baselines."""
     names = _figure_names(family)
     rows = [
         [group.name, group.kind, str(len(group.runs)), *(_cell(group.figures.get(name)) for name in names),
@@ -82,20 +79,20 @@ def figures(family: Family) -> Table:
 
 
 def settings(family: Family) -> Table:
-    """Return the settings in which groups differ; no rows where they differ in none."""
+    """Return the settings that differ between groups; empty if none differ."""
     names = list(family.groups[0].settings)
     rows = [[group.name, *(_setting(group.settings[name]) for name in names)] for group in family.groups]
     return Table("Settings that differ", ["Run", *names], rows if names else [])
 
 
 def costs(family: Family) -> Table:
-    """Return what the trainings took, and how large their results are; without what no run says."""
+    """Return training costs and model sizes, without columns that no run records."""
     columns = {
-        "Training": [_time(group, "seconds") for group in family.groups],
-        "CPU time": [_time(group, "cpu_seconds") for group in family.groups],
-        "Steps": [_number(group, "steps") for group in family.groups],
-        "Weights": [_number(group, "parameters") for group in family.groups],
-        "Model": [_kilobytes(group) for group in family.groups],
+        "Training": _costs(family, "seconds", span),
+        "CPU time": _costs(family, "cpu_seconds", span),
+        "Steps": _costs(family, "steps", "{:,.0f}".format),
+        "Weights": _costs(family, "parameters", "{:,.0f}".format),
+        "Model": _costs(family, "bytes", lambda size: f"{digits(size / 1000)} kB"),
     }
     known = {name: cells for name, cells in columns.items() if any(cell != MISSING for cell in cells)}
     rows = [list(row) for row in zip((group.name for group in family.groups), *known.values(), strict=True)]
@@ -103,7 +100,7 @@ def costs(family: Family) -> Table:
 
 
 def single_runs(family: Family) -> Table:
-    """Return each run for itself."""
+    """Return the figures of each run."""
     names = _figure_names(family)
     rows = []
     for group in family.groups:
@@ -130,7 +127,7 @@ def _plots(family: Family, number: int) -> list[str]:
 
 
 def _plot(name: str, groups: Sequence[RunGroup], key: str) -> str:
-    """Return a plot of all runs: one colour for each group, one line for each of its runs."""
+    """Return a plot of all runs: one colour per group, one line per run."""
     curves = []
     for number, group in enumerate(groups):
         colour, style = look(number)
@@ -172,16 +169,6 @@ def _setting(value: Any) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
-def _time(group: RunGroup, field: str) -> str:
-    mean = group.cost[field].mean
-    return MISSING if mean is None else span(mean)
-
-
-def _number(group: RunGroup, field: str) -> str:
-    mean = group.cost[field].mean
-    return MISSING if mean is None else f"{mean:,.0f}"
-
-
-def _kilobytes(group: RunGroup) -> str:
-    mean = group.cost["bytes"].mean
-    return MISSING if mean is None else f"{digits(mean / 1000)} kB"
+def _costs(family: Family, field: str, text: Callable[[float], str]) -> list[str]:
+    means = [group.cost[field].mean for group in family.groups]
+    return [MISSING if mean is None else text(mean) for mean in means]

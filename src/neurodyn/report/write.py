@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html: one self-contained page on a model, from an evaluation.
-
-With how its training went and how to repeat it.
-"""
+"""RUN/report.html: a self-contained page on a model with its evaluation, its training, and commands to repeat both."""
 
 import contextlib
 import shlex
@@ -28,9 +25,12 @@ from neurodyn.report.numbers import member_parts, network_name, tossed_parts
 from neurodyn.report.page import code, figure, folded, grid, page, paragraph, section, tables
 from neurodyn.report.plots import PlotCurve, Span, look, plot
 
+_STANDARD_WORLDS = 512
+_FEW_STARTS = 10_000
+
 
 def training(material: ReportMaterial) -> str:
-    """Return the training curves; nothing where roll-outs were not measured as it went."""
+    """Return the section with training curves; empty if roll-outs were not measured during training."""
     lines = [line for line in material.metrics if "seconds" in line]
     score = [line.get("rollout_score") for line in lines]
     measured = [value for value in score if value is not None]
@@ -54,7 +54,7 @@ def training(material: ReportMaterial) -> str:
 
 
 def _coordinates(material: ReportMaterial, lines: list[dict[str, Any]], spans: list[Span]) -> list[str]:
-    """Return one plot for each unit, its coordinates by name."""
+    """Return one plot per unit, with coordinates by name."""
     robot = material.robot
     units = dict(zip(robot.spec.q_names, robot.spec.q_units, strict=True)) if robot else {}
     names = list(next((line["rollout_q"] for line in lines if line.get("rollout_q")), {}))
@@ -97,12 +97,8 @@ def _phases(material: ReportMaterial, lines: list[dict[str, Any]]) -> list[Span]
     return spans
 
 
-_STANDARD_WORLDS = 512
-_FEW_STARTS = 10_000
-
-
 def reproduce(material: ReportMaterial) -> str:
-    """Return commands and configuration."""
+    """Return the section with commands and configuration."""
     lines = [*_generate(material), *_train(material), *_evaluate(material)]
     config = folded("Configuration (config.yaml)", code(material.config_text)) if material.config_text else ""
     return section("How to repeat this", code("\n".join(lines)), *_remarks(material), config)
@@ -135,7 +131,7 @@ def _generate(material: ReportMaterial) -> list[str]:
 
 def _train(material: ReportMaterial) -> list[str]:
     config, kind = material.config, material.result.about.kind
-    if config is None or "phases" not in config.settings:  # made in another way than by training alone
+    if config is None or "phases" not in config.settings:  # not made by training alone
         return []
     verb = ["train", _robot(material)] if config.base is None else ["finetune", config.base]
     shares = ["--shares", *config.shares] if config.shares else []
@@ -144,14 +140,14 @@ def _train(material: ReportMaterial) -> list[str]:
 
 
 def _robot(material: ReportMaterial) -> str:
-    """Return what a command calls the robot: as it was recorded, or as the run carries it where that is gone."""
+    """Return the robot as recorded in the commands, or the copy in the run if the declaration is gone."""
     recorded = "" if material.config is None else material.config.robot
     carried = material.run / ROBOT
     return f"{material.name}/{ROBOT}" if carried.is_dir() and not Path(recorded).exists() else recorded
 
 
 def _settings_flags(material: ReportMaterial) -> list[object]:
-    """Return the flags that lead to the settings of a training; a settings file where no flags do."""
+    """Return the flags of a training's settings, or a settings file if no flags give them."""
     settings, robot = material.config.settings if material.config else {}, material.robot
     budget = ["--minutes", settings["minutes"]] if settings.get("minutes") else ["--steps", settings.get("steps")]
     for size in ("small", "paper") if material.config and not material.config.base else ():
@@ -170,7 +166,7 @@ def _settings_flags(material: ReportMaterial) -> list[object]:
 def _evaluate(material: ReportMaterial) -> list[str]:
     result, found = material.result, material.result.about
     flags: list[object] = ["--horizon", found.horizon]
-    # Starts along a log are thinned out to at most the number asked for, by default twice this.
+    # --rollouts limits the starts along a log; its default is twice this.
     if isinstance(result, Simulated) or found.rollouts < _FEW_STARTS:
         flags += ["--rollouts", found.rollouts]
     if not isinstance(result, Simulated):
@@ -215,17 +211,14 @@ def _text(word: object) -> str:
 def write_report(
     run: Path, result: Evaluation, *, path: Path | None = None, moving: bool = True, data: str | None = None
 ) -> Path:
-    """Write the report page of a model, atomically.
+    """Write the report of a model, atomically, and return its path.
 
     Args:
         run: Run directory.
-        result: What `evaluate.evaluate` returned.
-        path: File to write; None for the page of an evaluation with all defaults, see `report_path`.
-        moving: Whether the page gets a moving picture, which takes some seconds to render.
-        data: Log that the evaluation was given.
-
-    Returns:
-        The file.
+        result: Result of `evaluate.evaluate`.
+        path: File to write; None for `report_path(run)`.
+        moving: Whether to render an animation, which takes some seconds.
+        data: Log that was passed to the evaluation.
 
     Raises:
         InputError: There is no such run, or the file cannot be written.
@@ -237,14 +230,14 @@ def write_report(
 
 
 def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
-    """Return where the page of an evaluation goes: RUN/report.html, or RUN/report-FLAGS.html.
+    """Return the path of a report: RUN/report.html, or RUN/report-FLAGS.html.
 
-    Only an evaluation with all defaults owns report.html (of a run that was identified, whose identification does,
-    evaluation.html): others would replace it by less.
+    Only an evaluation with all defaults writes report.html (evaluation.html in a run with an identification, which owns
+    report.html), so that a partial evaluation does not replace it.
 
     Args:
         run: Run directory.
-        flags: What the evaluation was asked for beyond the defaults, as "horizon-50".
+        flags: Flags other than the defaults, for example "horizon-50".
     """
     stem = "evaluation" if (run / "identification.json").is_file() else "report"
     name = "".join(c if c.isalnum() or c in ".-_" else "-" for c in "-".join([stem, *flags]))
@@ -268,7 +261,7 @@ def render_report(material: ReportMaterial) -> str:
 
 @singledispatch
 def _measured(result: Simulated, material: ReportMaterial) -> list[str]:
-    """Return what was measured, and how the training went."""
+    """Return the sections on the evaluation, and on the training."""
     return accuracy.simulated_sections(result, samples.trajectories(material), training(material))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared robots: those that ship with the package, and anybody's own by path."""
+"""Declared robots: those of the package by name, and user-defined ones by path."""
 
 from pathlib import Path
 
@@ -23,19 +23,19 @@ _ROOT = Path(__file__).resolve().parent
 _FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
 
 ROBOTS: Registry[Path] = Registry("robot")
-"""Declarations of the robots that are known by name: a folder in this room each, and what plug-ins add."""
+"""Declarations of the robots known by name: one folder each in this package, and those of plug-ins."""
 
 for _path in sorted(_ROOT.glob("*/robot.yaml")):
     ROBOTS.add(_path.parent.name.replace("_", "-"), _path)
 
 
 def names() -> list[str]:
-    """Return the names of the robots that are known by name."""
+    """Return the names of the known robots."""
     return sorted(ROBOTS)
 
 
 def locate(robot: Robot | str | Path) -> str:
-    """Return the name of a robot, or the absolute path of its declaration: what finds it again from any folder."""
+    """Return a reference to a robot that works from any folder: its name, or the absolute path of its declaration."""
     if isinstance(robot, Robot):
         return robot.name if ships(robot) else str(Path(robot.folder).resolve())
     text = str(robot)
@@ -43,20 +43,20 @@ def locate(robot: Robot | str | Path) -> str:
 
 
 def ships(robot: Robot) -> bool:
-    """Say whether a robot comes with the package, so that its name finds it on every machine."""
+    """Return whether a robot is part of the package, so that it is known by name on every machine."""
     return _ROOT in Path(robot.folder).resolve().parents
 
 
 def load(name_or_path: str | Path) -> Robot:
-    """Read a robot by name, or by the path of a declaration or of its folder.
+    """Read a robot by name, or by the path of a declaration or its folder.
 
     Raises:
-        InputError: There is no such robot, or its declaration is bad.
+        InputError: There is no such robot, or its declaration is invalid.
     """
     text = str(name_or_path)
     try:
         path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
-    except (OSError, ValueError) as error:  # what no path can be
+    except (OSError, ValueError) as error:  # not a possible path
         raise InputError(f"robot {text[:80]!r}: {describe_os_error(error)}; valid: {choices(names())}") from None
     robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)
     if robot.package is None and robot.asset:

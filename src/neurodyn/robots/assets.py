@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assets of declared robots.
-
-Where a robot's URDF, MJCF or USD lies, and the meshes, textures and included files that it names.
-"""
+"""Assets of declared robots: the URDF, MJCF or USD, and the meshes, textures and included files that it names."""
 
 import importlib.metadata
 import importlib.util
@@ -17,7 +14,7 @@ _EXTRAS = {"example-robot-data": "robots", "newton": "sim"}
 
 
 def package_folder(package: str) -> Path | None:
-    """Return the folder of robots that a package installs, or None where the package is not installed."""
+    """Return the folder of robots that a package installs; None if the package is not installed."""
     if package == "newton":
         return _newton_assets()
     try:
@@ -43,7 +40,7 @@ def _newton_assets() -> Path | None:
 
 
 def is_installed(robot: Robot) -> bool:
-    """Say whether the package that holds the robot's asset, if any, is installed."""
+    """Return whether the package that holds the robot's asset, if any, is installed."""
     return robot.package is None or package_folder(robot.package) is not None
 
 
@@ -78,19 +75,19 @@ _PACKAGES = ("package://", "model://")
 
 
 def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | None:
-    """Return the absolute path of a file that an asset names; package://PACKAGE/REST is looked for above the asset.
+    """Return the absolute path of a file that an asset names; package://PACKAGE/REST is searched above the asset.
 
     Args:
         path: The asset.
         name: The file as the asset names it.
-        folders: Where relative names are looked for; none for the folder of the asset.
+        folders: Folders for relative names; empty for the folder of the asset.
 
     Returns:
-        None where there is no such file.
+        The path; None if there is no such file.
     """
     if name.startswith(_PACKAGES):
         relative = name.split("://", 1)[1]
-        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
+        # The path may or may not repeat the package's name, so both readings are tried at each level.
         places = [folder / part for folder in path.resolve().parents for part in (relative, relative.split("/", 1)[-1])]
     else:
         relative = name.removeprefix("file://")
@@ -99,7 +96,7 @@ def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | N
 
 
 def resolve_asset(path: Path, base: str | None, file: str) -> str:
-    """Return the absolute path of a file that an MJCF names, relative to itself or to the file that includes it.
+    """Return the absolute path of a file that an MJCF names, relative to the MJCF or to the including file.
 
     Raises:
         InputError: The file is missing.
@@ -111,7 +108,7 @@ def resolve_asset(path: Path, base: str | None, file: str) -> str:
 
 
 def urdf_meshes(root: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Return the meshes of a URDF's links, each with its `filename`."""
+    """Yield the mesh elements of a URDF's links."""
     for link in root.findall("link"):
         for shape in [*link.findall("visual"), *link.findall("collision")]:
             mesh = shape.find("geometry/mesh")
@@ -120,12 +117,12 @@ def urdf_meshes(root: ElementTree.Element) -> Iterator[ElementTree.Element]:
 
 
 def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path], str]) -> None:
-    """Rewrite the meshes of a URDF; one that is missing stays as it is.
+    """Rewrite the mesh paths of a URDF in place; missing meshes are left unchanged.
 
     Args:
         path: The URDF.
-        root: Its contents, which are changed.
-        place: From the present path of a mesh to the name that the URDF is to have for it.
+        root: Its contents, modified in place.
+        place: Maps the current path of a mesh to the name to write.
     """
     for mesh in urdf_meshes(root):
         source = find_file(path, mesh.get("filename", ""))
@@ -136,19 +133,19 @@ def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path],
 def relocate_mjcf(
     main: Path, path: Path, root: ElementTree.Element, place: Callable[[Path], str], *, meshes: bool
 ) -> list[Path]:
-    """Rewrite what an MJCF, or a file that it includes, names; a file that is missing stays as it is.
+    """Rewrite the file names in an MJCF or an included file in place; missing files are left unchanged.
 
-    Directories of assets that the file sets are written into the names.
+    Asset directories set in the file are merged into the names.
 
     Args:
         main: The MJCF.
-        path: The file: the MJCF itself, or one that it includes.
-        root: Its contents, which are changed.
-        place: From the present path of a file to the name that is to stand in `path`.
-        meshes: Whether meshes, heightfields and textures are needed; otherwise they are left out.
+        path: The file to rewrite: the MJCF itself, or an included file.
+        root: Its contents, modified in place.
+        place: Maps the current path of a file to the name to write.
+        meshes: Whether meshes, heightfields and textures are needed; otherwise they are removed.
 
     Returns:
-        Paths of the files that it includes.
+        Paths of the included files.
     """
     compiler = root.find("compiler")
     settings = {} if compiler is None else {key: compiler.attrib.pop(key, None) for key in _DIRECTORIES}
@@ -179,8 +176,8 @@ def relocate_mjcf(
 
 
 def fits_meshes(root: ElementTree.Element) -> bool:
-    """Return whether an MJCF may fit a primitive shape to a mesh, which then is needed even where no mesh is loaded.
+    """Return whether an MJCF may fit a primitive shape to a mesh, which then is needed even if meshes are not loaded.
 
-    A geom whose type stands in a default counts as one that does.
+    A geom whose type is set in a default counts as fitted.
     """
     return any(geom.get("mesh") and geom.get("type") not in {"mesh", "sdf"} for geom in root.iter("geom"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot in one folder: its declaration with everything that it names, so that the folder can be moved.
+"""A robot in one movable folder: its declaration with every file that it names.
 
-A file keeps its place relative to the declaration where it lies beside or below it, and is put below `outside/`
-otherwise; names in the copies are rewritten where that is necessary. Assets of installed packages stay there.
+Files beside or below the declaration keep their relative path; others go below `outside/`. Names in the copies are
+rewritten as needed. Assets of installed packages are not copied.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from neurodyn.robots.assets import asset_path, fits_meshes, relocate_mjcf, reloc
 from neurodyn.robots.declaration import Robot
 
 LARGEST = 200_000_000
-"""Size of a bundle's files above which none is written [bytes]."""
+"""Maximum size of a bundle's files [bytes]."""
 
 DECLARATION = "robot.yaml"
 
@@ -35,10 +35,10 @@ _SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 
 def write_bundle(robot: Robot, folder: Path) -> None:
-    """Write a robot's declaration, and all files that it needs, into a folder; it appears whole or not at all.
+    """Write a robot's declaration and all files that it needs to a folder, atomically.
 
-    The copied declaration is resolved, so that it means the same where defaults change. Meshes are left out where the
-    robot loads none. Files that are missing stay missing.
+    The declaration is written with all defaults resolved, so that later changes of defaults do not affect it. Meshes
+    are left out if the robot loads none. Missing files are skipped.
 
     Raises:
         InputError: The files are larger than `LARGEST`, or the folder cannot be written.
@@ -57,7 +57,7 @@ def write_bundle(robot: Robot, folder: Path) -> None:
 
 
 def copy_asset(robot: Robot, folder: Path) -> str:
-    """Copy a robot's asset, and the files that it needs, into a folder that exists; return its name there."""
+    """Copy a robot's asset and the files that it needs to an existing folder; return its name there."""
     files = _Files(asset_path(robot).parent)
     name = _carry_asset(robot, files)
     files.put(folder)
@@ -65,9 +65,9 @@ def copy_asset(robot: Robot, folder: Path) -> str:
 
 
 def source_digest(robot: Robot) -> str:
-    """Return a digest of all that the model of a robot is built from: its declaration, its files, and who builds it.
+    """Return a digest of everything a robot's model is built from: declaration, files, and versions of the builders.
 
-    Robots of equal digests are built alike, which needs no simulator to know; the converse does not hold.
+    Equal digests imply equal models, without building them; the converse does not hold.
 
     Raises:
         InputError: The asset is missing.
@@ -84,7 +84,7 @@ def source_digest(robot: Robot) -> str:
 
 
 def moved_scene(scene: Scene, folder: Path) -> Scene:
-    """Return a scene with its files in a bundle of its robot; unchanged where the bundle does not hold them."""
+    """Return a scene with its files in a bundle of its robot; unchanged if the bundle does not hold them."""
     home = Path(scene.folder)
     names = {shape.file: bundled_name(home, home / shape.file) for shape in _with_file(scene)}
     if not names or not all((folder / name).is_file() for name in names.values()):
@@ -93,12 +93,12 @@ def moved_scene(scene: Scene, folder: Path) -> Scene:
 
 
 def has_files(scene: Scene) -> bool:
-    """Return whether the files of a scene are where it says."""
+    """Return whether all files of a scene exist."""
     return all((Path(scene.folder) / shape.file).is_file() for shape in _with_file(scene))
 
 
 def bundled_name(home: Path, file: Path) -> str:
-    """Return where a bundle holds a file, relative to it.
+    """Return the path of a file within a bundle.
 
     Args:
         home: Folder of the declaration.
@@ -107,17 +107,17 @@ def bundled_name(home: Path, file: Path) -> str:
     home, file = home.resolve(), file.resolve()
     if home in file.parents:
         return file.relative_to(home).as_posix()
-    # Files of one folder stay together, since some (.obj, .gltf) name others beside them.
+    # Files of one folder stay together, because some (.obj, .gltf) refer to their neighbours.
     return f"outside/{zlib.crc32(str(file.parent).encode()):08x}/{file.name}"
 
 
 class _Files:
-    """What a bundle holds.
+    """The contents of a bundle.
 
     Attributes:
         home: Folder of the declaration.
-        copies: Files that are copied, by name in the bundle.
-        texts: Contents of files that are written anew, by name in the bundle.
+        copies: Files to copy, by name in the bundle.
+        texts: Contents of rewritten files, by name in the bundle.
     """
 
     def __init__(self, home: Path) -> None:
@@ -126,7 +126,7 @@ class _Files:
         self.texts: dict[str, bytes] = {}
 
     def copy(self, source: Path) -> str:
-        """Take a file with those that it cannot be read without, and return its name in the bundle."""
+        """Add a file and the files that it depends on; return its name in the bundle."""
         name = bundled_name(self.home, source)
         if name in self.texts or name in self.copies or not source.is_file():
             return name
@@ -136,7 +136,7 @@ class _Files:
         return name
 
     def beside(self, path: Path) -> Callable[[Path], str]:
-        """Return a function that takes a file and returns its name relative to that of `path`."""
+        """Return a function that adds a file and returns its name relative to `path`."""
         folder = PurePosixPath(bundled_name(self.home, path)).parent
         return lambda source: os.path.relpath(self.copy(source), folder).replace(os.sep, "/")
 
@@ -145,7 +145,7 @@ class _Files:
         return self.home.resolve() in path.resolve().parents
 
     def put(self, folder: Path) -> None:
-        """Write everything into a folder, each file as a whole."""
+        """Write everything to a folder, each file atomically."""
         for name, text in self.texts.items():
             with atomic(folder / name) as partial:
                 partial.write_bytes(text)
@@ -155,7 +155,7 @@ class _Files:
                     shutil.copyfile(source, partial)
 
     def write(self, path: Path, root: ElementTree.Element) -> None:
-        """Take an XML file whose contents may have changed."""
+        """Add an XML file, rewritten if its contents have changed."""
         name, before = bundled_name(self.home, path), _parse(path)
         if before is not None and ElementTree.tostring(before) == ElementTree.tostring(root):
             self.copy(path)
@@ -165,7 +165,7 @@ class _Files:
 
 
 def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
-    """Take all files of a robot, and return its declaration with their names in the bundle."""
+    """Add all files of a robot; return its declaration with their names in the bundle."""
     home = Path(robot.folder)
 
     def renamed(file: str) -> str:
@@ -187,7 +187,7 @@ def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
 
 
 def _carry_asset(robot: Robot, files: _Files) -> str:
-    """Take the asset and what it names, and return its name in the bundle."""
+    """Add the asset and the files that it names; return its name in the bundle."""
     path = asset_path(robot)
     suffix = path.suffix.lower()
     if suffix == ".urdf":
@@ -217,7 +217,7 @@ def _carry_mjcf(main: Path, files: _Files, *, meshes: bool) -> str:
 def _carry_usd(path: Path, files: _Files) -> str:
     try:
         from pxr import Usd, UsdUtils  # pyright: ignore[reportMissingImports]
-    except ImportError:  # then nothing reads what it is made of either
+    except ImportError:  # without a USD reader, dependencies are unknown
         return files.copy(path)
     layers, assets, _ = UsdUtils.ComputeAllDependencies(str(path))  # pyright: ignore[reportAttributeAccessIssue]
     sources = [Path(layer.realPath) for layer in layers] + [Path(asset) for asset in assets]
@@ -232,7 +232,7 @@ def _carry_usd(path: Path, files: _Files) -> str:
 
 
 def _included(main: Path) -> dict[Path, ElementTree.Element]:
-    """Return the contents of an MJCF and of all files that it includes, by path; of those that can be read."""
+    """Return the contents of an MJCF and of all readable files that it includes, by path."""
     found: dict[Path, ElementTree.Element] = {}
     waiting = [main.resolve()]
     while waiting:
@@ -246,7 +246,7 @@ def _included(main: Path) -> dict[Path, ElementTree.Element]:
 
 
 def _parse(path: Path) -> ElementTree.Element | None:
-    """Return the contents of an XML file; None where it is none, which whoever builds the robot says."""
+    """Return the contents of an XML file; None if it cannot be parsed, which building the robot will report."""
     try:
         return ElementTree.parse(path).getroot()
     except (OSError, ElementTree.ParseError, UnicodeDecodeError):
@@ -254,7 +254,7 @@ def _parse(path: Path) -> ElementTree.Element | None:
 
 
 def _buffers(path: Path) -> list[Path]:
-    """Return the files beside a glTF that hold its numbers."""
+    """Return the binary buffers that a glTF refers to."""
     if path.suffix.lower() != ".gltf":
         return []
     try:
@@ -265,7 +265,7 @@ def _buffers(path: Path) -> list[Path]:
 
 
 def _carry_preset(source: Path, files: _Files) -> None:
-    """Take a settings file, together with the files beside it that it extends."""
+    """Add a settings file, flattened if it extends others."""
     if EXTENDS.encode() not in source.read_bytes():
         files.copy(source)
         return
@@ -274,7 +274,7 @@ def _carry_preset(source: Path, files: _Files) -> None:
 
 
 def _presets(home: Path) -> Iterable[Path]:
-    """Return the settings that lie beside a declaration."""
+    """Return the settings files beside a declaration."""
     for stem in _PRESETS:
         for suffix in _SUFFIXES:
             yield from sorted(home.glob(stem + suffix))

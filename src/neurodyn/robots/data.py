@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a robot: stores, logs in the layout that it declares, the ranges that data are meant to cover.
-
-And which column map or layout of rows reads a log.
-"""
+"""Data of a robot: opening stores and logs in its layout, its sampling ranges, and readers of logs."""
 
 import dataclasses
 from pathlib import Path
@@ -30,8 +27,8 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, 
     Args:
         robot: The robot.
         data: Path of the data.
-        memory: Bytes of rows up to which a store is read into memory; those of a larger one stay in its file.
-        targets: Whether controls may be targets of a controller where the robot's are torques.
+        memory: Stores up to this size are read into memory [bytes]; larger ones are read from their file.
+        targets: Whether controls may be targets of a controller if the robot's are torques.
 
     Raises:
         InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
@@ -46,7 +43,7 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, 
 
 
 def _with_ground(store: Store, robot: Robot) -> Store:
-    """Return a store whose ground has its files beside the robot, where they are not where they were any more."""
+    """Return a store that refers to the ground files beside the robot, if the original ones are gone."""
     scene = store.header.scene
     if scene is None or has_files(scene):
         return store
@@ -55,9 +52,9 @@ def _with_ground(store: Store, robot: Robot) -> Store:
 
 
 def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
-    """Open `--data` for a world model: a store of whatever was measured, or a log that the robot declares.
+    """Open `--data` for a world model: a store of any measurements, or a log in the robot's layout.
 
-    Arguments are those of `open_robot_data`.
+    Arguments: see `open_robot_data`.
 
     Raises:
         InputError: The file is missing or damaged, or the robot declares no log layout.
@@ -68,9 +65,9 @@ def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMOR
 
 
 def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return the sampling range of each coordinate of "q", "qd" and "control" that the robot of `spec` declares.
+    """Return the sampling range of each coordinate of "q", "qd" and "control" of a shipped robot.
 
-    Empty where the robot is not one that ships with the package; without the coordinates that have no range.
+    Coordinates without a range are left out; empty for a robot that is not known by name.
     """
     try:
         robot = load(spec.robot)
@@ -91,18 +88,18 @@ def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]
 
 
 ROWS = "rwm-csv"
-"""Reader of headerless rows in the layout that a robot declares, that of Robotic World Model."""
+"""Reader of headerless rows (Robotic World Model) in the layout that a robot declares."""
 
 
 def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
-    """Return the layout of headerless rows that `reader` names; None where it names another kind of reader.
+    """Return the layout of headerless rows that `reader` names; None for another kind of reader.
 
     Args:
         reader: "rwm-csv" for the layout that the robot declares, or path of a layout (format: rows).
         robot: Robot by name or path.
 
     Raises:
-        InputError: The robot declares none or is not given, or the file does not describe a layout.
+        InputError: The robot is not given or declares no layout, or the file is not a valid layout.
     """
     if reader == ROWS:
         declared = None if robot is None else load(robot)
@@ -119,15 +116,15 @@ def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
 
 
 def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
-    """Return a column map for a log whose format is recognised, and the coordinates of the robot that it is of.
+    """Return a column map for a log of a recognised format, and the coordinates of its robot.
 
     Args:
         log: File or folder.
-        robot: Robot by name or path. The map that it declares counts where that is for the log's format; otherwise
-            columns are found by the names of its joints.
+        robot: Robot by name or path. Its declared map is used if it is for the log's format; otherwise columns are
+            matched by joint names.
 
     Raises:
-        InputError: The log is of no known format, or has no column that is named as a joint is.
+        InputError: The log's format is unknown, or no column is named after a joint.
     """
     declared, name = load(robot), require_format(log)
     if declared.log_path is not None:
@@ -141,14 +138,14 @@ def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
 
 
 def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, StateSpec]:
-    """Return the column map that `reader` names, and the coordinates of the robot that the log is of.
+    """Return the column map that `reader` names, and the coordinates of the log's robot.
 
     Args:
         reader: Robot that declares a column map, or path of a column map.
         robot: Robot by name or path; None for the one that the map names.
 
     Raises:
-        InputError: There is no such reader or robot, or the map names no robot and none is given.
+        InputError: There is no such reader or robot, or neither the map nor the caller names a robot.
     """
     path = Path(reader)
     if reader in names() or path.is_dir():
@@ -162,7 +159,7 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     name = robot or columns.robot
     if name is None:
         raise InputError(f"{path}: names no robot; give --robot, or `robot:` in the column map")
-    # A robot that a map names by path lies beside the map.
+    # A robot path in a map is relative to the map.
     beside = path.parent / name
     return columns, load(beside if robot is None and name not in names() and beside.exists() else name).spec
 

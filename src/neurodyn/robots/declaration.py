@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The declaration of a robot: a small YAML or TOML file beside a URDF, MJCF or USD.
 
-It adds to the bodies and joints of such a file which joints are driven and how strongly, the length of a frame, the
-reference simulator, and the ranges that data are drawn from. It is read without a simulator, so that learning from logs
-needs none.
+It adds which joints are driven and how strongly, the frame length, the reference simulator, and the sampling ranges of
+data. It is read without a simulator, so that learning from logs needs none.
 """
 
 import math
@@ -12,10 +11,12 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
 from neurodyn.core.description.drive import Command, Drive, require_drives
+from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.description.spec import HasJointKind, JointKind, JointSpec, StateSpec, is_floating
@@ -36,18 +37,17 @@ ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
 
 class Joint(Config, HasJointKind, frozen=True):
-    """One joint with degrees of freedom; what is left None is as the asset has it.
+    """One joint with degrees of freedom; fields that are None keep the asset's value.
 
     Attributes:
         name: Name of the joint in the asset.
         kind: "revolute", "prismatic", "ball" or "free".
-        continuous: Whether the position is an angle that turns without end: it has no limits and is compared
-            modulo 2 pi.
-        lower: Least position [rad or m]; None where the joint has no limit.
-        upper: Greatest position [rad or m]; None where the joint has no limit.
-        limit_ke: Stiffness of the limits [N m/rad or N/m]; None for the asset's own, else the simulator's default.
-            MuJoCo makes far softer limits of it than a spring of that stiffness: see `neurodyn check`.
-        limit_kd: Damping of the limits [N m s/rad or N s/m]; likewise.
+        continuous: Whether the joint turns without limits; its position is compared modulo 2 pi.
+        lower: Lower position limit [rad or m]; None without limits.
+        upper: Upper position limit [rad or m]; None without limits.
+        limit_ke: Stiffness of the limits [N m/rad or N/m]; None for the asset's value, else the simulator's default.
+            MuJoCo's limits are far softer than a spring of this stiffness: see `neurodyn check`.
+        limit_kd: Damping of the limits [N m s/rad or N s/m]; None as for `limit_ke`.
         armature: Rotor inertia [kg m^2 or kg].
         damping: Viscous friction [N m s/rad or N s/m].
         friction: Coulomb friction [N m or N].
@@ -89,55 +89,56 @@ class Robot(Config, frozen=True):
 
     Attributes:
         name: Name of the robot.
-        asset: File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the
-            robots of `package`; empty for a robot that is known from its logs alone.
+        asset: File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the robots of
+            `package`; empty for a robot known only from logs.
         joints: Joints with degrees of freedom in the order of the built articulation.
-        actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
+        actuated: Maximum torque or force of each driven joint [N m or N], in the order of the control vector.
         dt: Length of one frame [s].
-        drives: What stands between command and torque of driven joints, by joint; those without one take torques.
+        drives: Drives between command and torque, by joint; joints without one take torques.
         description: One line on the robot and the source of its parameters.
-        package: "example-robot-data" or "newton" where the asset comes from that package.
-        fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
+        package: "example-robot-data" or "newton" if that package provides the asset.
+        fixed_base: Whether the base is fixed to the world; otherwise the first joint is free.
         locked: Joints of the asset that are held at zero, as if fixed.
         simulator: The reference simulator.
         gravity: Gravity in world axes, z up [m/s^2].
         density: Density of links whose asset gives no mass [kg/m^3].
-        densities: Density of the shapes of an MJCF, from which masses and inertias follow, by pattern (of a shell) of
-            their names [kg/m^3]; a name comes before patterns, and what matches none keeps the asset's.
-        mass_scale: Factor on all masses and inertias of the asset, rotor inertias left alone.
-        added_inertia: Inertia added to links about all axes through their centres of mass, by pattern (as of a shell)
-            of their names [kg m^2]; links that fixed joints hold together are one, named by the first.
+        densities: Density of an MJCF's shapes by name or shell pattern [kg/m^3]; it determines masses and inertias. A
+            name precedes patterns; shapes without a match keep the asset's.
+        mass_scale: Factor on all masses and inertias of the asset except rotor inertias.
+        added_inertia: Inertia added to links about all axes through their centres of mass, by shell pattern of their
+            names [kg m^2]; links joined by fixed joints count as one, named after the first.
         meshes: Whether meshes are loaded; a robot without contacts builds faster without them.
         sampling: Ranges of random states and torques for data.
         reset: Ranges of initial states for evaluation.
-        range: Bounds beyond which a trajectory is ended early.
+        range: Bounds beyond which a trajectory is terminated.
         frames: Length of a generated trajectory in frames.
-        passive_fraction: Share of generated trajectories without torque; with gains, of those that hold the
-            nominal pose.
+        passive_fraction: Share of generated trajectories without torque; with gains, the share that holds the nominal
+            pose.
         reset_fraction: Share of generated trajectories that start from the ranges of `reset`, without torque (or held
             at the nominal pose).
-        invariant: Joints on whose absolute position nothing depends but their own limits; None for the rule
-            that these are the prismatic joints with which a bolted chain begins.
+        invariant: Joints whose absolute position affects nothing but their limits; None for the leading prismatic
+            joints of a fixed-base chain.
         grounds: Grounds by name, for data and for evaluation.
-        ground: Name of the ground that evaluation and simulation take by default; None for free space.
-        ground_sampling: How the grounds of data are drawn; None for the default ground as it is.
-        material: The contact of robot and ground; None for the asset's own.
-        colliders: Patterns (as of a shell) of the labels of collision shapes, or of the bodies that carry them,
-            that can touch anything; the asset's others are left out.
-        contacts: Bodies whose contact is observed: patterns (as of a shell) of the labels of collision shapes, by
-            name.
+        ground: Name of the default ground of evaluation and simulation; None for free space.
+        ground_sampling: Random poses of the ground for data; None for the default ground as declared.
+        material: Contact material of robot and ground; None for the asset's.
+        colliders: Shell patterns of the labels of collision shapes, or of their bodies, that can touch anything; other
+            shapes do not collide.
+        contacts: Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name.
         contact_points: Points that are measured against the ground; None for none.
-        end_effector: The robot's end effector; None where there is none.
+        end_effector: The robot's end effector; None without one.
         body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
-        supports: Bodies that slide on a horizontal plane, likewise.
-        sensors: Sensors beside those of the joints (`core.description.sensors`), by name; `identify` compares their
-            readings, where a log has them.
-        nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
+        supports: Bodies that slide on a horizontal plane, in hybrid dynamics.
+        elements: Passive force elements (`core.description.elements`) that the asset lacks, in hybrid dynamics; unset
+            for none.
+        sensors: Sensors other than those of the joints (`core.description.sensors`), by name; `identify` compares
+            their readings if a log has them.
+        nominal: Positions of a nominal pose by joint [rad or m]; zero if not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
-        log: Column map of logs known for this robot, relative to the declaration.
-        rows: Layout of headerless rows of logs of this robot (`data.row_layout`), relative to the declaration.
-        folder: Folder of the declaration; filled in when it is read.
+        log: Column map of the robot's logs, relative to the declaration.
+        rows: Layout of headerless rows of the robot's logs (`data.row_layout`), relative to the declaration.
+        folder: Folder of the declaration, set when it is read.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points", "teacher": "simulator"}
@@ -176,6 +177,7 @@ class Robot(Config, frozen=True):
     end_effector: EndEffector | None = None
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
+    elements: tuple[ForceElement, ...] | UnsetType = UNSET
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
@@ -235,6 +237,7 @@ class Robot(Config, frozen=True):
             if not (math.isfinite(effort) and effort > 0):
                 raise ValueError(f"actuated: effort of {name!r} is {effort}; valid: a number above 0 [N m or N]")
         require_bodies(self.body_contacts, self.supports, names)
+        require_elements(self.elements or (), names)
         for name in self.locked:
             if name in names:
                 raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")
@@ -289,7 +292,7 @@ class Robot(Config, frozen=True):
 
     @property
     def command(self) -> Command:
-        """What commands of the driven joints are: torques, or targets of controllers in their drives."""
+        """Kind of the driven joints' commands: torques, or targets of their drives."""
         return require_drives(self.drives, tuple(self.actuated), "drives")
 
     @property
@@ -305,7 +308,7 @@ class Robot(Config, frozen=True):
 
     @property
     def invariant_joints(self) -> tuple[str, ...]:
-        """Joints on whose absolute position nothing depends but their own limits."""
+        """Joints whose absolute position affects nothing but their limits."""
         if self.invariant is not None:
             return self.invariant
         leading = []
@@ -317,7 +320,7 @@ class Robot(Config, frozen=True):
 
     @property
     def log_path(self) -> Path | None:
-        """Path of the column map of known logs."""
+        """Path of the column map of logs."""
         return None if self.log is None else Path(self.folder) / self.log
 
     @property
@@ -326,10 +329,10 @@ class Robot(Config, frozen=True):
         return None if self.rows is None else Path(self.folder) / self.rows
 
     def sampling_interval(self, field: Literal["q", "qd", "control"], name: str) -> Interval:
-        """Return the range from which a coordinate is drawn for data.
+        """Return the sampling range of a coordinate for data.
 
-        What is not declared follows from the robot: the limits of a joint, +-pi of a continuous one, the effort;
-        free and ball joints are at rest.
+        Undeclared ranges follow from the robot: joint limits, +-pi for a continuous joint, the effort; free and ball
+        joints are at rest.
 
         Raises:
             InputError: The range is neither declared nor implied.
@@ -352,9 +355,9 @@ class Robot(Config, frozen=True):
         )
 
     def reset_interval(self, field: Literal["q", "qd"], name: str) -> Interval:
-        """Return the range from which a coordinate of an initial state is drawn.
+        """Return the range of a coordinate of initial states.
 
-        Undeclared positions are drawn as for data, undeclared velocities are zero.
+        Undeclared positions are drawn as for data; undeclared velocities are zero.
         """
         declared = getattr(self.reset, field)
         if name in declared:
@@ -366,7 +369,7 @@ class Robot(Config, frozen=True):
         return tuple(self.nominal.get(name, 0.0) for name in self.actuated)
 
     def named_ground(self, name: str | None = None) -> Scene | None:
-        """Return a declared ground; without a name the default one, None for free space.
+        """Return a declared ground; without a name the default one, which is None for free space.
 
         Raises:
             InputError: There is no ground of that name.
@@ -379,7 +382,7 @@ class Robot(Config, frozen=True):
         return self.grounds[name]
 
     def located(self, folder: Path) -> "Robot":
-        """Return this robot, and the files of its grounds, with the folder in which its declaration lies."""
+        """Return this robot, and the file paths of its grounds, with the declaration's folder set."""
         grounds = {
             name: msgspec.structs.replace(scene, folder=str(folder))
             if any(isinstance(shape, Mesh | Heightfield) for shape in scene.shapes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is: the robots that ship with the package, and the models that are pretrained for each."""
+"""Lists the shipped robots with their pretrained models, and the shipped policies."""
 
 from neurodyn.core.artifacts import (
     PRETRAINED_POLICY,
@@ -15,14 +15,14 @@ from neurodyn.robots import is_installed, load, names
 
 
 class ShippedErrors(Config, frozen=True):
-    """Errors of a shipped model: errors.json beside it.
+    """Errors of a shipped model, from errors.json beside it.
 
     Attributes:
         what: Data of the measurement.
         horizon: Frames of a roll-out.
         rollouts: Number of roll-outs.
-        seed: Seed of their initial states; not that of any training data.
-        errors: Mean errors over all frames and roll-outs by name, as `neurodyn evaluate` reports them.
+        seed: Seed of their initial states; differs from that of any training data.
+        errors: Mean errors over all frames and roll-outs by name, as reported by `neurodyn evaluate`.
     """
 
     what: str
@@ -37,13 +37,13 @@ class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
 
     Attributes:
         name: Name of the robot.
-        description: What it is.
+        description: Description of the robot.
         joints: Names of its joints.
         controls: Names of the driven joints.
         dt: Length of one frame [s].
         simulator: Solver of the reference simulator.
         substeps: Solver steps in one frame.
-        pretrained: Models of it that ship with the package, as `pretrained:NAME`.
+        pretrained: Its shipped models, as `pretrained:NAME`.
         installed: Whether the package with its asset is installed.
         measured: Errors of the pretrained models, by `pretrained:NAME`.
     """
@@ -61,7 +61,7 @@ class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
 
 
 def list_robots() -> list[ListedRobot]:
-    """Return all robots that ship with the package."""
+    """Return all shipped robots."""
     models = {f"pretrained:{name}": _robot_of(name) for name in pretrained_names()}
     listings = []
     for name in names():
@@ -84,12 +84,12 @@ def list_robots() -> list[ListedRobot]:
 
 
 class ListedPolicy(Config, frozen=True):
-    """One policy that ships with the package.
+    """One shipped policy.
 
     Attributes:
-        name: As it is called, `pretrained-policy:NAME`.
+        name: `pretrained-policy:NAME`.
         task: Name of its task.
-        dynamics: What it was trained in, and in nothing else.
+        dynamics: The only dynamics it was trained in.
     """
 
     name: str
@@ -98,7 +98,7 @@ class ListedPolicy(Config, frozen=True):
 
 
 def list_policies() -> list[ListedPolicy]:
-    """Return all policies that ship with the package."""
+    """Return all shipped policies."""
     found = []
     for name in (f"{PRETRAINED_POLICY}{name}" for name in pretrained_policy_names()):
         record = read_plain(resolve_policy(name) / "config.yaml")
@@ -107,7 +107,7 @@ def list_policies() -> list[ListedPolicy]:
 
 
 def _robot_of(pretrained: str) -> str | None:
-    """Return the name of the robot of a pretrained model; None where its spec does not say."""
+    """Return the robot of a pretrained model; None if its spec does not name one."""
     try:
         spec = read_json(resolve_run(f"pretrained:{pretrained}") / "model" / "spec.json")
     except InputError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The range of states that a robot can plausibly be in: beyond it, a simulator or a model has broken down.
+"""Bounds of plausible states, beyond which a simulator or a model has diverged.
 
-Data end there (`sim.generate`), episodes fail there (`policy.environment`), and `neurodyn check` counts the worlds that
-leave it. What a robot declares as its `range` applies; of the rest, joint limits bound the positions.
+Trajectories of data terminate there (`sim.generate`), episodes fail there (`policy.environment`), and `neurodyn check`
+counts the worlds that leave them. They are the robot's declared `range`, and its joint limits for other positions.
 """
 
 import math
@@ -17,7 +17,7 @@ from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.sections import Interval
 
 LIMIT_SLACK = 0.5
-"""How far beyond a limit a joint may plausibly be, as a share of its range: limits are springs, if stiff ones."""
+"""Plausible violation of a joint limit, as a share of the joint's range: limits are stiff springs."""
 
 _ROUNDING = 1e-6
 _UNBOUNDED: Interval = (-math.inf, math.inf)
@@ -30,9 +30,9 @@ class PlausibleBounds:
     Attributes:
         q_names: Names of the positions, length nq.
         qd_names: Names of the velocities, length nv.
-        q: Bounds of the positions [rad or m], infinite where there are none, length nq.
-        qd: Bounds of the velocities [rad/s or m/s], likewise, length nv.
-        channels: Bounds of the channels of a measured state, likewise, length nx.
+        q: Bounds of the positions [rad or m], infinite if unbounded, length nq.
+        qd: Bounds of the velocities [rad/s or m/s], infinite if unbounded, length nv.
+        channels: Bounds of the channels of a measured state, infinite if unbounded, length nx.
     """
 
     q_names: tuple[str, ...]
@@ -43,60 +43,57 @@ class PlausibleBounds:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of positions and velocities, as "q.slider" and "qd.slider"."""
+        """Names of positions and velocities, e.g. "q.slider" and "qd.slider"."""
         return (*(f"q.{name}" for name in self.q_names), *(f"qd.{name}" for name in self.qd_names))
 
     def limits(self, like: Tensor, channels: int = 0) -> tuple[Tensor, Tensor]:
-        """Return least and greatest plausible values with room for rounding, finite, shape [nq + nv + channels] each.
+        """Return finite lower and upper bounds with a rounding margin, shape [nq + nv + channels] each.
 
         Args:
-            like: Tensor of their dtype, on their device.
-            channels: Channels of the state.
+            like: Tensor that sets dtype and device.
+            channels: Number of channels of the state.
         """
         return self._limits(like.new_empty(0, len(self.q) + len(self.qd) + channels))
 
     def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None, others: Tensor | None = None) -> Tensor:
-        """Return which states are implausible or not finite.
+        """Return which states are implausible or not finite, bool, shape [...].
 
         Args:
             q: Positions [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
-            channels: Channels of a measured state, shape [..., nx]; None where it has none.
-            others: Other numbers that must be finite, shape [..., n]; None for none.
-
-        Returns:
-            A bool for each state, shape [...].
+            channels: Channels of a measured state, shape [..., nx]; None without channels.
+            others: Further numbers that must be finite, shape [..., n]; None for none.
         """
         values = torch.cat([part for part in (q, qd, channels, others) if part is not None], dim=-1)
         limits = self._cached.get((values.device, values.dtype, values.shape[-1])) or self._limits(values)
         return (values.clamp(*limits) != values).any(-1)  # what is not a number equals nothing
 
     def excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
-        """Return by how much each coordinate is beyond its bounds, at most 0 within, shape [..., nq + nv + nx]."""
+        """Return the distance of each coordinate beyond its bounds, at most 0 inside, shape [..., nq + nv + nx]."""
         values = _side_by_side(q, qd, channels)
         lower, upper = (bound[: values.shape[-1]] for bound in self._limits(values))
         return torch.maximum(lower - values, values - upper)
 
     def relative_excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
-        """Return the excess over half the width of the bounds, infinite of what is not finite; shape as of `excess`."""
+        """Return `excess` over half the width of the bounds; infinite for non-finite values."""
         values = _side_by_side(q, qd, channels)
         bounds = q.new_tensor((*self.q, *self.qd, *self.channels))[: values.shape[-1]]
         half = (0.5 * (bounds[:, 1] - bounds[:, 0])).clamp_min(_ROUNDING).nan_to_num(posinf=1.0)
         return torch.where(values.isfinite(), self.excess(q, qd, channels) / half, math.inf)
 
     def furthest(self, q: Tensor, qd: Tensor) -> tuple[str, float]:
-        """Return the name and value of the coordinate that is furthest outside in a batch of states."""
+        """Return name and value of the coordinate furthest outside in a batch of states."""
         values = torch.cat([q, qd], dim=-1).flatten(0, -2)
         excess = self.relative_excess(q, qd).flatten(0, -2)
         row, column = divmod(int(excess.argmax()), excess.shape[1])
         return (*self.q_names, *self.qd_names)[column], float(values[row, column])
 
     def within(self, qd: tuple[Interval, ...]) -> "PlausibleBounds":
-        """Return these bounds with those of velocities in place of what has none."""
+        """Return these bounds with given velocity bounds where there were none."""
         return replace(self, qd=tuple(new if old == _UNBOUNDED else old for old, new in zip(self.qd, qd, strict=True)))
 
     def of_spec(self, spec: StateSpec) -> "PlausibleBounds":
-        """Return the bounds of a state with other coordinates, by name; what is not named here has none."""
+        """Return the bounds of a state with other coordinates, matched by name; other coordinates are unbounded."""
         q, qd = dict(zip(self.q_names, self.q, strict=True)), dict(zip(self.qd_names, self.qd, strict=True))
         return PlausibleBounds(
             q_names=spec.q_names,
@@ -107,7 +104,7 @@ class PlausibleBounds:
         )
 
     def tightened(self, qd: tuple[Interval, ...], channels: tuple[Interval, ...]) -> "PlausibleBounds":
-        """Return these bounds, where those of velocities and channels that are given are no tighter."""
+        """Return these bounds tightened by bounds of velocities and channels."""
         return replace(self, qd=_tighter(self.qd, qd), channels=_tighter(self.channels, channels))
 
     @cached_property
@@ -115,7 +112,7 @@ class PlausibleBounds:
         return {}
 
     def _limits(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return lower and upper bounds with room for rounding, finite; made once for each device and dtype."""
+        """Return finite lower and upper bounds with a rounding margin, cached per device and dtype."""
         key = (like.device, like.dtype, like.shape[-1])
         if key not in self._cached:
             named = (*self.q, *self.qd, *self.channels)
@@ -130,9 +127,10 @@ class PlausibleBounds:
 
 
 def declared_bounds(robot: Robot) -> PlausibleBounds:
-    """Return the bounds that a robot's declaration gives: its `range`, and its joint limits widened by `LIMIT_SLACK`.
+    """Return a robot's declared `range`, and its joint limits widened by `LIMIT_SLACK`.
 
-    Velocities without a declared range are unbounded here; `sim.energy` derives bounds from efforts and masses.
+    Velocities without a declared range are unbounded; `sim.energy.plausible_bounds` derives bounds from efforts and
+    masses.
     """
     spec, joints = robot.spec, {joint.name: joint for joint in robot.joints}
     return PlausibleBounds(
@@ -144,7 +142,7 @@ def declared_bounds(robot: Robot) -> PlausibleBounds:
 
 
 def _widened(joint: Joint | None) -> Interval:
-    """Return the limits of a joint and what lies a little beyond them."""
+    """Return the limits of a joint, widened by `LIMIT_SLACK`."""
     if joint is None or joint.lower is None or joint.upper is None:
         return _UNBOUNDED
     slack = LIMIT_SLACK * (joint.upper - joint.lower)

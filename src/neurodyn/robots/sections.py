@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a robot's declaration (simulator, ranges, controller, contact, grounds, contact points).
+"""Sections of a robot's declaration (simulator, ranges, controller, contact, grounds, contact points).
 
-And its short forms written out: patterns of joint names as keys, and joints that share an entry.
+Also expands its short forms: patterns of joint names as keys, and joints that share an entry.
 """
 
 import math
@@ -18,13 +18,14 @@ from neurodyn.core.description.spec import COORDINATES
 from neurodyn.core.errors import InputError, choices, require
 
 Interval = tuple[float, float]
-"""Least and greatest value."""
+"""Lower and upper bound."""
+
 MOST_SUBSTEPS = 10_000
-"""Most solver steps in a frame; a simulator would seem to hang with more."""
+"""Maximum number of solver steps in a frame; with more, a simulator would seem to hang."""
 
 
 class Fluid(Config, frozen=True):
-    """A medium that fills all space, at rest; MuJoCo's forces of it on boxes with the inertias of the links.
+    """A medium at rest that fills all space; MuJoCo's fluid forces on boxes with the links' inertias.
 
     Attributes:
         density: Density [kg/m^3].
@@ -46,10 +47,10 @@ class SimulatorConfig(Config, frozen=True):
     Attributes:
         solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
         substeps: Solver steps in one frame.
-        mass_matrix_interval: Featherstone: substeps between two updates of the mass matrix; divides `substeps`.
-        iterations: MuJoCo: greatest number of iterations of the constraint solver; None for its default.
+        mass_matrix_interval: Featherstone: substeps between updates of the mass matrix; divides `substeps`.
+        iterations: MuJoCo: maximum number of iterations of the constraint solver; None for its default.
         integrator: MuJoCo: integrator; None for its default.
-        fluid: MuJoCo: the medium around the robot; None for that of the asset, if any.
+        fluid: MuJoCo: the medium around the robot; None for the asset's, if any.
     """
 
     solver: Literal["featherstone", "mujoco"] = "featherstone"
@@ -77,14 +78,13 @@ class Ranges(Config, frozen=True):
     """Intervals by joint name.
 
     Attributes:
-        q: Positions [rad or m]; not those of free and ball joints.
-        qd: Velocities [rad/s or m/s]; those of free and ball joints by coordinate, as "root.vx" (zero where it
-            is not given).
+        q: Positions [rad or m], except those of free and ball joints.
+        qd: Velocities [rad/s or m/s]; free and ball joints by coordinate, e.g. "root.vx" (zero if not given).
         control: Torques or forces [N m or N]; only for sampling.
         height: Height of a floating base's origin above the ground below it [m].
-        tilt: Greatest angle between a floating base's z axis and the vertical [rad]; its heading is uniform.
-        rotation: Greatest angle by which a floating base is turned about an axis of any direction [rad], in place of
-            `tilt` and heading; None for those.
+        tilt: Maximum angle between a floating base's z axis and the vertical [rad]; the heading is uniform.
+        rotation: Maximum rotation angle of a floating base about a random axis [rad], instead of tilt and heading; None
+            for tilt and heading.
     """
 
     q: dict[str, Interval] = msgspec.field(default_factory=dict)
@@ -96,12 +96,12 @@ class Ranges(Config, frozen=True):
 
 
 class Gains(Config, frozen=True):
-    """A PD controller: torques kp (target - q) - kd qd, taken at the start of a frame.
+    """A PD controller: torques kp (target - q) - kd qd, evaluated at the start of a frame.
 
     Attributes:
-        kp: Range of stiffnesses for data, one for each trajectory [N m/rad or N/m].
-        kd: Range of dampings for data, one for each trajectory [N m s/rad or N s/m].
-        spread: Targets for data are the nominal pose and up to this much to either side [rad or m].
+        kp: Range of stiffnesses for data, one per trajectory [N m/rad or N/m].
+        kd: Range of dampings for data, one per trajectory [N m s/rad or N s/m].
+        spread: Maximum deviation of data targets from the nominal pose [rad or m].
         hold: Stiffness and damping with which evaluation holds the nominal pose.
     """
 
@@ -120,13 +120,13 @@ class Gains(Config, frozen=True):
 
 
 class ContactMaterial(Config, frozen=True):
-    """The contact of robot and ground; what is left None is as the asset has it.
+    """The contact material of robot and ground; fields that are None keep the asset's value.
 
     Attributes:
         friction: Coefficient of Coulomb friction between robot and ground.
-        stiffness: Stiffness of a contact by effective mass [1/s^2]; 2500 is MuJoCo's default.
-        damping: Damping of a contact by effective mass [1/s]; 100 is MuJoCo's default, below 2 sqrt(stiffness)
-            a body bounces.
+        stiffness: Contact stiffness over effective mass [1/s^2]; 2500 is MuJoCo's default.
+        damping: Contact damping over effective mass [1/s]; 100 is MuJoCo's default. Below 2 sqrt(stiffness), a body
+            bounces.
     """
 
     friction: float | None = None
@@ -146,10 +146,10 @@ class GroundSampling(Config, frozen=True):
     """Sampling of grounds: a declared ground at a random pose for each trajectory.
 
     Attributes:
-        ground: Name of the ground, of `grounds`.
-        height: Range of its lift along the vertical [m].
-        tilt: Greatest tilt, about a random horizontal axis [rad].
-        extent: Greatest shift along its x and y, so that robots stand on different parts of it [m].
+        ground: Name of the ground in `grounds`.
+        height: Range of its vertical offset [m].
+        tilt: Maximum tilt about a random horizontal axis [rad].
+        extent: Maximum shift along its x and y, so that robots stand on different parts of it [m].
         absent: Share of trajectories with the ground far below.
     """
 
@@ -167,12 +167,12 @@ class GroundSampling(Config, frozen=True):
 
 
 class EndEffector(Config, frozen=True):
-    """The end effector of a robot, and the joints that move it, so that no simulator is needed.
+    """The end effector of a robot with the kinematic chain that moves it, usable without a simulator.
 
     Attributes:
-        joints: All moving joints of the robot in the order of its coordinates, as they are built.
+        joints: All moving joints of the robot as built, in the order of its coordinates.
         joint: Name of the joint whose child body carries the point.
-        point: Place in that body's frame [m].
+        point: Position in that body's frame [m].
     """
 
     joints: tuple[ChainJoint, ...]
@@ -189,14 +189,14 @@ class ContactPointSelection(Config, frozen=True):
     """The selection of contact points.
 
     Attributes:
-        shapes: Patterns (as of a shell) of the labels of collision shapes or of the bodies that carry them.
-        spacing: Greatest distance between points along a capsule's or cylinder's axis and along a box's edges, in
-            radii (half edges for boxes); None for ends and corners alone.
-        vertices: Most points on one mesh.
-        margin: Distance below which a contact point enters the network's inputs [m]; None for four radii, at least 0.12
-            m.
-        distinct: Whether redundant contact points are left out: a sphere within another one of the same
-            body, and one about the very point in which a joint holds another body's equal sphere.
+        shapes: Shell patterns of the labels of collision shapes or of their bodies.
+        spacing: Maximum distance between points along a capsule's or cylinder's axis and a box's edges, in radii (half
+            edges for boxes); None for end points and corners alone.
+        vertices: Maximum number of points on one mesh.
+        margin: Distance below which a contact point enters the network's inputs [m]; None for four radii, at least
+            0.12 m.
+        distinct: Whether to leave out redundant contact points: a sphere inside another one of the same body, and a
+            sphere about the joint that connects it to an equal sphere of another body.
     """
 
     shapes: tuple[str, ...] = ("*",)
@@ -217,12 +217,12 @@ class ContactPointSelection(Config, frozen=True):
 
 
 def matching(label: str, patterns: Iterable[str]) -> bool:
-    """Return whether a label matches one of the patterns (as of a shell)."""
+    """Return whether a label matches one of the shell patterns."""
     return any(fnmatchcase(label, pattern) for pattern in patterns)
 
 
 def check_interval(what: str, interval: Interval) -> None:
-    """Refuse an interval that is reversed or not finite; `what` names it."""
+    """Raise ValueError if an interval is reversed or not finite; `what` names it."""
     lower, upper = interval
     if not (math.isfinite(lower) and math.isfinite(upper)):
         raise ValueError(f"{what} is [{lower:g}, {upper:g}]; valid: two finite numbers")
@@ -231,7 +231,7 @@ def check_interval(what: str, interval: Interval) -> None:
 
 
 def chosen(name: str, values: dict[str, float]) -> float | None:
-    """Return the value of a name, or else of the first pattern (as of a shell) that it matches; None for none."""
+    """Return the value of a name, or else of the first shell pattern that it matches; None for none."""
     if name in values:
         return values[name]
     return next((value for pattern, value in values.items() if fnmatchcase(name, pattern)), None)
@@ -242,14 +242,14 @@ _RANGES = {"sampling": ("q", "qd", "control"), "reset": ("q", "qd"), "range": ("
 
 
 def expand(data: Any, where: str) -> Any:
-    """Return the plain data of a declaration with all short forms written out.
+    """Return the plain data of a declaration with all short forms expanded.
 
-    A plain name overrides every pattern, and a later pattern an earlier one. Whatever else is wrong with the data is
-    left as it is, for the checks of the declaration itself.
+    A plain name overrides every pattern, and a later pattern an earlier one. Other errors in the data are left to the
+    declaration's checks.
 
     Args:
-        data: What was read from a file.
-        where: What it was read from, for error messages.
+        data: Data as read from a file.
+        where: The file, for error messages.
 
     Raises:
         InputError: A pattern matches nothing, or a joint has both `name` and `names`.
@@ -278,12 +278,12 @@ def expand(data: Any, where: str) -> Any:
 
 
 def expand_keys(table: Any, names: Sequence[str], where: str) -> Any:
-    """Return a table by name whose keys may be patterns as a table of names alone.
+    """Return a table with patterns as keys as a table of names alone.
 
     Args:
-        table: Values by name or pattern; anything else than a table is returned as it is.
-        names: What a pattern can match, in the order that the result has.
-        where: The table, for the error message.
+        table: Values by name or pattern; anything other than a table is returned unchanged.
+        names: Names that patterns can match, in the order of the result.
+        where: The table, for error messages.
 
     Raises:
         InputError: A pattern matches nothing.
@@ -307,14 +307,14 @@ def _is_pattern(key: Any, names: Sequence[str]) -> bool:
 
 
 def _is_named(joint: Any) -> bool:
-    """Return whether an entry of joints is good enough to know its coordinates."""
+    """Return whether an entry of `joints` has a valid name and kind."""
     if not (isinstance(joint, dict) and isinstance(joint.get("name"), str)):
         return False
     return isinstance(joint.get("kind"), str) and joint["kind"] in COORDINATES
 
 
 def _singles(entry: Any, where: str) -> list[Any]:
-    """Return an entry of joints as one for each of its names."""
+    """Expand an entry of `joints` to one per name."""
     if not isinstance(entry, dict) or "names" not in entry:
         return [entry]
     names = entry["names"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of generated data by their number, the same whichever process makes them.
+"""Batches of generated data: random grounds, states and controls, simulated and recorded.
 
-Random grounds, states and controls, simulated and written down.
+A batch depends only on the seed and its number, not on the process that makes it.
 """
 
 import time
@@ -47,7 +47,7 @@ class Targets:
 
 
 class Recorder:
-    """Buffers for one batch of trajectories, filled anew by every call."""
+    """Records one batch of trajectories into buffers that every call reuses."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Recorder:
         scene: Scene | None = None,
         layout: ContactPointLayout | None = None,
     ) -> None:
-        """Set up the buffers.
+        """Allocate the buffers.
 
         Args:
-            simulator: What simulates the trajectories; built with `scene`.
+            simulator: Simulator of the trajectories, built with `scene`.
             frames: Length of a trajectory in frames.
-            scene: The ground; None in free space.
-            layout: The robot's contact points; None where it has none.
+            scene: The ground; None for free space.
+            layout: The robot's contact points; None without contact points.
         """
         self._spec = simulator.robot.spec
         self._simulator = simulator
@@ -83,9 +83,9 @@ class Recorder:
             passive_fraction: Share of trajectories without torque, or held at the nominal pose.
 
         Returns:
-            Positions, shape [worlds, frames + 1, nq], velocities, shape [worlds, frames + 1, nv], both views
-            of the buffers, the applied torques, shape [worlds, frames, nu], and the poses of the ground, shape
-            [worlds, 7], None in free space.
+            Positions, shape [worlds, frames + 1, nq], and velocities, shape [worlds, frames + 1, nv], both views of the
+            buffers; applied torques, shape [worlds, frames, nu]; poses of the ground, shape [worlds, 7], None in free
+            space.
         """
         robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
         poses, ground = None, None
@@ -111,7 +111,7 @@ class Recorder:
         return self._q.transpose(0, 1).cpu(), self._qd.transpose(0, 1).cpu(), control.cpu(), poses
 
     def _commands(self, rng: np.random.Generator, passive: Tensor) -> Tensor:
-        """Draw torques, or targets where drives take those: none where motion is passive, or the nominal pose."""
+        """Draw torques, or targets for drives that take them; passive trajectories get none, or the nominal pose."""
         robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
         if robot.gains is not None:
             return sample_targets(robot, worlds, frames, rng, passive).target
@@ -120,14 +120,14 @@ class Recorder:
         return control
 
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
-        """Draw the first states of some worlds, a mask, from the ranges of resets."""
+        """Draw the initial states of the masked worlds from the reset ranges."""
         ground = None if self._ground is None or poses is None else self._ground.posed(poses[worlds])
         q, qd = sample_states(self._simulator.robot, int(worlds.sum()), rng, ground, self._layout, reset=True)
         rows = worlds.nonzero()[:, 0].to(self._q.device)
         self._q[0, rows], self._qd[0, rows] = q.to(self._q), qd.to(self._qd)
 
     def _follow_targets(self, targets: Targets) -> Tensor:
-        """Return the applied torques, within the effort of each joint, shape [worlds, frames, nu]."""
+        """Simulate under PD control; return the applied torques, within the efforts, shape [worlds, frames, nu]."""
         spec, targets = self._spec, targets.to(self._q.device)
         effort = torch.tensor(list(self._simulator.robot.actuated.values()), device=self._q.device)
         control = torch.empty_like(targets.target)
@@ -174,8 +174,8 @@ class MadeBatch:
         qd: Velocities [rad/s or m/s], shape [worlds, frames + 1, nv].
         control: Torques [N m or N], shape [worlds, frames, nu].
         ground: Poses of the scene, shape [worlds, 7]; None in free space.
-        ends: How each trajectory ends.
-        cpu_seconds: Processor time of simulating it, without building the worlds [s].
+        ends: Termination of each trajectory.
+        cpu_seconds: Processor time of the simulation, without building the worlds [s].
     """
 
     q: np.ndarray
@@ -187,7 +187,7 @@ class MadeBatch:
 
 
 class BatchMaker:
-    """Makes batch k of a data set, a function of (seed, k) alone; builds its worlds when it makes the first."""
+    """Makes batch k of a data set as a function of (seed, k); builds its worlds with the first batch."""
 
     def __init__(
         self, robot: Robot, worlds: int, frames: int, passive_fraction: float, seed: int, device: str = "cpu"
@@ -196,9 +196,9 @@ class BatchMaker:
 
         Args:
             robot: The declared robot, with the grounds and resets of the data.
-            worlds: Trajectories of a batch.
+            worlds: Trajectories per batch.
             frames: Length of a trajectory in frames.
-            passive_fraction: Fraction of trajectories without torque, or held at the nominal pose.
+            passive_fraction: Share of trajectories without torque, or held at the nominal pose.
             seed: Seed of the data set.
             device: Device of the simulator.
         """
@@ -220,7 +220,7 @@ class BatchMaker:
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
-        """Bounds beyond which a trajectory ends."""
+        """Bounds at which a trajectory terminates."""
         return plausible_bounds(self._robot, self.simulator.model)
 
     def __call__(self, batch: int) -> MadeBatch:
@@ -234,7 +234,7 @@ class BatchMaker:
         rng = generator(self._seed, "generate", batch)
         q, qd, control, poses = recorder.record(rng, self._passive_fraction)
         ends = early_ends(self._robot.name, bounds, q, qd)
-        return MadeBatch(  # copies: the recorder's buffers are filled anew
+        return MadeBatch(  # copies, because the recorder reuses its buffers
             q.numpy().copy(), qd.numpy().copy(), control.numpy(), None if poses is None else poses.numpy(), ends,
             time.process_time() - begin,
         )  # fmt: skip

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of an asset: those that fixed joints hold together, taken as one.
-
-And whether an inertia is one that a body can have.
-"""
+"""Bodies of an asset, merged across fixed joints, and the check that an inertia is physical."""
 
 from collections.abc import Sequence
 
@@ -15,7 +12,7 @@ Pose = np.ndarray
 """[x y z, qx qy qz qw]."""
 
 Groups = dict[int, tuple[int, Pose]]
-"""For each body (-1: the world) the body that stands for it, and its pose in that one's frame."""
+"""For each body (-1: the world) the leading body of its group, and its pose in the leader's frame."""
 
 _IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
 
@@ -28,7 +25,7 @@ def group_bodies(
     parent_pose: np.ndarray,
     child_pose: np.ndarray,
 ) -> Groups:
-    """Group the bodies of an articulation.
+    """Group the bodies of an articulation that fixed joints connect.
 
     Args:
         joints: Its joints, parents first.
@@ -53,16 +50,16 @@ def group_bodies(
 def merged_body(
     groups: Groups, leader: int, mass: np.ndarray, com: np.ndarray, inertia: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    r"""Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a body with all that is fixed to it.
+    r"""Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a group of bodies.
 
     $$I = \sum_b R_b I_b R_b^T + m_b (d_b^T d_b 1 - d_b d_b^T)$$ (Steiner), with d from the common centre of mass.
 
     Args:
-        groups: What `group_bodies` returned.
-        leader: The body that stands for its group; the result is in its frame.
+        groups: Result of `group_bodies`.
+        leader: Leading body of the group; the result is in its frame.
         mass: Masses of all bodies, shape [bodies].
         com: Centres of mass in body frames, shape [bodies, 3].
-        inertia: Inertias about them in body axes, shape [bodies, 3, 3].
+        inertia: Inertias about the centres of mass in body axes, shape [bodies, 3, 3].
     """
     members = [(body, pose) for body, (head, pose) in groups.items() if head == leader]
     centres = {body: pose[:3] + rotation(pose) @ com[body] for body, pose in members}
@@ -81,7 +78,7 @@ def rotation(pose: Pose) -> np.ndarray:
 
 
 def compose(a: Pose, b: Pose) -> Pose:
-    """Return the composition of two poses, a_to_world with b_to_a."""
+    """Return the composition of two poses, a (A to world) after b (B to A)."""
     ax, ay, az, aw = np.asarray(a[3:], dtype=float)
     bx, by, bz, bw = np.asarray(b[3:], dtype=float)
     turn = [
@@ -100,21 +97,18 @@ def invert(a: Pose) -> Pose:
 
 
 _ROUNDING = 0.01
-"""Share of the greatest moment of inertia by which assets may miss, as their numbers are rounded."""
+"""Tolerance for rounded numbers in assets, as a share of the greatest moment of inertia."""
 
 
 def require_possible(where: str, inertia: np.ndarray) -> None:
-    r"""Refuse an inertia that no body has.
+    r"""Raise InputError for an inertia that no rigid body can have.
 
-    Moments about principal axes are at least 0, and none is above the sum of the others, since
+    Principal moments are at least 0, and none exceeds the sum of the others, since
     $I_{xx} + I_{yy} - I_{zz} = 2 \int z^2\,dm \ge 0$.
 
     Args:
-        where: What has it, for the message.
+        where: Name of the body, for the message.
         inertia: Inertia about the centre of mass [kg m^2], shape [3, 3].
-
-    Raises:
-        InputError: No body has it.
     """
     if not np.isfinite(inertia).all():
         raise InputError(f"{where}: its inertia is not finite; give ixx, iyy, izz, ixy, ixz, iyz [kg m^2]")

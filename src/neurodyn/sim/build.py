@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a declared robot to a Newton model of N replicated worlds, each with the scene that is asked for.
+"""From a declared robot to a Newton model of N replicated worlds, each with the given scene.
 
-Bodies of a robot do not collide with each other, only with scenes and with what else a user puts into the world: a
-model that learns from the simulator sees the distances to the ground and no others. Contact begins where surfaces meet:
-margins of assets are dropped, as MuJoCo Warp drops them where a model holds a box.
+Bodies of a robot do not collide with each other, only with scenes and with shapes that a user adds: a model that learns
+from the simulator sees only distances to the ground. Contact begins where surfaces meet: margins of assets are dropped,
+as MuJoCo Warp drops them in models with a box.
 """
 
 import warnings
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Gravity = Sequence[float] | np.ndarray | Tensor
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
-_NEGLIGIBLE = 1e-6  # of a body's mass and inertia: what the bodies that join its several joints have
+_NEGLIGIBLE = 1e-6  # mass and inertia of intermediate bodies of multi-joint bodies, as a share of the owner's
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
@@ -50,10 +50,9 @@ def build(
     Args:
         robot: The declared robot.
         worlds: Number of worlds.
-        scene: Shapes that every world has, so that each can move its own; None for free space.
+        scene: Shapes that are added to every world, movable per world; None for free space.
         device: Warp device.
-        gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3], or the latter flattened; None for the
-            robot's own.
+        gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3], or the latter flattened; None for the robot's.
 
     Raises:
         InputError: The asset is missing or unsupported, or does not build as declared.
@@ -76,10 +75,10 @@ def build(
 
 
 def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.ndarray:
-    """Return gravity [m/s^2] of shape [3] or [worlds, 3]; arguments as of `build`.
+    """Return gravity [m/s^2] of shape [3] or [worlds, 3]; arguments: see `build`.
 
     Raises:
-        InputError: There are more or fewer numbers, or one is not finite.
+        InputError: The number of components is wrong, or one is not finite.
     """
     vectors = np.asarray(robot.gravity if gravity is None else gravity, dtype=np.float32)
     if vectors.size not in (3, 3 * worlds) or not np.isfinite(vectors).all():
@@ -88,7 +87,7 @@ def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.
 
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
-    """Return the builder of one world with the robot, to which a user may add more; errors as of `build`."""
+    """Return the builder of one world with the robot, for a user to extend; errors: see `build`."""
     newton, builder = import_newton(), import_asset(robot)
     for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
         _override(newton, builder, index, joint, robot)
@@ -99,7 +98,7 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
 
 
 def import_asset(robot: Robot) -> "newton.ModelBuilder":
-    """Return the builder of one world with the robot as its asset has it, without what the declaration overrides."""
+    """Return the builder of one world with the robot's asset, before the declaration overrides it."""
     newton = import_newton()
     path = asset_path(robot)
     builder = read_asset(
@@ -125,19 +124,19 @@ def read_asset(
     densities: dict[str, float] | None = None,
     mujoco: bool = True,
 ) -> "newton.ModelBuilder":
-    """Return a builder with what an asset says, before any declaration; bodies that are fixed to each other are one.
+    """Return a builder with an asset as it is, bodies merged across fixed joints.
 
     Args:
         path: A URDF, MJCF or USD.
-        locked: Joints that are held at zero, of a URDF or MJCF.
+        locked: Joints to hold at zero (URDF and MJCF).
         meshes: Whether meshes are loaded.
-        floating: Whether the base of a URDF is free; the other formats say so themselves.
+        floating: Whether the base of a URDF is free; other formats specify it themselves.
         density: Density of links whose asset gives no mass [kg/m^3].
         densities: Density of the shapes of an MJCF by pattern of their names [kg/m^3].
-        mujoco: Whether SolverMuJoCo is to simulate it.
+        mujoco: Whether SolverMuJoCo will simulate it.
 
     Raises:
-        InputError: The asset is unsupported or damaged, or a body has no mass, or inertia that no body can have.
+        InputError: The asset is unsupported or damaged, or a body has no mass or an impossible inertia.
     """
     newton = import_newton()
     builder = newton.ModelBuilder()
@@ -148,7 +147,7 @@ def read_asset(
         _add_asset(builder, path, locked, meshes, floating, densities)
     except InputError:
         raise
-    except Exception as error:  # the importers report a bad asset as whatever exception they meet first
+    except Exception as error:  # the importers raise arbitrary exceptions for an invalid asset
         raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
     _collapse(newton, builder)
     _check_bodies(builder, path)
@@ -156,7 +155,7 @@ def read_asset(
 
 
 def moving_joints(builder: "newton.ModelBuilder") -> list[int]:
-    """Return the joints of a builder that move, in the order of the declaration."""
+    """Return the moving joints of a builder, in the order of the declaration."""
     fixed = int(import_newton().JointType.FIXED)
     return [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
 
@@ -185,7 +184,7 @@ def _add_asset(
 
 
 def _check_bodies(builder: Any, path: Path) -> None:
-    """Refuse bodies without mass, or with inertia that no body can have."""
+    """Raise InputError for bodies without mass or with an impossible inertia."""
     for label, mass, inertia in zip(builder.body_label, builder.body_mass, builder.body_inertia, strict=True):
         where = f"{path}: link {short_label(label)!r}"
         if not mass > 0:
@@ -194,7 +193,7 @@ def _check_bodies(builder: Any, path: Path) -> None:
 
 
 def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
-    """Give bodies that only join two joints a negligible mass, and the robot the mass that its file asks for."""
+    """Give intermediate bodies of multi-joint bodies a negligible mass, and scale to the file's total mass."""
     import warp as wp
 
     bodies = {short_label(label): body for body, label in enumerate(builder.body_label)}
@@ -202,7 +201,7 @@ def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
         _scale_masses(builder, prepared.total_mass / max(sum(builder.body_mass), 1e-300))
     for added, owner in prepared.massless.items():
         mass = builder.body_mass[bodies[owner]]
-        # About the owner's centre of mass, so that the chain's common one is where it was.
+        # At the owner's centre of mass, so that the common centre of mass does not move.
         builder.body_com[bodies[added]] = builder.body_com[bodies[owner]]
         inertia = float(np.trace(np.array(builder.body_inertia[bodies[owner]]).reshape(3, 3))) / 3
         builder.body_mass[bodies[added]] = _NEGLIGIBLE * mass
@@ -210,7 +209,7 @@ def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
 
 
 def _collapse(newton: Any, builder: Any) -> None:
-    """Make one body of those that fixed joints hold together, with the right mass and inertia."""
+    """Merge bodies across fixed joints, with the correct mass and inertia."""
     import warp as wp
 
     is_fixed = np.array([int(kind) == int(newton.JointType.FIXED) for kind in builder.joint_type])
@@ -235,7 +234,7 @@ def _collapse(newton: Any, builder: Any) -> None:
 
 
 def _scale_masses(builder: Any, factor: float) -> None:
-    """Multiply masses and inertias; inverses follow when the model is finalised."""
+    """Multiply masses and inertias; their inverses are computed when the model is finalised."""
     if factor == 1.0:
         return
     for body, (mass, inertia) in enumerate(zip(builder.body_mass, builder.body_inertia, strict=True)):
@@ -244,7 +243,7 @@ def _scale_masses(builder: Any, factor: float) -> None:
 
 
 def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
-    """Add what the declaration adds to the inertia of links.
+    """Add the declared inertia of links.
 
     Raises:
         InputError: A pattern matches no link.
@@ -264,7 +263,7 @@ def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
 
 
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
-    """Make the robot's shapes collide with everything but the robot, without margins, of the declared material."""
+    """Let the robot's shapes collide with everything but the robot, without margins, with the declared material."""
     fields = material_fields(robot.material or ContactMaterial())
     modes = builder.custom_attributes.get("mujoco:solref_mode")
     _leave_out(builder, robot)
@@ -280,10 +279,10 @@ def _prepare_shapes(builder: Any, robot: Robot) -> None:
 
 
 def _leave_out(builder: Any, robot: Robot) -> None:
-    """Disable collisions of the shapes that the declaration does not list as colliders.
+    """Disable collisions of shapes that are not among the declared colliders.
 
     Raises:
-        InputError: It lists none of them.
+        InputError: No shape matches.
     """
     collide = int(import_newton().ShapeFlags.COLLIDE_SHAPES)
     shapes = [shape for shape, flags in enumerate(builder.shape_flags) if flags & collide]
@@ -301,7 +300,7 @@ def _leave_out(builder: Any, robot: Robot) -> None:
 
 
 def _labels(builder: Any, shape: int) -> set[str]:
-    """Return the labels of a shape and of the body that carries it, with and without prefixes."""
+    """Return the labels of a shape and of its body, with and without prefixes."""
     body = builder.shape_body[shape]
     full = [builder.shape_label[shape], *([builder.body_label[body]] if body >= 0 else [])]
     return {name for label in full for name in (label, short_label(label))}
@@ -319,7 +318,7 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
                 "at most one revolute, prismatic, ball or free joint"
             )
         if kinds[int(kind)] != "fixed":
-            # The importers name the joint of a floating base as they please.
+            # The importers choose the name of a floating base's joint.
             built.append((robot.joints[0].name if kinds[int(kind)] == "free" else name, kinds[int(kind)]))
     declared = [joint.name for joint in robot.joints]
     if [name for name, _ in built] != declared:
@@ -333,7 +332,7 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
 
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
-    """Override what the asset says about a joint with what the declaration says."""
+    """Apply the declared values of a joint."""
     effort = robot.actuated.get(joint.name)
     start = builder.joint_qd_start[index]
     for dof in range(start, start + joint.nv):
@@ -343,7 +342,7 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot)
                 getattr(builder, f"joint_{field}")[dof] = value
         if _wants_default_limits(robot, joint):
             builder.joint_limit_ke[dof] = builder.joint_limit_kd[dof] = 0.0
-        # Torques drive the robot, so a drive that an asset brings along must not hold it.
+        # The robot is driven by torques, so drives of the asset are disabled.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
         if joint.scalar:
@@ -354,10 +353,10 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot)
 
 
 def _wants_default_limits(robot: Robot, joint: Joint) -> bool:
-    """Return whether a joint gets the default limits of MuJoCo, which SolverMuJoCo takes zero for.
+    """Return whether a joint gets MuJoCo's default limits, which SolverMuJoCo uses for zero stiffness and damping.
 
-    The importers of URDF and USD put 1e4 N m/rad and 10 N m s/rad, in MuJoCo limits that yield for a second; that of
-    MJCF keeps what the file says.
+    The URDF and USD importers set 1e4 N m/rad and 10 N m s/rad, which give limits in MuJoCo that yield for a second.
+    The MJCF importer keeps the file's values.
     """
     imported = robot.asset.lower().endswith(".xml")
     return robot.simulator.solver == "mujoco" and not imported and joint.limit_ke is None and joint.limit_kd is None

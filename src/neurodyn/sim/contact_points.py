@@ -28,20 +28,20 @@ _DIRECTIONS = 4096
 def shape_points(
     kind: int, scale: np.ndarray, vertices: np.ndarray | None, selection: ContactPointSelection
 ) -> np.ndarray:
-    """Return points in the frame of a shape and the radius of the shape around each [m], shape [points, 4].
+    """Return points in the frame of a shape, and the radius of the shape around each [m], shape [points, 4].
 
-    A sphere has its centre, a capsule the ends of its axis, a box its corners, a cylinder points on its rims, an
-    ellipsoid the ends of its axes, a mesh vertices of its hull. With `spacing`, capsules, boxes and cylinders
-    have more, along axes, edges and mantle.
+    A sphere has its centre, a capsule the end points of its axis, a box its corners, a cylinder points on its rims, an
+    ellipsoid the end points of its axes, a mesh vertices of its hull. With `spacing`, capsules, boxes and cylinders
+    have more along axes, edges and mantle.
 
     Args:
         kind: Newton's type of the shape.
         scale: Newton's scale of the shape [m], shape [3].
         vertices: Vertices of a mesh before scaling, shape [vertices, 3].
-        selection: Spacing of points and most vertices.
+        selection: Spacing of points and maximum number of vertices.
 
     Raises:
-        InputError: The kind of shape has no points.
+        InputError: This kind of shape is not supported.
     """
     kinds = import_newton().GeoType
     x, y, z = (float(value) for value in scale)
@@ -68,7 +68,7 @@ def _sharp(points: np.ndarray) -> np.ndarray:
 
 
 def _along(half: float, spacing: float | None, unit: float) -> np.ndarray:
-    """Return places from -half to half, at most `spacing` units apart; the ends alone without a spacing."""
+    """Return positions from -half to half, at most `spacing` units apart; without spacing, the two end points."""
     count = 2 if spacing is None else max(2, int(np.ceil(2 * half / (spacing * unit) - 1e-9)) + 1)
     return np.linspace(-half, half, count)
 
@@ -82,7 +82,7 @@ def _box(half: tuple[float, float, float], spacing: float | None) -> np.ndarray:
 
 
 def hull_vertices(vertices: np.ndarray) -> np.ndarray:
-    """Return vertices of the convex hull: those that lie furthest out in one of many directions, shape [n, 3]."""
+    """Return vertices of the convex hull, found as the extreme points in many directions, shape [n, 3]."""
     golden = np.pi * (3 - np.sqrt(5))
     height = 1 - (2 * np.arange(_DIRECTIONS) + 1) / _DIRECTIONS
     angle, around = golden * np.arange(_DIRECTIONS), np.sqrt(1 - height**2)
@@ -93,7 +93,7 @@ def hull_vertices(vertices: np.ndarray) -> np.ndarray:
 
 
 def far_apart(points: np.ndarray, most: int) -> np.ndarray:
-    """Return at most `most` points, each as far as possible from those before it, shape [n, 3]."""
+    """Return at most `most` points, each as far as possible from the previous ones, shape [n, 3]."""
     chosen = [int(np.argmax(np.linalg.norm(points - points.mean(0), axis=1)))]
     distance = np.linalg.norm(points - points[chosen[0]], axis=1)
     while len(chosen) < min(most, len(points)) and distance.max() > 1e-9:
@@ -106,18 +106,15 @@ _SAME = 1e-6
 
 
 def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLayout:
-    """Return the points that a robot's declaration selects, and the joints that move them.
-
-    A sphere has one contact point (its centre), a capsule the two ends of its axis, a box its corners, a cylinder
-    points on both rims, a mesh vertices of its hull that lie far apart; with `spacing`, axes and edges have more.
+    """Return the declared contact points and the joints that move them; see `shape_points`.
 
     Args:
-        model: A model of worlds with the robot and nothing else that moves; world 0 is read.
+        model: A model of worlds with the robot and no other moving bodies; world 0 is read.
         robot: The declared robot.
 
     Raises:
-        InputError: The robot declares no contact points, the selection matches no moving collision shape, or the
-            model holds other joints.
+        InputError: The robot declares no contact points, the selection matches no moving collision shape, or the model
+            has other joints.
     """
     if robot.contact_points is None:
         raise InputError(
@@ -137,16 +134,16 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
 def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout:
     """Return the points at which MuJoCo finds the contacts of a robot with a plane.
 
-    They are those of all its collision shapes, ends of capsules at which other shapes begin included: there the
-    simulator has a contact of either. What lies within a sphere of the same body touches nothing. Of meshes they are
-    vertices of the hull, where the simulator has fewer and others.
+    These are the points of all collision shapes, including coincident end points of capsules and other shapes: the
+    simulator has a contact for each. Points inside a sphere of the same body are left out, because they touch nothing.
+    Meshes have vertices of their hull, of which the simulator uses fewer and different ones.
 
     Args:
-        model: A model of worlds with the robot and nothing else that moves; world 0 is read.
+        model: A model of worlds with the robot and no other moving bodies; world 0 is read.
         robot: A declared robot with contact points.
 
     Raises:
-        InputError: As of `contact_point_layout`.
+        InputError: See `contact_point_layout`.
     """
     declared = robot.contact_points or ContactPointSelection()
     everything = msgspec.structs.replace(declared, shapes=("*",), spacing=None, distinct=False)
@@ -157,14 +154,14 @@ def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout
 
 
 def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]:
-    """Return the collision shapes of a robot; none where there are others than spheres, capsules and boxes.
+    """Return the collision shapes of a robot; empty if any is not a sphere, capsule or box.
 
     Args:
-        model: A model of worlds with the robot and nothing else that moves; world 0 is read.
+        model: A model of worlds with the robot and no other moving bodies; world 0 is read.
         robot: The declared robot.
 
     Raises:
-        InputError: The model holds other joints.
+        InputError: The model has other joints.
     """
     arrays: Any = model
     kinds: Any = import_newton().GeoType
@@ -198,7 +195,7 @@ def shape_names(model: "newton.Model", robot: Robot) -> dict[int, str]:
 
 
 def _within(point: ContactPoint, other: ContactPoint) -> bool:
-    """Return whether a sphere lies inside of another one of the same body, without touching its surface."""
+    """Return whether a sphere lies strictly inside another one of the same body."""
     return point.joint == other.joint and _gap(point.point, other.point) + point.radius < other.radius - _SAME
 
 
@@ -219,7 +216,7 @@ def distinct_contact_points(
 
 
 def _held_together(joints: tuple[ChainJoint, ...], a: ContactPoint, b: ContactPoint) -> bool:
-    """Return whether two equal spheres lie about the point in which a turning joint holds their bodies together."""
+    """Return whether two equal spheres are centred on a revolute or ball joint that connects their bodies."""
     if abs(a.radius - b.radius) > _SAME:
         return False
     for child, parent in ((a, b), (b, a)):
@@ -236,10 +233,10 @@ def _gap(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
-    """Return the index of the joint that moves each moving body of world 0, in the order of the joints.
+    """Return the index of the joint that moves each moving body of world 0, in joint order.
 
     Raises:
-        InputError: The model holds other joints than the robot.
+        InputError: The model has joints that are not the robot's.
     """
     joints = world_joints(model)
     if len(joints) != len(robot.joints):
@@ -252,7 +249,7 @@ def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
 
 
 def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
-    """Return the joints that move the bodies of world 0, as a robot declares them; errors as of `carriers`."""
+    """Return the joints of world 0 with the declared names and kinds; errors: see `carriers`."""
     groups, carrier = body_groups(model), carriers(model, robot)
     return tuple(
         _chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(world_joints(model))
@@ -260,7 +257,7 @@ def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
 
 
 def collides(model: Any) -> np.ndarray:
-    """Return for each shape of a model whether it takes part in contacts, shape [shapes]."""
+    """Return which shapes of a model take part in contacts, shape [shapes]."""
     return (model.shape_flags.numpy() & int(import_newton().ShapeFlags.COLLIDE_SHAPES)) != 0
 
 
@@ -310,7 +307,7 @@ def _labels(model: Any, shape: int, body: int, selection: ContactPointSelection)
 
 
 def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
-    """Return a name for each shape: its label without prefixes, with that of its body, or a number, where needed."""
+    """Return a unique name for each shape: its short label, with the body's label or a number if necessary."""
     names = [short_label(model.shape_label[shape]) for shape in shapes]
     shared = {name for name, count in Counter(names).items() if count > 1}
     names = [

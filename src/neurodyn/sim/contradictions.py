@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a declaration contradicts its asset: limits that it leaves out, torques that the actuator does not have."""
+"""Contradictions between a declaration and its asset: omitted limits, torques beyond the drive's."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from neurodyn.robots import Robot
 from neurodyn.sim.build import import_asset, moving_joints
 
 _UNLIMITED = 1e6
-"""What importers give joints whose asset says nothing."""
+"""Importers' value for joints without limits in the asset."""
 
 _ROUNDING = 1e-3
 
@@ -19,11 +19,11 @@ class Contradiction:
 
     Attributes:
         joint: Name of the joint.
-        what: What contradicts the asset.
-        value: What is declared; None where nothing is.
-        bound: What the asset has.
+        what: The declared quantity that contradicts the asset.
+        value: The declared value; None if not declared.
+        bound: The asset's value.
         unit: Unit of both.
-        advice: What to change in the declaration.
+        advice: Recommended change of the declaration.
         fatal: Whether data of such a robot are refused.
     """
 
@@ -37,9 +37,9 @@ class Contradiction:
 
 
 def contradictions(robot: Robot) -> list[Contradiction]:
-    """Return what a robot's declaration says against its asset.
+    """Return the contradictions between a robot's declaration and its asset.
 
-    A joint that is declared `continuous` is meant to turn without end, whatever its asset says.
+    A joint declared `continuous` has no limits, even if its asset has some.
 
     Raises:
         InputError: The asset cannot be read.
@@ -71,11 +71,7 @@ def contradictions(robot: Robot) -> list[Contradiction]:
 
 
 def require_consistent(robot: Robot) -> None:
-    """Refuse a declaration that contradicts its asset.
-
-    Raises:
-        InputError: It does, in a way that is fatal.
-    """
+    """Raise InputError if a declaration contradicts its asset fatally."""
     found = [one for one in contradictions(robot) if one.fatal]
     if found:
         first, more = found[0], "" if len(found) == 1 else f" ({len(found) - 1} more: see `neurodyn check`)"
@@ -83,7 +79,7 @@ def require_consistent(robot: Robot) -> None:
 
 
 def _too_strong(robot: Robot, name: str, most: float, unit: str) -> list[Contradiction]:
-    """Return where the torque of a joint is beyond its actuator's."""
+    """Return contradictions of a joint's torque with the asset's effort."""
     if name not in robot.actuated:
         return []
     effort = robot.actuated[name]

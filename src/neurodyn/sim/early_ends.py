@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories that leave plausible bounds: where they end, why, and when there are too many of them to go on."""
+"""Early termination of trajectories that leave plausible bounds, and refusal of data in which too many do."""
 
 import math
 from collections import defaultdict
@@ -12,20 +12,19 @@ from torch import Tensor
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
-from neurodyn.robots.sections import Interval
 
 MOST_IMPLAUSIBLE = 0.05
-"""Share of trajectories above which data are refused, of those that pass what physics allows or are not finite.
+"""Maximum share of trajectories that become implausible or not finite; data with more are refused.
 
-The robots that ship lose none of them under random torques; where joint limits or steps are wrong, it is every second.
+Shipped robots have none under random torques; with wrong joint limits or steps, about half of the trajectories are.
 """
 
 MOST_CUT = 0.5
-"""Share of trajectories above which data are refused, of those that leave a `range` which the robot itself declares.
+"""Maximum share of trajectories that leave the robot's declared `range`; data with more are refused.
 
-Such a range is there to cut some off, as those that swing up under stiff random gains; if most are cut, it is wrong.
+Such a range is meant to cut some trajectories, e.g. those that swing up under stiff random gains, but not most of them.
 """
 
 
@@ -33,11 +32,11 @@ class Departure(Config, frozen=True):
     """Trajectories that left the bounds by the same coordinate first.
 
     Attributes:
-        coordinate: Name of the coordinate, as "qd.ankle_1".
+        coordinate: Name of the coordinate, e.g. "qd.ankle_1".
         trajectories: Number of trajectories.
-        value: Its value that was furthest outside [rad, m, rad/s or m/s]; NaN where it was not finite.
-        lower: Least plausible value.
-        upper: Greatest plausible value.
+        value: Its value furthest outside [rad, m, rad/s or m/s]; NaN if it was not finite.
+        lower: Lower bound.
+        upper: Upper bound.
         unit: Unit of the three.
         declared: Whether the robot declares this bound as its `range`.
     """
@@ -62,12 +61,12 @@ class Departure(Config, frozen=True):
 
 @dataclass(frozen=True)
 class EarlyEnds:
-    """How each trajectory of a batch ends.
+    """Termination of each trajectory of a batch.
 
     Attributes:
-        lengths: Valid transitions, shape [E].
-        status: How it ended (`data.header.Status`), shape [E].
-        column: Coordinate by which it first left the bounds, of (q, qd), shape [E]; -1 where it did not.
+        lengths: Number of valid transitions, shape [E].
+        status: Status (`data.header.Status`), shape [E].
+        column: Coordinate of (q, qd) by which it first left the bounds, shape [E]; -1 if it did not.
         value: Value of that coordinate then, shape [E].
     """
 
@@ -78,7 +77,7 @@ class EarlyEnds:
 
 
 def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> EarlyEnds:
-    """Return where each trajectory ends: before its first state that is implausible or not finite.
+    """Terminate each trajectory before its first implausible or non-finite state.
 
     Args:
         robot: Name of the robot.
@@ -87,7 +86,7 @@ def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> Ea
         qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
 
     Raises:
-        InputError: A trajectory does not even begin in a valid state.
+        InputError: An initial state is outside the bounds.
     """
     outside = bounds.outside(q, qd)
     if outside[:, 0].any():
@@ -114,12 +113,12 @@ def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> Ea
 
 @dataclass
 class EarlyEndCount:
-    """Counts the trajectories that ended early, and refuses data of which too many do.
+    """Counts early terminations, and refuses data with too many.
 
     Attributes:
         robot: The declared robot.
         bounds: Its plausible bounds.
-        episodes: Trajectories that are asked for.
+        episodes: Number of trajectories requested.
     """
 
     robot: Robot
@@ -128,17 +127,13 @@ class EarlyEndCount:
     _values: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, ends: EarlyEnds, count: int) -> None:
-        """Count the first trajectories of a batch."""
+        """Count the first `count` trajectories of a batch."""
         for column, value in zip(ends.column[:count].tolist(), ends.value[:count].tolist(), strict=True):
             if column >= 0:
                 self._values[column].append(value)
 
     def require_few(self) -> None:
-        """Refuse data of which too many trajectories end early, of all that are asked for.
-
-        Raises:
-            InputError: They do.
-        """
+        """Raise InputError if the share of early terminations among all requested trajectories is too high."""
         for declared, most in ((False, MOST_IMPLAUSIBLE), (True, MOST_CUT)):
             found = [departure for departure in self.departures if departure.declared == declared]
             share = sum(departure.trajectories for departure in found) / self.episodes
@@ -147,7 +142,7 @@ class EarlyEndCount:
 
     @property
     def departures(self) -> tuple[Departure, ...]:
-        """What was counted, by coordinate, the most frequent first."""
+        """Departures by coordinate, the most frequent first."""
         found = [self._departure(column, values) for column, values in self._values.items()]
         return tuple(sorted(found, key=lambda departure: -departure.trajectories))
 
@@ -155,6 +150,7 @@ class EarlyEndCount:
         spec, nq = self.robot.spec, self.robot.spec.nq
         position = column < nq
         name = (*spec.q_names, *spec.qd_names)[column]
+        ranges = self.robot.range.q if position else self.robot.range.qd
         lower, upper = (*self.bounds.q, *self.bounds.qd)[column]
         worst = max(values, key=lambda value: math.inf if math.isnan(value) else max(value - upper, lower - value))
         return Departure(
@@ -164,12 +160,8 @@ class EarlyEndCount:
             lower=lower,
             upper=upper,
             unit=(*spec.q_units, *spec.qd_units)[column],
-            declared=self._declared(position, name, (lower, upper)) and math.isfinite(worst),
+            declared=ranges.get(name) == (lower, upper) and math.isfinite(worst),
         )
-
-    def _declared(self, position: bool, name: str, bound: Interval) -> bool:
-        ranges = self.robot.range.q if position else self.robot.range.qd
-        return ranges.get(name) == bound
 
     def _refusal(self, worst: Departure, share: float, most: float) -> str:
         change = (
@@ -179,11 +171,5 @@ class EarlyEndCount:
         )
         return (
             f"robot {self.robot.name!r}: at least {share:.1%} of the trajectories leave plausible bounds (more than "
-            f"{most:.0%} is refused): {worst.words}; {change}; `neurodyn check {self._checked}` says which"
+            f"{most:.0%} is refused): {worst.words}; {change}; `neurodyn check {locate(self.robot)}` says which"
         )
-
-    @property
-    def _checked(self) -> str:
-        from neurodyn.robots import locate
-
-        return locate(self.robot)

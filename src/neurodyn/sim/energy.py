@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanical energy of states, and the bounds of plausible states.
-
-Declared ranges, and velocities within an energy budget.
-"""
+"""Mechanical energy of states, and bounds of plausible states: declared ranges, and velocities in an energy budget."""
 
 import math
 from typing import Any
@@ -29,14 +26,14 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
 
     $$T = \tfrac12 \dot q^T M(q)\,\dot q, \qquad V = -\sum_i m_i\,g \cdot c_i + V_{limits}$$
 
-    with armature in M, centres of mass $c_i$, and springs of the joint limits that are exceeded. V is 0 where every
-    centre of mass is at the world's origin.
+    with armature in M, centres of mass $c_i$, and the springs of violated joint limits. V is 0 with every centre of
+    mass at the world's origin.
 
     Args:
         robot: The declared robot.
         q: Positions [rad or m], shape [..., nq].
         qd: Velocities [rad/s or m/s], shape [..., nv].
-        gravity: Gravity in world axes [m/s^2], shape [3]; None for the robot's own.
+        gravity: Gravity in world axes [m/s^2], shape [3]; None for the robot's.
 
     Returns:
         Kinetic and potential energy [J], float64, each of shape [...].
@@ -63,15 +60,15 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
 
 
 class EnergyMeter:
-    """Measures states in the worlds of a model.
+    """Measures the energy of states in the worlds of a model.
 
     Attributes:
-        worlds: Number of worlds, and of states that are measured at once.
+        worlds: Number of worlds, and maximum number of states per call.
         total_mass: Mass of the robot [kg].
     """
 
     def __init__(self, model: Any) -> None:
-        """Take a Newton model of worlds with one robot each; its gravity counts as it is now."""
+        """Take a Newton model of worlds with one robot each, with its current gravity."""
         import warp as wp
 
         self._wp, self._newton, self._model = wp, import_newton(), model
@@ -99,7 +96,7 @@ class EnergyMeter:
         return to_torch(self._newton.eval_mass_matrix(self._model, state))[: len(q)].cpu().double()
 
     def _spring_energy(self, q: Tensor) -> Tensor:
-        """Return the energy of springs in joints and in their limits [J], shape [n]."""
+        """Return the energy of springs in joints and joint limits [J], shape [n]."""
         model = self._model
         if q.shape[1] * self.worlds != model.joint_dof_count:
             return torch.zeros(len(q), dtype=torch.float64)  # ball and free joints have no springs
@@ -115,13 +112,13 @@ class EnergyMeter:
 
 
 MARGIN = 1.5
-"""Velocities may be this many times those of the energy budget: limits give back more than one stroke of a drive."""
+"""Factor on the velocities of the energy budget, since limits can return more energy than one stroke of a drive."""
 
 _STATES = 64
 
 
 def plausible_bounds(robot: Robot, model: Any) -> PlausibleBounds:
-    """Return the bounds of plausible states: those declared, and of other velocities those of an energy budget.
+    """Return the bounds of plausible states: the declared ones, and an energy budget's for other velocities.
 
     Args:
         robot: The declared robot.
@@ -153,7 +150,7 @@ def _velocities(robot: Robot, meter: EnergyMeter) -> tuple[Interval, ...]:
 
 
 def _work(robot: Robot, mobility: Tensor) -> float:
-    """Return the work of all drives [J]; see the head of this file."""
+    """Return an upper bound of the work of all drives over a trajectory [J]: over the stroke, or as a free inertia."""
     joints, seconds = {joint.name: joint for joint in robot.joints}, robot.frames * robot.dt
     total = 0.0
     for dof, (name, effort) in zip(robot.spec.control_dofs, robot.actuated.items(), strict=True):
@@ -165,7 +162,7 @@ def _work(robot: Robot, mobility: Tensor) -> float:
 
 
 def _fastest(robot: Robot) -> tuple[Tensor, Tensor]:
-    """Return positions that data start from, with the greatest velocities that they start with, in random signs."""
+    """Return sampled positions, with the maximum initial velocities in random signs."""
     q, _ = sample_states(robot, _STATES, rng := generator(0, "plausible bounds"))
     most = [max(map(abs, robot.sampling_interval("qd", name))) for name in robot.spec.qd_names]
     signs = torch.from_numpy(rng.choice([-1.0, 1.0], size=(_STATES, len(most))).astype(np.float32))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that imports Newton: quietly, and with a clear error where it is not installed."""
+"""Imports Newton, quietly, with a clear error if it is not installed."""
 
 import sys
 from types import ModuleType
@@ -26,10 +26,10 @@ def import_newton() -> ModuleType:
 
 
 def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
-    """Return the kind of joint that each of Newton's types is; types of other joints are missing."""
+    """Return the joint kind of each supported joint type of Newton."""
     return {int(getattr(newton.JointType, kind.upper())): kind for kind in COORDINATES}
 
 
 def short_label(label: str) -> str:
-    """Return the name of a joint or body without the prefixes of world and articulation."""
+    """Return the label of a joint, body or shape without the prefixes of world and articulation."""
     return label.rsplit("/", 1)[-1]

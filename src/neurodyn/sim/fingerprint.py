@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identity of the articulation that a Newton model holds, and where its coordinates lie.
+"""The identity of the articulation in a Newton model, and the columns of its coordinates.
 
-The fingerprint is taken of world 0. Bodies that fixed joints hold together count as one, so that it does not
-matter whether the importer merged them; labels count without the prefixes of worlds and articulations.
+The fingerprint is taken of world 0. Bodies connected by fixed joints count as one, so that it does not matter whether
+the importer merged them. Labels count without the prefixes of worlds and articulations.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,12 +26,12 @@ _UNLIMITED = 1e9
 def columns(model: "newton.Model", names: Collection[str] | None = None) -> tuple[list[int], list[int]]:
     """Return the columns of a world's positions and velocities that belong to a robot's joints.
 
-    With `joint_q` viewed as [worlds, nq per world] and `joint_qd` as [worlds, nv per world], these are the
-    columns of the moving joints of world 0, in order.
+    With `joint_q` viewed as [worlds, nq per world] and `joint_qd` as [worlds, nv per world], these are the columns of
+    the moving joints of world 0, in order.
 
     Args:
-        model: A model whose worlds hold the same joints.
-        names: Names of the robot's joints; None for all that move.
+        model: A model whose worlds have the same joints.
+        names: Names of the robot's joints; None for all moving joints.
 
     Raises:
         InputError: The worlds do not have equal numbers of coordinates.
@@ -61,10 +61,10 @@ def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> 
 
     Args:
         model: Any model.
-        names: Names of the robot's joints, where the world holds more than the robot; None for all that move.
+        names: Names of the robot's joints if the world has others; None for all moving joints.
 
     Raises:
-        InputError: A joint is of a type that no robot can have.
+        InputError: A joint is of an unsupported type.
     """
     groups = body_groups(model, _in_first_world(model.joint_world))
     joints, child = world_joints(model, names), _numpy(model, "joint_child")
@@ -84,7 +84,7 @@ def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> 
 
 
 def body_groups(model: Any, joints: Sequence[int] | None = None) -> Groups:
-    """Return for each body the one that moves it, through fixed joints, and its pose in that one's frame.
+    """Return the leading body of each body's group, across fixed joints, and its pose in the leader's frame.
 
     Args:
         model: Any model.
@@ -99,16 +99,16 @@ def body_groups(model: Any, joints: Sequence[int] | None = None) -> Groups:
 
 
 def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
-    """Return how a root joint leans, as a pose without place and heading; empty where it stands upright.
+    """Return the tilt of a root joint as a pose without position and heading; empty if it is upright.
 
-    The shortest rotation that turns gravity as the joint sees it, R^T g, into gravity.
+    The shortest rotation that turns gravity in joint axes, R^T g, into gravity.
     """
     down = gravity / max(float(np.linalg.norm(gravity)), 1e-300)
     seen = rotation(pose).T @ down
     if np.linalg.norm(seen - down) < 1e-6:
         return ()
     turn = np.array([*np.cross(seen, down), 1.0 + seen @ down])
-    if turn[3] < 1e-9:  # upside down: any axis across gravity will do
+    if turn[3] < 1e-9:  # upside down: any axis orthogonal to gravity
         turn = np.array([*np.cross(down, np.roll(down, 1)), 0.0])
     return _vector([0, 0, 0, *(turn / np.linalg.norm(turn))])
 
@@ -127,7 +127,7 @@ def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
     leader, offset = groups[int(_numpy(model, "joint_parent")[joint])]
     pose = compose(offset, _numpy(model, "joint_X_p")[joint])
     lower, upper = (_numpy(model, f"joint_limit_{end}")[dofs] for end in ("lower", "upper"))
-    # Importers give limits a spring even where there is no limit for it to act at.
+    # Importers set the springs of limits even for joints without limits.
     limited = (lower > -_UNLIMITED) | (upper < _UNLIMITED)
     spring, damper = (np.where(limited, _numpy(model, f"joint_limit_{k}")[dofs], 0.0) for k in ("ke", "kd"))
     own = ("axis", "armature", "damping", "friction", "stiffness")
@@ -145,7 +145,7 @@ def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
 
 
 def _in_first_world(worlds: Any) -> list[int]:
-    """Return the entities of world 0; of a model without worlds, all."""
+    """Return the entities of world 0; all of a model without worlds."""
     index = worlds.numpy()
     return np.flatnonzero(index == (0 if (index == 0).any() else -1)).tolist()
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data from a reference simulator.
-
-Many short trajectories from random states, on random grounds, under random torques.
-"""
+"""Data from a reference simulator: short trajectories from random states, on random grounds, under random torques."""
 
 import math
 import shutil
@@ -76,7 +73,7 @@ def simulated_header(
 
 
 def _known_mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
-    """Return the mechanism that models may start from, with all contact points of its simulator where they are few."""
+    """Return the mechanism with all contact points of the simulator, or the declared ones if there are too many."""
     whole = mechanism(model, robot, every_contact=robot.simulator.solver == "mujoco")
     return whole if len(whole.points) <= MOST_POINTS else mechanism(model, robot)
 
@@ -86,8 +83,6 @@ TEST_FRACTION = 0.05
 
 _LEAST_WORLDS, _MOST_WORLDS = 64, 512
 """Trajectories that are simulated at once."""
-
-"""Called with the transitions simulated so far and the number asked for."""
 
 Begun = Callable[[StoreHeader], None]
 """Called with the header of the data before anything is simulated."""
@@ -250,7 +245,7 @@ def batch_worlds(episodes: int, device: str) -> int:
 
 
 def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
-    """Return a robot with the ground and the share of resets that are asked for in place of its own."""
+    """Return the robot with the requested ground and share of resets."""
     if ground is not None:
         robot.named_ground(ground)
         robot = msgspec.structs.replace(robot, ground=ground, ground_sampling=None)
@@ -283,7 +278,7 @@ def _check_new(path: Path, permitted: bool) -> None:
 
 
 def _check_space(robot: Robot, path: Path, transitions: int) -> None:
-    """Refuse a data set that the disk cannot hold before hours are spent on filling it."""
+    """Refuse a data set that does not fit on the disk."""
     folder = next((parent for parent in regular_file(path).absolute().parents if parent.is_dir()), None)
     needed = 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * transitions
     disk = shutil.disk_usage(folder) if folder is not None else None

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mechanism of a robot as plain data, read from its Newton model.
-
-With MuJoCo's soft constraints and joint limits.
-"""
+"""The mechanism of a robot as plain data, read from its Newton model, with MuJoCo's constraints and joint limits."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ConstraintParameters, SoftConstraints
+from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import choices, notice
 from neurodyn.robots import Robot
@@ -32,24 +31,25 @@ if TYPE_CHECKING:
     import newton
 
 
-_DIGITS = 6  # of single precision
+_DIGITS = 6  # significant digits of float32
+_UNLIMITED = 1e9
 
 
 def constraint_solver(robot: Robot) -> Any:
-    """Return a solver of the robot alone, with its shapes as geometries."""
+    """Return a MuJoCo solver of the robot alone, with its shapes as geometries."""
     solvers: Any = import_newton().solvers
     return solvers.SolverMuJoCo(build(robot), use_mujoco_contacts=True)
 
 
 def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
-    """Return what makes the constraints of a robot yield.
+    """Return the compliance of a robot's constraints.
 
     Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). The
     friction is that of most shapes, with that of the others by name. Where shapes yield differently, a notice says so,
     and contacts yield as those of most shapes.
 
     Args:
-        robot: A robot whose simulator is MuJoCo.
+        robot: A robot simulated by MuJoCo.
         solver: Its `constraint_solver`.
     """
     model: Any = solver.mjw_model
@@ -60,11 +60,10 @@ def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
         address = int(solver.mj_model.jnt_dofadr[joint])
         frictions[names[dof]] = _parameters(model.dof_solref.numpy()[0][address], model.dof_solimp.numpy()[0][address])
     scalar = {joint.name for joint in robot.joints if joint.scalar}
-    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
     constraints = SoftConstraints(
         cone="elliptic" if int(model.opt.cone) else "pyramidal",
         impratio=_rounded(model.opt.impratio_invsqrt.numpy()[:1] ** -2.0)[0],
-        limits=_declared(limits, limited),
+        limits=_declared(limits, _limited(robot)),
         joint_friction=_declared(frictions, scalar),
     )
     surfaces = _surfaces(robot, solver)
@@ -98,7 +97,7 @@ def _surfaces(robot: Robot, solver: Any) -> dict[str, tuple[float, tuple[tuple[f
 
 
 def _declared(parameters: dict[str, ConstraintParameters], names: set[str]) -> dict[str, ConstraintParameters]:
-    """Return those of named joints that differ from MuJoCo's defaults."""
+    """Return the parameters of the named joints that differ from MuJoCo's defaults."""
     default = ConstraintParameters()
     return {name: value for name, value in parameters.items() if name in names and value != default}
 
@@ -116,22 +115,22 @@ def _rounded(values: Any) -> tuple[float, ...]:
 def limit_springs(robot: Robot, solver: Any = None) -> dict[str, tuple[float, float]]:
     r"""Return stiffness [N m/rad or N/m] and damping [N m s/rad or N s/m] of each joint's limits, by name.
 
-    Beyond a limit by r, MuJoCo aims at the acceleration $-b\,v - k\,d\,r$ with
-    $b = 2/(d\,t)$ and $k = 1/(d\,t\,\zeta)^2$ of solref (t, zeta) and the impedance d of solimp, and gets the share d
-    of it. A body of the joint's effective inertia $m = 1/w$ (w: `dof_invweight0`) on a spring and damper does the same
-    where nothing else pushes it:
+    At a violation r, MuJoCo's reference acceleration is $-b\,v - k\,d\,r$, with $b = 2/(d\,t)$ and $k =
+    1/(d\,t\,\zeta)^2$ from solref (t, zeta) and the impedance d from solimp, of which the share d is realised. A spring
+    and damper on a body of the joint's effective inertia $m = 1/w$ (w: `dof_invweight0`) give the same without other
+    forces:
 
     $$k_e = d\,k\,m, \qquad k_d = d\,b\,m$$
 
-    What is not in a spring is that MuJoCo holds the share d of a push, so that a joint under torque rests closer to its
-    limit in the simulator.
+    The spring does not model that MuJoCo cancels the share d of other forces, so that a joint under torque rests closer
+    to its limit in the simulator.
 
     Args:
-        robot: A robot whose simulator is MuJoCo.
-        solver: Its `constraint_solver`; None to make one.
+        robot: A robot simulated by MuJoCo.
+        solver: Its `constraint_solver`; None to create one.
     """
-    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
-    if not limited:  # and no solver is made for nothing
+    limited = _limited(robot)
+    if not limited:  # avoids creating a solver
         return {}
     solver = constraint_solver(robot) if solver is None else solver
     dofs = solver.mjc_jnt_to_newton_dof.numpy()[0]
@@ -147,30 +146,26 @@ def limit_springs(robot: Robot, solver: Any = None) -> dict[str, tuple[float, fl
         if time > 0:
             time = max(time, least)
             k, b = 1.0 / (impedance * time * ratio) ** 2, 2.0 / (impedance * time)
-        else:  # stiffness and damping themselves, negative
+        else:  # solref holds negative stiffness and damping
             k, b = -time / impedance**2, -ratio / impedance
         springs[names[int(dof)]] = (impedance * k * mass, impedance * b * mass)
     return {name: spring for name, spring in springs.items() if name in limited}
 
 
-_UNLIMITED = 1e9
-
-
 def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = False) -> Mechanism:
-    """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
+    """Return the tree of links in world 0 of a model, bodies merged across fixed joints.
 
-    The stiffness and damping of joint limits are those with which the robot's simulator acts: of Featherstone those of
-    the model, of MuJoCo the springs that its constraints amount to (`sim.mechanism`); its constraints themselves are
-    there too.
+    Stiffness and damping of joint limits are the model's for Featherstone, and the equivalent springs of the
+    constraints for MuJoCo (`limit_springs`). MuJoCo's constraint parameters are included too.
 
     Args:
-        model: A model whose worlds hold the robot and nothing else that moves.
+        model: A model of worlds with the robot and no other moving bodies.
         robot: The declared robot.
         every_contact: Whether the contact points are those at which the simulator finds contacts on a plane, instead of
-            those that the robot declares; the mechanism then has the shapes of the robot, too.
+            the declared ones; the mechanism then has the robot's shapes too.
 
     Raises:
-        InputError: The model holds other joints, or a contact point selection matches nothing.
+        InputError: The model has other joints, or a contact point selection matches nothing.
     """
     arrays: Any = model
     mass, com, inertia = (getattr(arrays, f"body_{x}").numpy().astype(float) for x in ("mass", "com", "inertia"))
@@ -178,7 +173,7 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
     leader = {index: body for body, index in carrier.items()}
     joint_of = {int(child): joint for joint, child in enumerate(arrays.joint_child.numpy().tolist())}
     springs, constraints = {}, SoftConstraints()
-    if robot.simulator.solver == "mujoco" and (robot.contact_points is not None or _has_limits(robot)):
+    if robot.simulator.solver == "mujoco" and (robot.contact_points is not None or _limited(robot)):
         solver = constraint_solver(robot)
         springs, constraints = limit_springs(robot, solver), soft_constraints(robot, solver)
     links = []
@@ -204,11 +199,13 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
         drives=robot.drives,
         body_contacts=robot.body_contacts,
         supports=robot.supports,
+        elements=(*(robot.elements or ()), *read_elements(model, robot)) or UNSET,
     )
 
 
-def _has_limits(robot: Robot) -> bool:
-    return any(joint.scalar and joint.lower is not None for joint in robot.joints)
+def _limited(robot: Robot) -> set[str]:
+    """Return the names of the joints with limits."""
+    return {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
 
 
 def _passive(model: Any, joint: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MJCF as the importer gets it: locked joints removed, one joint a body, actuators and the ground left out."""
+"""Prepares an MJCF for the importer: locked joints, actuators and ground removed, one joint per body."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,12 @@ _PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclas
 
 @dataclass(frozen=True)
 class PreparedMjcf:
-    """An MJCF for the importer, and what the importer does not do.
+    """An MJCF for the importer, and the settings that the importer does not apply.
 
     Attributes:
         text: The file.
-        massless: Bodies that only join two joints, by the body that they belong to; they need a mass that is
-            negligible beside that body's.
+        massless: Intermediate bodies of multi-joint bodies, by the body they belong to; they need a mass that is
+            negligible relative to that body's.
         total_mass: Mass to which the robot is scaled [kg] (`settotalmass`); None for none.
     """
 
@@ -34,17 +34,17 @@ def prepare_mjcf(
 ) -> PreparedMjcf:
     """Read an MJCF and return it as text for the importer.
 
-    Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
-    heightfields: the ground is a scene of the declaration.
+    Actuators are removed: the declaration says which joints are driven, by torques. Static planes and heightfields are
+    removed: the ground is a scene of the declaration.
 
     Args:
         path: The MJCF.
-        locked: Joints that are removed, which welds their bodies to the parents.
-        meshes: Whether meshes are loaded; one that cannot be is left out with a notice.
-        densities: Densities of shapes by pattern of their names [kg/m^3], in place of masses and densities of the file.
+        locked: Joints to remove, which welds their bodies to the parents.
+        meshes: Whether meshes are loaded; one that cannot be loaded is left out with a notice.
+        densities: Densities of shapes by pattern of their names [kg/m^3], overriding masses and densities of the file.
 
     Raises:
-        InputError: The file is no MJCF, lacks a locked joint, or has elements that are not read.
+        InputError: The file is not an MJCF, lacks a locked joint, or has unsupported elements.
     """
     root = parse_xml(path, "mujoco", "MJCF")
     _refuse_unread(path, root)
@@ -73,7 +73,7 @@ def prepare_mjcf(
 
 
 def _refuse_unread(path: Path, root: ElementTree.Element) -> None:
-    """Refuse what the importer would pass over, so that the robot were another one."""
+    """Raise InputError for elements that the importer would silently ignore."""
     for tag in _UNREAD:
         if next(root.iter(tag), None) is not None:
             raise InputError(
@@ -85,13 +85,13 @@ def _refuse_unread(path: Path, root: ElementTree.Element) -> None:
 
 
 def split_joints(root: ElementTree.Element) -> dict[str, str]:
-    """Make a chain of nested bodies of each body with several joints, one joint each, in place.
+    """Replace each body that has several joints by a chain of nested bodies with one joint each, in place.
 
-    MuJoCo moves such a body by its joints in turn, each with its axis and anchor in the frame that the joints before it
-    have moved. A chain of bodies in one place does the same; the last one keeps name, shapes and children.
+    MuJoCo applies the joints of such a body in sequence, each with its axis and anchor in the frame moved by the
+    previous joints. A chain of coincident bodies does the same. The last body keeps name, shapes and children.
 
     Returns:
-        The bodies that were added, by the body that they belong to.
+        The added bodies, by the body they belong to.
     """
     added: dict[str, str] = {}
     parents = {child: parent for parent in root.iter() for child in parent}
@@ -103,12 +103,12 @@ def split_joints(root: ElementTree.Element) -> dict[str, str]:
             joint.set("name", joint.get("name", f"{name}_joint_{number}"))  # as the importer names them
             body.remove(joint)
         outer = [ElementTree.Element("body", name=f"{name}_at_{joint.get('name')}") for joint in joints[:-1]]
-        for key in _PLACEMENT:  # the chain is placed once, and classes are inherited from its beginning
+        for key in _PLACEMENT:  # only the first body of the chain has a pose and a default class
             if key in body.attrib:
                 outer[0].set(key, body.attrib.pop(key))
         chain = [*outer, body]
         for link, joint, inner in zip(outer, joints, chain[1:], strict=False):
-            # The importer asks for an inertial where it is not to take that of shapes.
+            # Without an inertial, the importer would infer one from shapes.
             ElementTree.SubElement(link, "inertial", pos="0 0 0", mass="0", diaginertia="0 0 0")
             link.append(joint)
             added[link.get("name", "")] = name
@@ -122,7 +122,7 @@ def split_joints(root: ElementTree.Element) -> dict[str, str]:
 
 
 def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
-    """Remove meshes that cannot be loaded, and the shapes that are made of them."""
+    """Remove meshes that cannot be loaded, and the shapes made of them."""
     folder = path.resolve().parent
     for compiler in root.findall("compiler"):
         folder = path.resolve().parent / compiler.get("meshdir", compiler.get("assetdir", "."))
@@ -156,7 +156,7 @@ def _total_mass(path: Path, root: ElementTree.Element) -> float | None:
 
 
 def _set_densities(root: ElementTree.Element, densities: dict[str, float]) -> None:
-    """Write densities of shapes by pattern of their names, in place of the file's."""
+    """Override the densities of shapes by pattern of their names."""
     for body in root.iter("body"):
         for geom in body.findall("geom"):
             density = chosen(geom.get("name", ""), densities)

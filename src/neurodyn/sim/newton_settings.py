@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified numbers of a robot, put into a `newton.ModelBuilder` or `newton.Model`.
+"""Put identified parameters of a robot into a `newton.ModelBuilder` or `newton.Model`.
 
-`neurodyn export RUN --to newton` writes the numbers to settings.json, and a copy of this file beside it. It imports
-nothing of neurodyn:
+`neurodyn export RUN --to newton` writes the parameters to settings.json, and a copy of this file beside it. It does not
+import neurodyn:
 
     from apply import apply
     flags = apply("settings.json", builder, dt=1 / 240)     # or a finished model, and then
     solver.notify_model_changed(flags)
 
-Numbers are those of the robot's joints by name, in every world; a link is the body that a joint moves, with all that is
-fixed to it.
+Parameters are matched by joint name, in every world. A link is the body that a joint moves, with everything fixed to
+it.
 """
 
 import json
@@ -34,20 +34,20 @@ _INERTIA = ((0, 3, 4), (3, 1, 5), (4, 5, 2))  # of xx, yy, zz, xy, xz, yz
 
 
 def apply(settings: str | Path | dict[str, Any], target: Any, *, dt: float | None = None, folder: Any = None) -> int:
-    """Put identified numbers into a builder, or into a finished model.
+    """Put identified parameters into a builder or a finished model.
 
     Args:
-        settings: Path of settings.json, or what it holds.
-        target: A `newton.ModelBuilder` before `finalize`, or a `newton.Model`. Drives and networks go into builders
-            alone, before a world is replicated.
-        dt: Time between two steps of the actuators [s], which delays and networks need.
-        folder: Where the files of networks are; None for that of settings.json.
+        settings: Path or contents of settings.json.
+        target: A `newton.ModelBuilder` before `finalize`, or a `newton.Model`. Drives and networks require a builder,
+            before its world is replicated.
+        dt: Time between two steps of the drives [s], required for delays and networks.
+        folder: Folder of the network files; None for that of settings.json.
 
     Returns:
         Flags for `solver.notify_model_changed`.
 
     Raises:
-        ValueError: A joint is missing, a delay or a network needs another `dt`, or a model cannot take drives any more.
+        ValueError: A joint is missing, a delay or a network needs another `dt`, or a finished model would need drives.
     """
     if not isinstance(settings, dict):
         folder = Path(settings).parent if folder is None else folder
@@ -70,7 +70,7 @@ def apply(settings: str | Path | dict[str, Any], target: Any, *, dt: float | Non
 
 
 class _Arrays:
-    """Arrays of a builder or a model as numpy arrays, by name; those that were changed are written back."""
+    """Arrays of a builder or model as numpy arrays, by name; changed arrays are written back."""
 
     def __init__(self, target: Any) -> None:
         self.target = target
@@ -85,13 +85,13 @@ class _Arrays:
         return self._read[name]
 
     def set(self, name: str, index: int, value: Any) -> None:
-        """Change an entry."""
+        """Set an entry."""
         values = self[name]
         values[index] = np.reshape(value, np.shape(values[index]))
         self._changed.add(name)
 
     def write(self) -> None:
-        """Write back what was changed."""
+        """Write back the changed arrays."""
         for name in self._changed:
             values = self._read[name]
             if self.finished:
@@ -111,7 +111,7 @@ def _like(old: Any, value: Any) -> Any:
 
 
 def _joints(target: Any, arrays: _Arrays, names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the joints of every name, one a world; a free joint may have any name."""
+    """Return the joints of every name, one per world; a free joint matches any name."""
     import newton
 
     free = int(newton.JointType.FREE)
@@ -174,7 +174,7 @@ def _apply_gravity(target: Any, arrays: _Arrays, gravity: Any) -> None:
 
 
 def _apply_friction(arrays: _Arrays, joints: dict[str, list[int]], settings: dict[str, Any]) -> None:
-    """Give the shapes of the robot its coefficient of friction."""
+    """Set the friction coefficient of the robot's shapes."""
     if "friction" not in settings:
         return
     bodies = {int(arrays["joint_child"][joint]) for name in settings["links"] for joint in joints[name]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a robot in motion, ray-traced on the CPU without a display, and the camera that sees all of it."""
+"""Pictures of a robot in motion, ray-traced on the CPU without a display, and a camera that fits the whole motion."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +28,7 @@ class Camera:
 
     Attributes:
         eye: Position [m], world axes, shape [3].
-        target: Point in the middle of the picture [m], world axes, shape [3].
+        target: Point at the centre of the picture [m], world axes, shape [3].
         field_of_view: Vertical field of view [rad].
     """
 
@@ -38,11 +38,11 @@ class Camera:
 
 
 def fit_camera(points: np.ndarray, forward: np.ndarray, aspect: float) -> Camera:
-    """Return the nearest camera that looks along `forward` and has all points in its picture.
+    """Return the closest camera that looks along `forward` and has all points in view.
 
     Args:
-        points: What must be seen [m], world axes, shape [n, 3].
-        forward: Direction of view, world axes, unit length, shape [3].
+        points: Points to show [m], world axes, shape [n, 3].
+        forward: Unit viewing direction, world axes, shape [3].
         aspect: Width of the picture over its height.
     """
     right, up = _right_and_up(forward)
@@ -56,7 +56,7 @@ def fit_camera(points: np.ndarray, forward: np.ndarray, aspect: float) -> Camera
 
 
 def camera_pose(camera: Camera) -> Any:
-    """Return the Warp transform of a camera that looks along its own -z axis, +y up."""
+    """Return the Warp transform of a camera that looks along -z with +y up."""
     import warp as wp
 
     forward = np.asarray(camera.target, float) - np.asarray(camera.eye, float)
@@ -95,11 +95,11 @@ def render(
 
     Args:
         robot: The declared robot.
-        q: Positions [rad or m], shape [T, nq]; a frame that is not finite repeats the one before.
+        q: Positions [rad or m], shape [T, nq]; a non-finite frame repeats the previous one.
         width: Width of a picture [pixels].
         height: Height of a picture [pixels].
-        ghost: Another motion of the same robot that shines through, shape [T, nq].
-        camera: The camera; None for one that sees the whole motion.
+        ghost: A second, translucent motion of the same robot, shape [T, nq].
+        camera: The camera; None for one that shows the whole motion.
         ground: The ground at one pose; None for free space.
         path: Displacement of the camera in each picture [m], shape [T, 3]; None for a fixed camera.
 
@@ -131,7 +131,7 @@ def render(
 
 
 def drawn_world(robot: Robot) -> Any:
-    """Return a builder (`newton.ModelBuilder`) of a robot whose every link can be seen."""
+    """Return a builder (`newton.ModelBuilder`) of a robot in which every link is visible."""
     builder = build_world(robot)
     _show_hidden_shapes(builder)
     _draw_bare_links(builder)
@@ -146,7 +146,7 @@ def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
 
 
 class _Studio:
-    """One robot, its ground, a light and a ray tracer."""
+    """A robot, its ground, a light and a ray tracer."""
 
     def __init__(self, robot: Robot, width: int, height: int, ground: Ground | None = None) -> None:
         import warp as wp
@@ -186,13 +186,13 @@ class _Studio:
         self._tracer.set_ambient_light((0.55, 0.55, 0.58), (0.25, 0.25, 0.27))
 
     def pose(self, q: np.ndarray) -> None:
-        """Put the robot into a configuration, shape [nq]."""
+        """Set the configuration of the robot, shape [nq]."""
         state = self._state
         self._wp.to_torch(state.joint_q).copy_(torch.from_numpy(q))
         self._newton.eval_fk(self.model, state.joint_q, state.joint_qd, state)
 
     def shoot(self, motion: np.ndarray, camera: Camera, path: np.ndarray) -> np.ndarray:
-        """Take a picture of every configuration from a camera on a path, uint8, shape [T, height, width, 3]."""
+        """Render every configuration with a camera on a path, uint8, shape [T, height, width, 3]."""
         wp, (width, height) = self._wp, self._size
         rays = self._sensor.compute_camera_rays_pinhole(
             width, height, camera_fov=camera.field_of_view, sample_count=4, device="cpu"
@@ -213,7 +213,7 @@ class _Studio:
         return pictures
 
     def default_camera(self, motion: np.ndarray, path: np.ndarray) -> Camera:
-        """Return a camera that sees all moving parts during the whole motion, while it moves along a path."""
+        """Return a camera that shows all moving parts during the whole motion while it moves along a path."""
         finite = np.isfinite(motion).all(1)
         if finite.any():
             motion, path = motion[finite], path[finite]
@@ -227,7 +227,7 @@ class _Studio:
         return fit_camera(np.concatenate(points), self._direction(), self._aspect)
 
     def _outline(self) -> np.ndarray:
-        """Return corners of boxes around all moving shapes, world axes, shape [points, 3]."""
+        """Return corners of bounding boxes of all moving shapes, world axes, shape [points, 3]."""
         body_q = self._state.body_q.numpy()
         shape_pose, scale = self.model.shape_transform.numpy(), self.model.shape_scale.numpy()
         radius, is_box = self.model.shape_collision_radius.numpy(), self.model.shape_type.numpy()
@@ -243,7 +243,7 @@ class _Studio:
         return np.concatenate(points)
 
     def _direction(self) -> np.ndarray:
-        """Return the direction of view: along the hinges of a planar robot, aslant otherwise."""
+        """Return the viewing direction: along the hinges of a planar robot, oblique otherwise."""
         newton, model = self._newton, self.model
         body_q, parent, frame = self._state.body_q.numpy(), model.joint_parent.numpy(), model.joint_X_p.numpy()
         kind, start, axes = model.joint_type.numpy(), model.joint_qd_start.numpy(), model.joint_axis.numpy()
@@ -262,7 +262,7 @@ class _Studio:
 
 
 def _show_hidden_shapes(builder: Any) -> None:
-    """Show the collision shapes of bodies whose visible shapes, if any, are far smaller: their meshes were left out."""
+    """Show the collision shapes of bodies with missing or far smaller visible shapes, whose meshes were left out."""
     visible = int(import_newton().ShapeFlags.VISIBLE)
     sizes = [float(np.linalg.norm(list(scale))) for scale in builder.shape_scale]
     for body in range(len(builder.body_label)):
@@ -275,9 +275,9 @@ def _show_hidden_shapes(builder: Any) -> None:
 
 
 def _draw_bare_links(builder: Any) -> None:
-    """Draw a robot that has bodies without shapes as balls at its joints and capsules along its links.
+    """Draw spheres at joints and capsules along links if a robot has bodies without shapes.
 
-    A link without a further joint reaches from its joint through its centre of mass, as far again beyond it.
+    A link without a child joint is drawn from its joint through its centre of mass, to twice that distance.
     """
     bodies = range(len(builder.body_label))
     if set(bodies) <= set(builder.shape_body):

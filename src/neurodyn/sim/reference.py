@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference simulator.
+"""The reference simulator: a Newton solver as a function of states, on torch tensors, replayed as a graph.
 
-A solver of Newton as a function of states, torch tensors in and out, replayed as a graph; with drives, these turn
-commands into torques before every solver step.
+Drives turn commands into torques before every solver step.
 """
 
 import warnings
@@ -25,30 +24,30 @@ from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.fingerprint import columns
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
 
-_ROWS = 4  # constraints of a contact: the edges of a pyramid of friction
-_AT_ONCE = 2  # shapes of the scene that a shape of the robot is taken to touch at once
+_ROWS = 4  # constraints per contact: the edges of a friction pyramid
+_AT_ONCE = 2  # assumed number of scene shapes that a shape of the robot touches at once
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Capacity for the contacts of one world.
+    """Contact capacity of one world.
 
     Attributes:
-        contacts: Contacts; worlds share the capacity of all, so that this is a mean.
-        rows: Constraints: those of contacts, of limits and of dry friction.
+        contacts: Contacts; all worlds share their total, so this is a mean.
+        rows: Constraints: of contacts, limits and dry friction.
     """
 
     contacts: int
     rows: int
 
     GROWS: ClassVar[int] = 0b11111 | 1 << 16 | 1 << 17
-    """Bits of MuJoCo Warp's and Newton's reports that more capacity helps against."""
+    """Overflow bits of MuJoCo Warp and Newton that more capacity resolves."""
     TRUNCATED: ClassVar[int] = 1 << 5
-    """Bit for a shape on more triangles of a heightfield than are looked at."""
+    """Overflow bit of a shape on more heightfield triangles than are examined."""
 
     @classmethod
     def of(cls, model: Any, newton: Any) -> "Capacity":
-        """Return what the robot of world 0 of a Newton model can touch at once."""
+        """Return the estimated capacity for the robot of world 0 of a Newton model."""
         types = newton.GeoType
         points = {int(types.SPHERE): 1, int(types.CAPSULE): 2, int(types.BOX): 8}
         kind, world = model.shape_type.numpy(), model.shape_world.numpy()
@@ -68,7 +67,7 @@ class Capacity:
         """Return twice the capacity.
 
         Raises:
-            InputError: No robot needs that much.
+            InputError: The capacity is already beyond any robot's need.
         """
         if self.contacts > 1 << 20:
             raise InputError(
@@ -79,7 +78,7 @@ class Capacity:
 
 
 class ContactForces:
-    """Sums the normal forces of the contacts of each declared body, for all worlds at once.
+    """Sums the normal contact forces of each declared body, for all worlds at once.
 
     Attributes:
         names: Names of the declared contacts, in order.
@@ -91,7 +90,7 @@ class ContactForces:
         Args:
             solver: A `SolverMuJoCo`.
             model: Its Newton model.
-            contacts: Patterns (as of a shell) of the labels of collision shapes, by name.
+            contacts: Shell patterns of the labels of collision shapes, by name.
 
         Raises:
             InputError: A pattern matches no shape that can touch anything.
@@ -101,7 +100,7 @@ class ContactForces:
         self.names = tuple(contacts)
         self._worlds = int(model.world_count)
         data = solver.mjw_data
-        # All worlds are alike, so that the first says what a geometry is.
+        # All worlds have the same geometries, so the first is read.
         shapes = solver.mjc_geom_to_newton_shape.numpy()[0]
         labels = [short_label(model.shape_label[shape]) if shape >= 0 else "" for shape in shapes]
         groups = list(contacts.values())
@@ -126,9 +125,9 @@ class ContactForces:
         address, world = self._address[:count].long(), self._world[:count].long()
         rows = self._force[world[:, None], address.clamp_min(0)]
         rows = torch.where(address >= 0, rows, 0.0)
-        # A pyramid's edges carry the normal force between them; a cone has it in its first row.
+        # The edges of a pyramid share the normal force; an elliptic cone has it in its first row.
         normal = rows[:, 0] if self._elliptic else rows.sum(1)
-        width = len(self.names) + 1  # and a column for shapes of no declared contact
+        width = len(self.names) + 1  # the last column collects shapes of no declared contact
         total = torch.zeros(self._worlds * width, device=rows.device, dtype=rows.dtype)
         for side in (0, 1):
             group = self._group[self._geometries[:count, side].long()]
@@ -145,7 +144,7 @@ class ReferenceSimulator:
         model: The Newton model.
         scene: The shapes around the robot; None for free space.
         substeps: Solver steps in one frame.
-        memory: What drives keep; None without drives.
+        memory: Memory of the drives; None without drives.
     """
 
     memory: Tensor | None = None
@@ -166,16 +165,17 @@ class ReferenceSimulator:
         Args:
             robot: The declared robot.
             worlds: Number of worlds.
-            substeps: Solver steps in one frame; None for the declared number. Another number updates the mass
-                matrix at every step.
+            substeps: Solver steps in one frame; None for the declared number. Another number updates the mass matrix at
+                every step.
             device: Warp device.
-            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's own.
-            capture: Whether a frame is captured as a graph and replayed, or launched kernel by kernel.
+            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's.
+            capture: Whether to capture a frame as a graph and replay it, instead of launching kernel by kernel.
             scene: Shapes around the robot; None, or a scene without shapes, for free space.
 
         Raises:
-            InputError: The robot or the scene cannot be built, the robot's solver knows no contacts, or
-                `substeps` is below 1.
+            InputError: The robot or the scene cannot be built, the robot's solver does not support contacts, or
+            `substeps`
+                is below 1.
         """
         scene = scene if scene is not None and scene.shapes else None
         if scene is not None and robot.simulator.solver != "mujoco":
@@ -193,7 +193,7 @@ class ReferenceSimulator:
         self.scene = scene
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
         self.substeps = robot.simulator.substeps if substeps is None else substeps
-        self._replayed = self.substeps  # solver steps in what is recorded
+        self._replayed = self.substeps  # solver steps in the recorded graph
         self._step_length = robot.dt / self.substeps
         self._as_declared = substeps is None
         self._capture = capture
@@ -202,7 +202,7 @@ class ReferenceSimulator:
         self._from_newton = scene is not None and needs_triangles(scene)
         self._pipeline: Any = None
         self._contacts: Any = None
-        # A frame reads the first state and ends in one of the other two, so that any number of substeps works.
+        # A frame reads the first state and alternates between the other two, for any number of substeps.
         self._states = [self.model.state() for _ in range(3)]
         self._control: Any = self.model.control()
         q_columns, qd_columns = columns(self.model)
@@ -222,8 +222,7 @@ class ReferenceSimulator:
     def truncated(self) -> Tensor:
         """Worlds whose last frame lacked contacts with a heightfield, shape [worlds].
 
-        MuJoCo Warp looks at 50 triangles below a shape and no more: a shape that lies on more of them needs
-        larger cells.
+        MuJoCo Warp examines at most 50 triangles below a shape; a shape on more of them needs larger cells.
         """
         if not self._flags:
             return torch.zeros(self.worlds, dtype=torch.bool, device=self.device)
@@ -233,8 +232,8 @@ class ReferenceSimulator:
         """Move the scene of every world, before the next frame.
 
         Args:
-            pose: Pose of the scene in each world [x y z, qx qy qz qw] (m; unit quaternion), shape [worlds, 7],
-                or [1, 7] or [7] for the same in all; None for the identity.
+            pose: Pose of the scene in each world [x y z, qx qy qz qw] (m; unit quaternion), shape [worlds, 7], or [1,
+                7] or [7] for the same in all; None for the identity.
 
         Raises:
             InputError: The shape is wrong, or a number is not finite.
@@ -251,7 +250,7 @@ class ReferenceSimulator:
         """Change gravity before the next frame.
 
         Args:
-            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's own.
+            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's.
 
         Raises:
             InputError: The shape is wrong, or a number is not finite.
@@ -260,7 +259,7 @@ class ReferenceSimulator:
         self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
     def begin(self, memory: Tensor | None = None) -> None:
-        """Forget what came before, but for what drives keep (`sim.reference`); without drives there is nothing."""
+        """Begin a new episode; a no-op without drives (see `DrivenSimulator.begin`)."""
 
     def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by one frame.
@@ -271,13 +270,13 @@ class ReferenceSimulator:
             torque: Torques or forces of the driven joints, held during the frame [N m or N], shape [worlds, nu].
 
         Returns:
-            Positions and velocities at the end of the frame, in memory of their own.
+            Positions and velocities at the end of the frame, in new memory.
         """
         q_next, qd_next = self.step_(q, qd, torque)
         return q_next.clone(), qd_next.clone()
 
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance as `step` does, but return views of the solver's own memory, valid until the next call."""
+        """Advance like `step`, but return views of the solver's memory, valid until the next call."""
         with on_warp_stream(self.device):
             self._q_in.copy_(q)
             self._qd_in.copy_(qd)
@@ -286,7 +285,7 @@ class ReferenceSimulator:
         return self._q_out, self._qd_out
 
     def replay(self) -> None:
-        """Simulate the frame of the last call again, with nothing else around it."""
+        """Simulate the frame of the last call again, without any other work (for timing)."""
         self._launch()
         while self._capacity is not None and bool((torch.stack(self._flags) & Capacity.GROWS).any()):
             self._capacity = self._capacity.doubled()
@@ -294,10 +293,9 @@ class ReferenceSimulator:
             self._launch()
 
     def contact_forces(self) -> Tensor | None:
-        """Return the normal forces of the robot's declared contacts in the last solver step of the last frame [N].
+        """Return the normal forces of the declared contacts in the last solver step of the last frame [N].
 
-        Shape [worlds, contacts], in the order of the declaration; None where the robot declares none or there is
-        nothing to touch.
+        Shape [worlds, contacts], in the order of the declaration; None without declared contacts or without a scene.
         """
         return None if self._forces is None else self._forces.read()
 
@@ -305,13 +303,13 @@ class ReferenceSimulator:
         """Advance all worlds by T frames.
 
         Args:
-            q: First positions [rad or m], shape [worlds, nq].
-            qd: First velocities [rad/s or m/s], shape [worlds, nv].
+            q: Initial positions [rad or m], shape [worlds, nq].
+            qd: Initial velocities [rad/s or m/s], shape [worlds, nv].
             torques: Torques or forces [N m or N], shape [worlds, T, nu].
-            memory: What drives kept before, as `begin` takes it.
+            memory: Initial memory of the drives, see `begin`.
 
         Returns:
-            Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv]; the first is given.
+            Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv], the initial ones first.
         """
         self.begin(memory)
         frames = torques.shape[1]
@@ -329,7 +327,7 @@ class ReferenceSimulator:
         return to_torch(state.joint_q).view(self.worlds, -1), to_torch(state.joint_qd).view(self.worlds, -1)
 
     def _check_columns(self, q_columns: list[int], qd_columns: list[int]) -> None:
-        """Refuse a world with other coordinates than the robot's, so that views need no selection."""
+        """Raise InputError if a world has coordinates other than the robot's, which the views rely on."""
         spec = self.robot.spec
         if q_columns != list(range(spec.nq)) or qd_columns != list(range(spec.nv)):
             raise InputError(
@@ -338,7 +336,7 @@ class ReferenceSimulator:
             )
 
     def _prepare(self) -> None:
-        """Make the solver and record the frame."""
+        """Create the solver and record the frame."""
         if self._from_newton and self._capacity is not None:
             most = self._capacity.contacts * self.worlds
             self._pipeline = self._newton.CollisionPipeline(self.model, broad_phase="explicit", rigid_contact_max=most)
@@ -366,23 +364,23 @@ class ReferenceSimulator:
             options |= {"density": declared.fluid.density, "viscosity": declared.fluid.viscosity}
         if self._capacity is None:
             return solvers.SolverMuJoCo(self.model, disable_contacts=True, **options)
-        # The general algorithm misses shallow contacts of large boxes; there is one for boxes alone.
+        # The general algorithm misses shallow contacts of large boxes; this selects the one for boxes.
         attributes: Any = self.model
         attributes.mujoco.flag_nativeccd.fill_(0)
         with warnings.catch_warnings():
-            # The solver reserves more by itself where the robot's zero pose is deep in the ground.
+            # The solver reserves more by itself if the robot's zero pose is deep in the ground.
             warnings.filterwarnings("ignore", message=".*is changed from")
             solver = solvers.SolverMuJoCo(
                 self.model,
                 disable_contacts=False,
                 use_mujoco_contacts=self._pipeline is None,
                 kinematic_switchable_roots=False,  # saves an unused constraint for each free joint
-                enable_multiccd=True,  # faces on faces touch at up to four points, not at one that jumps about
+                enable_multiccd=True,  # up to four contacts between faces, instead of one that jumps
                 nconmax=self._capacity.contacts,
                 njmax=self._capacity.rows,
                 **options,
             )
-        solver.mjw_model.opt.warn_overflow = 0  # overflows are dealt with, so that none need be printed
+        solver.mjw_model.opt.warn_overflow = 0  # overflows are handled by `replay`
         return solver
 
     def _launch(self) -> None:
@@ -394,7 +392,7 @@ class ReferenceSimulator:
     def _frame(self) -> None:
         first, *others = self._states
         if self.robot.simulator.solver == "mujoco":
-            # Clears the warm start only: flags name no part of the state.
+            # Clears only the warm start: flags=0 selects no part of the state.
             self._solver.reset(first, flags=0)
         if self._pipeline is not None:
             self._newton.eval_fk(self.model, first.joint_q, first.joint_qd, first)
@@ -409,7 +407,7 @@ class ReferenceSimulator:
             source = target
 
     def _record(self) -> Any:
-        # Once uncaptured, so that modules are loaded and buffers allocated before the graph is recorded.
+        # A first run without capture loads modules and allocates buffers.
         self._frame()
         with self._wp.ScopedCapture(device=self.model.device) as capture:
             self._frame()
@@ -417,14 +415,14 @@ class ReferenceSimulator:
 
 
 class DrivenSimulator(ReferenceSimulator):
-    """A `ReferenceSimulator` that takes commands; positions are what encoders read.
+    """A `ReferenceSimulator` that takes drive commands; positions are encoder readings.
 
     Attributes:
-        memory: What the drives keep, shape [worlds, memory]; None where nothing has happened yet.
+        memory: Memory of the drives, shape [worlds, memory]; None at the start.
     """
 
     def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: Any) -> None:
-        """Build the worlds; arguments as of `ReferenceSimulator`."""
+        """Build the worlds; arguments: see `ReferenceSimulator`."""
         steps = robot.simulator.substeps if substeps is None else substeps
         if steps < 1:
             raise InputError(f"substeps is {steps}; valid: at least 1")
@@ -435,12 +433,12 @@ class DrivenSimulator(ReferenceSimulator):
         self._drives = DriveProgram(robot.drives, robot.spec, part.dt)
 
     def begin(self, memory: Tensor | None = None) -> None:
-        """Forget what the drives keep, or take up what they kept before."""
+        """Reset the memory of the drives, or restore a previous one."""
         self.memory = memory
 
     @torch.no_grad()
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by one frame under commands; returns views, as `ReferenceSimulator.step_`."""
+        """Advance all worlds by one frame under commands; see `ReferenceSimulator.step_`."""
         command = torque.detach().to(self._q_in)
         q, qd, bias = q.to(self._q_in), qd.to(self._qd_in), self._drives.bias(self._q_in)
         for _ in range(self.substeps):
@@ -455,6 +453,6 @@ class DrivenSimulator(ReferenceSimulator):
 
 
 def simulator(robot: Robot, worlds: int, **options: Any) -> ReferenceSimulator:
-    """Return the reference simulator of a robot, which takes what its drives do; options as of the class."""
+    """Return the reference simulator of a robot, which takes its drives' commands; options: see the classes."""
     kind = DrivenSimulator if robot.drives else ReferenceSimulator
     return kind(robot, worlds, **options)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random states, torques and grounds of a declared robot, with the clearance between robot and ground.
-
-Float32 torch tensors.
-"""
+"""Random states, torques and grounds of a declared robot (float32 tensors), and clearance from the ground."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -38,13 +35,13 @@ _POINT = ContactPointLayout(
 
 
 def ground_height(ground: Ground, place: Tensor) -> Tensor:
-    """Return the height of the ground at places of the horizontal plane [m], zero where there is none in reach.
+    """Return the height of the ground at horizontal positions [m], zero where no ground is within reach.
 
-    A point sinks by its distance from the ground until that is used up, which never takes it through a surface
-    (sphere tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996).
+    A point descends by its distance from the ground until it converges, which never passes through a surface (sphere
+    tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996).
 
     Args:
-        ground: The shapes around each world, of which those within 20 m above and below zero count.
+        ground: The shapes around each world; the search spans 20 m above and below zero.
         place: x and y in each world [m], shape [worlds, 2].
     """
     proximity = ProximityQuery(_POINT)
@@ -61,7 +58,7 @@ def ground_height(ground: Ground, place: Tensor) -> Tensor:
 
 
 class Clearance:
-    """Measures how deep robots lie in the ground."""
+    """Measures the penetration of robots into the ground."""
 
     def __init__(self, layout: ContactPointLayout) -> None:
         self._proximity = ProximityQuery(layout)
@@ -78,21 +75,21 @@ class Clearance:
 
 
 FAR_BELOW = -100.0
-"""Height of a ground that is absent [m]."""
+"""Height of a ground that counts as absent [m]."""
 
 
 def data_scene(robot: Robot) -> Scene | None:
-    """Return the scene that a robot's data are drawn on; None for free space."""
+    """Return the scene of a robot's data; None for free space."""
     sampling = robot.ground_sampling
     scene = robot.named_ground(None if sampling is None else sampling.ground)
     return scene if scene is not None and scene.shapes else None
 
 
 def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor | None:
-    """Draw poses of the ground as the robot's `ground_sampling` says.
+    """Draw poses of the ground according to the robot's `ground_sampling`.
 
-    The scene is turned about the vertical, shifted, tilted about the point that then lies below the robot, and lifted.
-    Poses are scene to world [x y z, qx qy qz qw], shape [count, 7]; None for robots in free space.
+    The scene is turned about the vertical, shifted, tilted about the point below the robot, and lifted. Poses map scene
+    to world [x y z, qx qy qz qw], shape [count, 7]; None for robots in free space.
     """
     if data_scene(robot) is None:
         return None
@@ -104,7 +101,7 @@ def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor
     unit = torch.from_numpy(rng.random((count, 7), dtype=np.float32))
     rotation = tilted_rotation(math.pi * (2 * unit[:, 0] - 1), 2 * math.pi * unit[:, 1], sampling.tilt * unit[:, 2])
     shift = torch.cat([sampling.extent * (2 * unit[:, 3:5] - 1), torch.zeros(count, 1)], 1)
-    # The point of the scene at `shift` comes to lie below the world's origin.
+    # Moves the scene's point `shift` below the world's origin.
     pose[:, :3] = -rotate(rotation, shift)
     pose[:, 2] += sampling.height[0] + (sampling.height[1] - sampling.height[0]) * unit[:, 5]
     pose[:, 3:] = rotation
@@ -113,7 +110,7 @@ def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor
 
 
 def tilted_rotation(heading: Tensor, direction: Tensor, tilt: Tensor) -> Tensor:
-    """Return quaternions of a turn about z by `heading`, then of a tilt about a horizontal axis; shape [count, 4]."""
+    """Return quaternions of a rotation about z by `heading`, then a tilt about a horizontal axis; shape [count, 4]."""
     sine, w = torch.sin(tilt / 2), torch.cos(tilt / 2)
     x, y = torch.cos(direction) * sine, torch.sin(direction) * sine
     s, c = torch.sin(heading / 2), torch.cos(heading / 2)
@@ -121,7 +118,7 @@ def tilted_rotation(heading: Tensor, direction: Tensor, tilt: Tensor) -> Tensor:
 
 
 CONTACT_DEPTH = 0.005
-"""Depth to which a first state may lie in the ground [m]: about that of a robot that stands."""
+"""Maximum penetration of an initial state [m]: about that of a standing robot."""
 
 _DRAWS = 200
 _LIFTS = 20
@@ -138,14 +135,14 @@ def sample_states(
     *,
     reset: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Draw states from the sampling ranges, or from those of resets.
+    """Draw states from the sampling ranges, or from the reset ranges.
 
     Args:
         robot: The declared robot.
         count: Number of states.
         rng: Source of randomness.
-        ground: The ground around each state; None for free space, where heights count from zero.
-        layout: The robot's contact points; None to extract them from a model of it.
+        ground: The ground around each state; None for free space, where heights are relative to zero.
+        layout: The robot's contact points; None to extract them from a new model.
         reset: Whether to draw initial states for evaluation instead of states for data.
 
     Returns:
@@ -169,9 +166,9 @@ def sample_states(
         if not len(left):
             return q, qd
         q[left], qd[left] = draw(len(left), floor[left])
-        left = left[clearance.depth(_of(ground, left), q[left]) > CONTACT_DEPTH]
+        left = left[clearance.depth(ground.rows(left), q[left]) > CONTACT_DEPTH]
     if not robot.fixed_base and not reset:
-        q[left] = _lifted(clearance, _of(ground, left), q[left])
+        q[left] = _lifted(clearance, ground.rows(left), q[left])
         return q, qd
     raise InputError(
         f"robot {robot.name!r}: below the ground at reset in {len(left)} of {count} worlds, after {_DRAWS} draws of "
@@ -186,7 +183,7 @@ def sample_torques(robot: Robot, count: int, frames: int, rng: np.random.Generat
 
 
 def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
-    """Return a function that draws positions and velocities over a floor [m], shape [count]."""
+    """Return a function that draws positions and velocities, with base heights above a floor [m], shape [count]."""
     ranges = robot.reset if reset else robot.sampling
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
@@ -221,12 +218,8 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     return draw
 
 
-def _of(ground: Ground, worlds: Tensor) -> Ground:
-    return ground if ground.pose is None else ground.posed(ground.pose[worlds])
-
-
 def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
-    """Raise floating robots until no contact point lies in the ground."""
+    """Raise floating robots until no contact point penetrates the ground."""
     for _ in range(_LIFTS):
         depth = clearance.depth(ground, q)
         if not (depth > CONTACT_DEPTH).any():

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes as shapes of a Newton model, which every world sees at a pose of its own.
-
-And the static shapes of any Newton model as a ground.
-"""
+"""Scenes as shapes of a Newton model, posed per world; static shapes of any Newton model as a ground."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
 
 PREFIX = "scene"
-"""Labels of a scene's shapes are this, a slash, and their number in the scene."""
+"""Labels of a scene's shapes are PREFIX/NUMBER, with their number in the scene."""
 
 _GROUP = 1
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
@@ -38,13 +35,13 @@ _CHUNK = 1 << 22  # distances computed at a time
 def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: ContactMaterial | None = None) -> list[int]:
     """Add the shapes of a scene to a builder of one world, at the identity pose.
 
-    Where a robot touches them, friction, stiffness and damping are the robot's: of two shapes in contact
-    MuJoCo takes those of the one of higher priority, and scenes have a lower one.
+    Friction, stiffness and damping of contacts with a robot are the robot's: MuJoCo uses those of the shape with higher
+    priority, and scenes have a lower one.
 
     Args:
-        builder: Builder of one world; `SolverMuJoCo.register_custom_attributes` was called for MuJoCo.
+        builder: Builder of one world; for MuJoCo, `SolverMuJoCo.register_custom_attributes` must have been called.
         scene: The shapes.
-        material: Friction, stiffness and damping, for solvers that do not know priorities.
+        material: Friction, stiffness and damping, for solvers without priorities.
 
     Returns:
         Indices of the added shapes.
@@ -72,13 +69,13 @@ def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: ContactMat
 
 
 def material_fields(material: ContactMaterial) -> dict[str, float]:
-    """Return what a material gives, by Newton's name of the field."""
+    """Return the given values of a material by Newton's field names."""
     fields = {"mu": material.friction, "ke": material.stiffness, "kd": material.damping}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def needs_triangles(scene: Scene) -> bool:
-    """Say whether a mesh of the scene is not convex, so that MuJoCo's hulls would fill its hollows.
+    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its hollows.
 
     Raises:
         InputError: A mesh is missing or unusable.
@@ -90,7 +87,7 @@ def needs_triangles(scene: Scene) -> bool:
 
 
 def is_convex(vertices: np.ndarray, faces: np.ndarray) -> bool:
-    """Say whether no vertex lies outside the plane of any triangle, so that a closed mesh is its own hull.
+    """Return whether no vertex lies outside the plane of any triangle, i.e. a closed mesh is its convex hull.
 
     Args:
         vertices: Vertices [m], shape [V, 3].
@@ -119,7 +116,7 @@ class ScenePlacer:
     """
 
     def __init__(self, model: Any) -> None:
-        """Find the scene's shapes in a Newton model and their places in the scene."""
+        """Find the scene's shapes in a Newton model and their local poses."""
         import warp as wp
 
         self.worlds = int(model.world_count)
@@ -132,7 +129,7 @@ class ScenePlacer:
         self._local = self._transforms[self._rows].clone()
 
     def place(self, pose: Tensor) -> None:
-        """Put the scene of each world at its pose (scene to world), shape [worlds, 7].
+        """Set the pose of each world's scene (scene to world), shape [worlds, 7].
 
         Notify the solver afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
         """
@@ -156,12 +153,12 @@ def _add(newton: Any, builder: Any, solid: Solid, common: dict[str, Any]) -> int
         case "cylinder":
             return builder.add_shape_cylinder(-1, radius=x, half_height=y, **common)
         case "mesh":
-            assert solid.mesh is not None  # for the type checker: a mesh has triangles
+            assert solid.mesh is not None  # for the type checker
             vertices, faces = solid.mesh.vertices.astype(np.float32), solid.mesh.faces.astype(np.int32)
             mesh = newton.Mesh(vertices, faces.ravel(), compute_inertia=False)
             return builder.add_shape_mesh(-1, mesh=mesh, **common)
         case "heightfield":
-            assert solid.heights is not None  # likewise
+            assert solid.heights is not None  # for the type checker
             rows, columns = solid.heights.shape
             half = {"hx": (columns - 1) * x / 2, "hy": (rows - 1) * y / 2}
             field = newton.Heightfield(solid.heights.astype(np.float32), rows, columns, **half)
@@ -173,11 +170,11 @@ def _add(newton: Any, builder: Any, solid: Solid, common: dict[str, Any]) -> int
 def ground_of_model(model: "newton.Model") -> Ground:
     """Return the static shapes of a model that its moving bodies can touch.
 
-    Planes have no end, as for Newton's solvers. Shapes of the global world are shared by all, others belong to theirs.
-    Shapes that collide with nothing that moves, such as the bolted base of a robot, are left out.
+    Planes are infinite, as in Newton's solvers. Shapes of the global world are shared by all worlds. Shapes that
+    collide with nothing that moves, such as a fixed base, are left out.
 
     Raises:
-        InputError: A static shape is of a kind that cannot be measured against, or its mesh does not bound a solid.
+        InputError: A static shape is of an unsupported kind, or its mesh does not bound a solid.
     """
     arrays: Any = model
     groups = body_groups(model)
@@ -205,7 +202,7 @@ def ground_of_model(model: "newton.Model") -> Ground:
 
 
 class _SolidReader:
-    """Turns shapes of a model into solids; shapes that share a mesh or heights share them afterwards."""
+    """Converts shapes of a model to solids; shapes that share a mesh or heights still share them."""
 
     def __init__(self, model: Any, groups: Any) -> None:
         geo = import_newton().GeoType
@@ -223,7 +220,7 @@ class _SolidReader:
         self._field = int(geo.HFIELD)
 
     def solid(self, shape: int) -> Solid:
-        """Return one shape."""
+        """Return a shape as a solid."""
         kind = int(self._type[shape])
         _, offset = self._groups[int(self._body[shape])]
         place = compose(offset, self._transform[shape])
@@ -251,7 +248,7 @@ class _SolidReader:
             source = newton.Mesh.create_cone(scale[0], scale[1], up_axis=newton.Axis.Z, compute_inertia=False)
             scale = (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONVEX_MESH):
-            # Of all vertices: Newton simplifies hulls to `maxhullvert` vertices, its pipeline does not.
+            # With all vertices: Newton's hulls have at most `maxhullvert`, but its collision pipeline has all.
             most = len(np.asarray(source.vertices).reshape(-1, 3))
             whole = newton.Mesh(source.vertices, source.indices, compute_inertia=False, maxhullvert=most)
             source = whole.compute_convex_hull()

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A URDF as the importer gets it.
-
-Checked for what importers misread in silence, locked joints fixed, meshes found or left out.
-"""
+"""Prepares a URDF for the importer: validated, locked joints fixed, meshes located or removed."""
 
 import math
 from collections import Counter
@@ -32,11 +29,7 @@ _SHOWN = 3
 
 
 def require_sound(path: Path, root: ElementTree.Element) -> None:
-    """Refuse a URDF with names that stand twice, several roots, loops, or numbers that no robot has.
-
-    Raises:
-        InputError: It has something of that, which the message names.
-    """
+    """Raise InputError for a URDF with duplicate names, swapped limits, or invalid numbers."""
     links, joints = root.findall("link"), root.findall("joint")
     if not links:
         raise InputError(f"{path}: has no link; expected a robot")
@@ -57,11 +50,7 @@ def require_sound(path: Path, root: ElementTree.Element) -> None:
 
 
 def require_tree(path: Path, root: ElementTree.Element) -> None:
-    """Refuse joints that do not make a tree of all links; their ends are links of the file.
-
-    Raises:
-        InputError: A link has two joints above it, there are several roots, or joints form a loop.
-    """
+    """Raise InputError unless the joints form a tree of all links; their links must exist in the file."""
     links, above = [str(link.get("name")) for link in root.findall("link")], {}
     for joint in root.findall("joint"):
         parent, child = (str(joint.find(end).get("link")) for end in ("parent", "child"))  # type: ignore[union-attr]
@@ -122,15 +111,15 @@ class MissingMeshError(Exception):
 
 
 def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
-    """Return the absolute path of a mesh; package://PACKAGE/REST is looked for above the asset.
+    """Return the absolute path of a mesh; package://PACKAGE/REST is searched above the asset.
 
     Args:
         path: The asset.
         name: The mesh as the asset names it.
-        folders: Where relative names are looked for; none for the folder of the asset.
+        folders: Folders for relative names; empty for the folder of the asset.
 
     Raises:
-        MissingMeshError: There is no such file, or nothing installed reads it.
+        MissingMeshError: There is no such file, or no installed package reads it.
     """
     place = find_file(path, name, folders)
     if place is None:
@@ -140,7 +129,7 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
 
 
 def leave_out(path: Path, reasons: list[str]) -> None:
-    """Give notice of meshes that were left out of an asset, if there are any."""
+    """Give notice of meshes that were left out of an asset, if any."""
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         notice(f"{path}: left out: {reasons[0]}{more}; `meshes: false` leaves all meshes out")
@@ -160,12 +149,12 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
 
     Args:
         path: The URDF.
-        locked: Joints that are turned into fixed ones.
-        meshes: Whether meshes stay; without them, primitives and given inertias remain. One that cannot be loaded is
-            left out with a notice.
+        locked: Joints to fix.
+        meshes: Whether to keep meshes; without them, primitives and given inertias remain. A mesh that cannot be loaded
+            is left out with a notice.
 
     Raises:
-        InputError: The file is no URDF, has joints of an unsupported type, or lacks a locked joint.
+        InputError: The file is not a URDF, has joints of an unsupported type, or lacks a locked joint.
     """
     root = parse_xml(path, "robot", "URDF")
     require_sound(path, root)
@@ -187,7 +176,7 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
 
 
 def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
-    """Give meshes their absolute paths, or remove their shapes."""
+    """Make mesh paths absolute, or remove the mesh shapes."""
     reasons = []
     for link in root.findall("link"):
         for shape in [*link.findall("collision"), *link.findall("visual")]:
@@ -206,10 +195,10 @@ def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
 
 
 def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
-    """Parse an XML file whose root must have the given tag.
+    """Parse an XML file with the given root tag.
 
     Raises:
-        InputError: The file cannot be read, is no XML, or has another root.
+        InputError: The file cannot be read, is not XML, or has another root.
     """
     require_regular(path, what)
     try:
@@ -222,9 +211,9 @@ def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
 
 
 def _add_missing_masses(root: ElementTree.Element) -> None:
-    """Give links without mass one of zero where a link that is fixed to them has a mass.
+    """Give links without mass zero mass if a link that is fixed to them has a mass.
 
-    Otherwise the importer would take the mass of their shapes, which the other link's mass includes already.
+    Otherwise the importer would infer a mass from their shapes, which the other link's mass already includes.
     """
     leader = {link.get("name", ""): link.get("name", "") for link in root.findall("link")}
 

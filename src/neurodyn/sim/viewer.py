@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motions of a robot for viewers: poses of its links with their meshes, and Newton's viewer in real time."""
+"""Motions of a robot for viewers: link poses with meshes, and Newton's viewer in real time."""
 
 import os
 import sys
@@ -23,10 +23,10 @@ from neurodyn.sim.scene import ScenePlacer, add_scene
 
 
 class ViewedCopies:
-    """Several copies of a robot in one Newton model, at positions that are given frame by frame.
+    """Several copies of a robot in one Newton model, posed frame by frame.
 
     Attributes:
-        model: The model (`newton.Model`), one world for each copy.
+        model: The model (`newton.Model`), one world per copy.
         state: Its state (`newton.State`).
     """
 
@@ -55,7 +55,7 @@ class ViewedCopies:
         self.state: Any = self.model.state()
 
     def pose(self, q: Tensor) -> None:
-        """Put the copies into configurations, shape [copies, nq]; those that are not finite stay where they are."""
+        """Set the configurations, shape [copies, nq]; copies with non-finite values keep their pose."""
         held = self._wp.to_torch(self.state.joint_q)
         rows = q.detach().cpu().reshape(len(q), -1).to(held.dtype)
         finite = torch.isfinite(rows).all(1, keepdim=True)
@@ -65,12 +65,12 @@ class ViewedCopies:
 
 @dataclass(frozen=True)
 class ViewedMotion:
-    """Poses of links over time, and what they look like.
+    """Poses of links over time, and their meshes.
 
     Attributes:
         names: Names of the links.
         poses: Position [m] and quaternion (scalar last), world axes, shape [T, links, 7].
-        meshes: Of each link vertices in its frame [m], shape [n, 3], and triangles, shape [m, 3].
+        meshes: Vertices in the link's frame [m], shape [n, 3], and triangles, shape [m, 3], of each link.
     """
 
     names: tuple[str, ...]
@@ -83,7 +83,7 @@ def link_motion(robot: Robot, q: Tensor) -> ViewedMotion:
 
     Args:
         robot: The declared robot.
-        q: Positions [rad or m], shape [T, nq]; a frame that is not finite repeats the one before.
+        q: Positions [rad or m], shape [T, nq]; a non-finite frame repeats the previous one.
 
     Raises:
         InputError: Newton is not installed, or the shape does not fit the robot.
@@ -116,7 +116,7 @@ def _mesh_of(model: Any, body: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mesh(model: Any, shape: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return one shape as vertices and triangles; None of a kind that has no mesh."""
+    """Return a shape as vertices and triangles; None for a kind without a mesh."""
     newton = import_newton()
     kinds, mesh = newton.GeoType, newton.Mesh
     scale: Sequence[float] = [float(x) for x in model.shape_scale.numpy()[shape]]
@@ -139,17 +139,14 @@ def _mesh(model: Any, shape: int) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 _GAP = 1.5
-"""Distance between two copies, of the extent of their motion."""
+"""Distance between copies, relative to the extent of their motion."""
+
 _END = 1.0
-"""Time that the last frame stands before a motion begins anew [s]."""
+"""Pause on the last frame before a motion restarts [s]."""
 
 
 def require_live() -> None:
-    """Refuse to go on where no window can be opened, before anything is computed.
-
-    Raises:
-        InputError: There is no display, or Newton's viewer or what it needs is not installed.
-    """
+    """Raise InputError if no window can be opened: no display, or Newton's viewer or its dependencies missing."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise InputError(
             "--live needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set; valid: a desktop session, or a "
@@ -174,7 +171,7 @@ def window() -> Any:
 
     try:
         return ViewerGL()
-    except Exception as error:  # of pyglet, of the display, of the driver
+    except Exception as error:  # raised by pyglet, the display or the driver
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"--live: Newton's viewer cannot open a window ({reason}); valid: a display with OpenGL, or a recording "
@@ -191,7 +188,7 @@ def play(
     ground: Ground | None = None,
     real_time: bool = True,
 ) -> int:
-    """Play motions side by side, again and again, until the viewer is closed.
+    """Play motions side by side in a loop until the viewer is closed.
 
     Args:
         robot: The declared robot.
@@ -199,10 +196,10 @@ def play(
         viewer: One of Newton's viewers (`newton.viewer.ViewerBase`).
         dt: Time between two frames [s].
         ground: The ground at one pose; None for free space.
-        real_time: Whether to wait for the time of each frame.
+        real_time: Whether to play at real-time speed.
 
     Returns:
-        Number of frames that were shown.
+        Number of frames shown.
     """
     stage = ViewedCopies(robot, len(motions), ground)
     q = torch.stack([motion.detach().cpu().float() for motion in motions])
@@ -226,7 +223,7 @@ def play(
 
 
 def _spacing(stage: ViewedCopies, q: Tensor) -> float:
-    """Return a distance at which copies do not touch: that of their links' extent."""
+    """Return a distance at which copies do not touch, from the extent of their links' motion."""
     places = []
     for frame in range(0, q.shape[1], max(1, q.shape[1] // 20)):
         stage.pose(q[:, frame])

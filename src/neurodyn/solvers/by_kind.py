@@ -17,14 +17,8 @@ from neurodyn.solvers.learned import OnFault, SolverLearned, torch_device
 if TYPE_CHECKING:
     import newton
 
-    from neurodyn.solvers.learned import SolverLearned
 
-
-KINDS["neural"].add("solver", "neurodyn.solvers.by_kind:SolverNeural")
-KINDS["hybrid"].add("solver", "neurodyn.solvers.by_kind:SolverHybrid")
-
-
-def make_solver(model: "newton.Model", run: str | Path) -> "SolverLearned":
+def make_solver(model: "newton.Model", run: str | Path) -> SolverLearned:
     """Return the solver for the model of a run, whatever its kind.
 
     Args:
@@ -34,7 +28,7 @@ def make_solver(model: "newton.Model", run: str | Path) -> "SolverLearned":
     Raises:
         InputError: As of `SolverNeural`, or the model cannot take the place of a solver.
     """
-    return KINDS[kind_of(run)].part("solver", str(run))(model, run)
+    return KINDS[kind_of(run)].solver.get(run)(model, run)
 
 
 class SolverHybrid(SolverLearned):

@@ -120,12 +120,12 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
     where = scenario(robot, ground, words=())
     if where.scene is None or not where.scene.shapes:
         raise InputError(f"robot {robot.name!r}: has no ground to walk on; declare `grounds` and `ground`")
-    simulated = name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir()
+    simulated = name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
     dynamics = None if simulated else load(name)  # refused before anything is compiled
     mechanism, _, _ = declared_mechanism(shorter, "soft")
     quadruped = find_quadruped(mechanism, shorter.spec, robot.nominal_q(), tuple(robot.actuated.values()))
     if dynamics is None:
-        dynamics = KINDS[name].parts["simulate"](shorter, device="cpu")
+        dynamics = KINDS[name].simulate.get()(shorter, device="cpu")
     else:
         if dynamics.spec.dt > LONGEST_FRAME:
             raise InputError(

@@ -93,7 +93,7 @@ def test_an_augmentation_that_cannot_be_is_refused_also_when_read(change, messag
     ("change", "message"),
     [
         ({"mode": "multiply"}, "valid: add, scale, replace"),
-        ({"activation": "sigmoid"}, "valid: tanh, elu, silu, softplus, relu"),
+        ({"activation": "sigmoid"}, "valid: elu, relu, silu, softplus, softsign, tanh"),
         ({"layers": [3]}, "unknown field `layers`.*keys of Augmentation: quantities, inputs"),
         ({"hidden": "16"}, "Expected `array`"),
     ],

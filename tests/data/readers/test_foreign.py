@@ -254,7 +254,7 @@ def test_long_logs_are_read_in_parts(tmp_path, monkeypatch, npz_file):
         foreign.write_lerobot_v21(tmp_path / "set", rows=101),
         write_csv(tmp_path / "log.csv", 0.02 * np.arange(101)),
     ]
-    for module in ("source", "csv", "npz", "lerobot", "ros.message_log"):
+    for module in ("source", "csv", "npz", "lerobot", "message_log"):
         monkeypatch.setattr(f"neurodyn.data.readers.{module}.MOST_VALUES", 600)
     monkeypatch.setattr("neurodyn.data.readers.csv._LINES", 30)
     assert np.array_equal(read_logs([npz_file], npz_map(), SPEC).q, whole.q)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from neurodyn.cli.main import run as command
 from neurodyn.core.artifacts import read_json, read_tree
-from neurodyn.core.config import from_dict
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
@@ -314,8 +313,7 @@ def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulato
 def test_data_without_a_mechanism_are_refused_in_one_line(plant_file: Path, tmp_path: Path, capsys):
     path = tmp_path / "settings.yaml"
     path.write_text(
-        "net: {kind: mlp, width: 16, depth: 1}\nsteps: 5\nfree_motion: true\n"
-        "phases: [{share: 1, rate: 1.0e-2, batch: 32}]\n"
+        "net: {kind: mlp, width: 16, depth: 1}\nsteps: 5\nbase: free\nphases: [{share: 1, rate: 1.0e-2, batch: 32}]\n"
     )
     out = tmp_path / "run"
     arguments = ["train", "cartpole", "--data", plant_file, "--out", out, "--size", path]
@@ -330,22 +328,3 @@ def test_settings_of_an_encoding_are_kept_as_plain_data():
     config = encoding().config
     assert config.base == Base(kind="free", substeps=SUBSTEPS)
     assert msgspec.convert(msgspec.to_builtins(config), EncodingConfig) == config
-
-
-def test_files_of_free_motion_are_read_as_its_base():
-    config = msgspec.to_builtins(encoding().config)
-    assert "free_motion" not in config
-    older = {**config, "free_motion": 3}
-    del older["base"]
-    assert from_dict(older, EncodingConfig).base == Base(kind="free", substeps=3)
-    assert from_dict({**older, "free_motion": None}, EncodingConfig).base is None
-    given = msgspec.to_builtins(SETTINGS)
-    del given["base"]
-    assert from_dict({**given, "free_motion": True}, Settings) == SETTINGS
-    assert from_dict({**given, "free_motion": False}, Settings).base is None
-
-
-def test_an_unknown_base_is_refused_in_one_line():
-    with pytest.raises(InputError, match="unknown base 'contacts'") as caught:
-        from_dict({**msgspec.to_builtins(SETTINGS), "base": "contacts"}, Settings)
-    assert "\n" not in str(caught.value)

@@ -20,7 +20,7 @@ def import_(
         task: Task with the observations and actions that it was trained with; TASK@nerd for the policies of NeRD.
         out: Folder to write.
         layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as of Isaac Lab and mjlab).
-        activation: Activation of its hidden layers, which the file does not say: elu, relu, tanh, selu or silu.
+        activation: Activation of its hidden layers, which the file does not say, as elu, relu or tanh.
 
     Example:
         neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant

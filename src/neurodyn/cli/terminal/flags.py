@@ -3,7 +3,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -123,6 +123,29 @@ GpuIds = Annotated[
     ),
 ]
 """GPUs that a training uses, one process on each, counted among those that CUDA_VISIBLE_DEVICES leaves."""
+
+
+def _net() -> Any:
+    from neurodyn.nets.networks import NETWORKS
+
+    return Annotated[str, one_of(NETWORKS)]
+
+
+def _base(given: str) -> str:
+    from neurodyn.dynamics.neural.base_prediction import BASES
+
+    BASES.require(given)
+    return given
+
+
+READERS: Mapping[str, Callable[[], Any]] = {
+    "device": lambda: Device,
+    "threads": lambda: Annotated[int, read_by(_count, "N", int)],
+    "logger": lambda: Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)],
+    "net": _net,
+    "base": lambda: Annotated[str, read_by(_base, "free|contact", str)],
+}
+"""Types of flags that a request names, see `core.requests.Flag`; each is made when a verb with it is loaded."""
 
 
 def own_device(device: str, gpu_ids: tuple[int, ...]) -> str:

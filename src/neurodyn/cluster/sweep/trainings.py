@@ -2,6 +2,7 @@
 """Trainings that a sweep can repeat, by verb: what each takes, its settings, how it is run, and how it is judged."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,9 +12,11 @@ from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.registry import Registry
+from neurodyn.core.requests import arguments_of, flag_of, python_type
 from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.run_comparison import Figure
 from neurodyn.learn.metrics import best_metric
+from neurodyn.learn.requests import FinetuneRequest, TrainRequest
 
 Paths = str | tuple[str, ...]
 
@@ -64,6 +67,29 @@ class Training(ABC):
 def paths_of(data: Paths) -> tuple[str, ...]:
     """Return the paths of one or several files."""
     return (data,) if isinstance(data, str) else data
+
+
+def arguments_in_file(request: type, *names: str) -> type[Config]:
+    """Return what a sweep's file can say of a request: some of its fields, as they are typed at the terminal."""
+    fields = [one for one in arguments_of(request) if one.name in names]
+    made: Any = msgspec.defstruct(
+        request.__name__.replace("Request", "Arguments"),
+        [
+            (one.name, _kind_in_file(one.annotation), msgspec.NODEFAULT if one.default is one.empty else one.default)
+            for one in fields
+        ],
+        bases=(Config,),
+        frozen=True,
+        kw_only=True,
+    )
+    return made
+
+
+def _kind_in_file(annotation: Any) -> Any:
+    flag = flag_of(annotation)
+    if flag is None or isinstance(flag.kind, str):
+        return python_type(annotation)
+    return Paths if flag.kind == tuple[str, ...] else flag.kind
 
 
 class IdentifyArguments(Config, frozen=True):
@@ -190,25 +216,18 @@ def _candidates(given: DiscoverArguments) -> Blueprint | None:
     return None if given.candidates is None else read_config(Path(given.candidates), Blueprint)
 
 
-class TrainArguments(Config, frozen=True):
-    """Arguments of `neurodyn train` that a sweep takes."""
-
-    robot: str
-    data: Paths
-    kind: str = "neural"
-    size: str = "small"
-    net: str | None = None
-    minutes: float | None = None
-    steps: int | None = None
-    shares: tuple[float, ...] | None = None
-    members: int | None = None
-    device: str = "cpu"
-
-
 class ModelTraining(Training):
     """A training of neural dynamics or of a world model, which is chosen by its roll-outs."""
 
     what = "held-out roll-out error, in standard deviations"
+    request: ClassVar[Callable[..., Any]]
+
+    def asked(self, given: Any, out: Path = Path(), **changes: Any) -> Any:
+        """Return the request of a training; where its settings are given, they hold the budget already."""
+        fields = {name: getattr(given, name) for name in given.__struct_fields__}
+        if changes:
+            fields |= dict.fromkeys(fields.keys() & {"minutes", "steps", "net", "members"})
+        return self.request(**fields | {"data": list(paths_of(given.data)), "out": out} | changes)
 
     def figure(self, given: Any, out: Path) -> Figure:
         """See `Training`."""
@@ -218,91 +237,67 @@ class ModelTraining(Training):
 class Train(ModelTraining):
     """`neurodyn train`, of neural dynamics and world models."""
 
-    arguments = TrainArguments
+    request = TrainRequest
+    arguments = arguments_in_file(
+        TrainRequest, "robot", "data", "kind", "size", "net", "minutes", "steps", "shares", "members", "device"
+    )
 
-    def settings(self, given: TrainArguments) -> Config:
+    def settings(self, given: Any) -> Config:
         """See `Training`."""
         from neurodyn.learn.devices import require_device
         from neurodyn.learn.train import plan_training
-        from neurodyn.robots import load
 
         require_device(given.device)
-        return plan_training(
-            load(given.robot), list(paths_of(given.data)), kind=given.kind, size=given.size, net=given.net,
-            minutes=given.minutes, steps=given.steps, shares=given.shares, members=given.members,
-        )[0]  # fmt: skip
+        return plan_training(self.asked(given))[0]
 
-    def settings_type(self, given: TrainArguments) -> type[Config]:
+    def settings_type(self, given: Any) -> type[Config]:
         """See `Training`."""
         return _settings_type(given.kind)
 
-    def run(self, given: TrainArguments, settings: Any, out: Path, *, resume: bool) -> None:
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.learn.train import train
 
-        end = train(
-            given.robot, list(paths_of(given.data)), out, kind=given.kind, size=settings, shares=given.shares,
-            device=given.device, resume=resume,
-        )  # fmt: skip
-        require_usable(end.verdict)
-
-
-class FinetuneArguments(Config, frozen=True):
-    """Arguments of `neurodyn finetune` that a sweep takes."""
-
-    run: str
-    data: Paths
-    size: str = "finetune"
-    minutes: float | None = None
-    steps: int | None = None
-    shares: tuple[float, ...] | None = None
-    device: str = "cpu"
+        require_usable(train(self.asked(given, out, size=settings, resume=resume)).verdict)
 
 
 class Finetune(ModelTraining):
     """`neurodyn finetune`, of neural dynamics and world models."""
 
-    arguments = FinetuneArguments
+    request = FinetuneRequest
+    arguments = arguments_in_file(FinetuneRequest, "run", "data", "size", "minutes", "steps", "shares", "device")
 
-    def settings(self, given: FinetuneArguments) -> Config:
+    def settings(self, given: Any) -> Config:
         """See `Training`."""
         from neurodyn.dynamics.artifact import load, require_match
         from neurodyn.learn.devices import require_device
         from neurodyn.learn.train import plan_finetuning
 
         require_device(given.device)
-        settings, mixture = plan_finetuning(
-            given.run, list(paths_of(given.data)), size=given.size, minutes=given.minutes, steps=given.steps,
-            shares=given.shares,
-        )  # fmt: skip
+        settings, mixture = plan_finetuning(self.asked(given))
         model = load(given.run)
         for store, name in zip(mixture.stores, mixture.names, strict=True):
             require_match(model, store.header.spec, None, name)
         return settings
 
-    def settings_type(self, given: FinetuneArguments) -> type[Config]:
+    def settings_type(self, given: Any) -> type[Config]:
         """See `Training`."""
         from neurodyn.dynamics.artifact import kind_of
 
         return _settings_type(kind_of(given.run))
 
-    def run(self, given: FinetuneArguments, settings: Any, out: Path, *, resume: bool) -> None:
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.learn.train import finetune
 
-        end = finetune(
-            given.run, list(paths_of(given.data)), out, size=settings, shares=given.shares, device=given.device,
-            resume=resume,
-        )  # fmt: skip
-        require_usable(end.verdict)
+        require_usable(finetune(self.asked(given, out, size=settings, resume=resume)).verdict)
 
 
 def _settings_type(kind: str) -> type[Config]:
     """Return the type of the settings with which a kind of dynamics is trained."""
-    import neurodyn.learn.kinds  # noqa: F401 - registers it
     from neurodyn.dynamics.kinds import KINDS
 
-    return KINDS[kind].parts["settings"]
+    return KINDS[kind].settings.get()
 
 
 class PolicyArguments(Config, frozen=True):

@@ -27,7 +27,7 @@ class TrialOutcome(Record, frozen=True):
         values: What is its own.
         seconds: Wall time of the trial [s].
         figure: What trials are chosen by; None where it failed.
-        weights: Number of weights of the result, or of identified parameters; None where it failed, or is older.
+        weights: Number of weights of the result, or of identified parameters; None where it failed.
         failed: Why it failed; empty where it did not.
     """
 

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blueprints: which quantities of a mechanism a network replaces, adds to or scales, and the physics it keeps."""
+"""Blueprints: the networks of a hybrid model, the quantities that they act on, and the physics that they keep."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
 from neurodyn.core.registry import Registry
 
 
 @dataclass(frozen=True)
 class Structure:
-    """One structure.
+    """A physical structure of a network's effect.
 
     Attributes:
-        outputs: Number of outputs of a network that acts on so many quantities.
-        start: Size of the first weights of its last layer; not 0 where effects are quadratic in the outputs, since at
-            0 no gradient would reach these.
-        least: Fewest quantities.
+        outputs: Number of network outputs for a number of quantities.
+        start: Size of the initial weights of the last layer; above 0 if effects are quadratic in the outputs, because
+            the gradient vanishes at 0.
+        least: Smallest number of quantities.
     """
 
     outputs: Callable[[int], int]
@@ -41,28 +42,23 @@ STRUCTURES: Registry[Structure] = Registry(
 """Structures by name; "free" for none."""
 
 
-Activation = Literal["tanh", "elu", "silu", "softplus", "relu", "softsign"]
-
-
 class Augmentation(Config, frozen=True):
-    """One network.
+    """One network of a hybrid model.
 
     Attributes:
-        quantities: Names of the quantities that its outputs act on, one output each.
-        inputs: Names of the quantities that it sees; "NAME@AGE" is a quantity some time ago [s].
-        mode: "add" its outputs to the quantities, "scale" these by one plus the outputs, or "replace" them.
-        structure: What it keeps of physics, whatever its weights are (`core.description.blueprint`): "free" for
-            nothing, "dissipative", "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to
-            the mass matrix.
+        quantities: Names of the quantities that it acts on, one output each.
+        inputs: Names of its inputs; "NAME@AGE" is a quantity some time ago [s].
+        mode: "add" the outputs to the quantities, "scale" the quantities by one plus the outputs, or "replace" them.
+        structure: Physics that holds for any weights (`multibody.structures`): "free" for none, "dissipative",
+            "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to the mass matrix.
         hidden: Widths of its hidden layers; empty for a linear map.
         activation: Activation of the hidden layers.
-        input_scale: What each input is divided by; empty for ones.
-        output_scale: What each output is multiplied by; empty for ones.
-        memory: Numbers that the network keeps from step to step, a hidden state that it also sees; see
-            `multibody.scope`.
-        memory_time: Shortest time constant of these [s].
-        shared: Name of its weights; networks that name the same ones, of equal widths, have them in common. Empty for
-            weights of its own.
+        input_scale: Divisor of each input; empty for ones.
+        output_scale: Factor on each output; empty for ones.
+        memory: Size of a hidden state, which is also an input; see `multibody.scope`.
+        memory_time: Shortest time constant of the hidden state [s].
+        shared: Name of its weights; networks with the same name and equal widths share them. Empty for separate
+            weights.
     """
 
     quantities: tuple[str, ...]
@@ -70,7 +66,7 @@ class Augmentation(Config, frozen=True):
     mode: Literal["add", "scale", "replace"] = "add"
     structure: str = FREE
     hidden: tuple[int, ...] = (16, 16)
-    activation: Activation = "tanh"
+    activation: str = "tanh"
     input_scale: tuple[float, ...] = ()
     output_scale: tuple[float, ...] = ()
     memory: int = 0
@@ -91,6 +87,7 @@ class Augmentation(Config, frozen=True):
                 f"memory is {self.memory} with memory_time {self.memory_time:g}; valid: a number of at least 0 and a "
                 "time above 0 [s]"
             )
+        require_activation(self.activation, "value")
         self._require_structure()
         for name in self.inputs:
             aged(name.removesuffix(")"))
@@ -111,27 +108,27 @@ class Augmentation(Config, frozen=True):
 
     @property
     def outputs(self) -> int:
-        """Number of its outputs, without those of a memory."""
+        """Number of outputs, without those of a memory."""
         return STRUCTURES[self.structure].outputs(len(self.quantities))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Widths of all layers, inputs and outputs included."""
+        """Widths of all layers, including inputs and outputs."""
         return (len(self.inputs) + self.memory, *self.hidden, self.outputs + 2 * self.memory)
 
     @property
     def remembers(self) -> bool:
-        """Whether it depends on more than the present step: by a memory, or by inputs of some age."""
+        """Whether it depends on earlier steps, by a memory or by inputs of some age."""
         return self.memory > 0 or any("@" in name or name.startswith("innovation.") for name in self.inputs)
 
     @property
     def weights(self) -> int:
-        """Number of weights: for each layer a matrix [out, in], row by row, then its bias [out]."""
+        """Number of weights: for each layer a row-major matrix [out, in], then its bias [out]."""
         return sum(b * (a + 1) for a, b in zip(self.widths, self.widths[1:], strict=False))
 
 
 def aged(name: str) -> tuple[str, float]:
-    """Return the quantity that an input names, and its age [s]: "qd.elbow@0.01" is a velocity 10 ms ago."""
+    """Return quantity and age [s] of an input: "qd.elbow@0.01" is a velocity 10 ms ago."""
     quantity, at, text = name.partition("@")
     if not at:
         return quantity, 0.0
@@ -148,7 +145,7 @@ class Blueprint(Config, frozen=True):
     """All networks of a hybrid model.
 
     Attributes:
-        augmentations: The networks; no quantity is acted on by two.
+        augmentations: The networks; each quantity is acted on by at most one.
     """
 
     augmentations: tuple[Augmentation, ...] = ()
@@ -173,12 +170,12 @@ class Blueprint(Config, frozen=True):
 
     @property
     def owners(self) -> tuple[Augmentation, ...]:
-        """The networks whose weights the model has, in order: of those that share weights the first."""
+        """Networks that own weights, in order: the first of those that share some."""
         return tuple(one for index, one in enumerate(self.augmentations) if self._owner(index) == index)
 
     @property
     def firsts(self) -> tuple[int, ...]:
-        """Where the weights of each network begin."""
+        """Index of the first weight of each network."""
         begin, firsts = 0, []
         for index, augmentation in enumerate(self.augmentations):
             owner = self._owner(index)
@@ -192,7 +189,7 @@ class Blueprint(Config, frozen=True):
         return sum(augmentation.weights for augmentation in self.owners)
 
     def _owner(self, index: int) -> int:
-        """Return the first network that has the weights of another one."""
+        """Return the index of the network that owns the weights of network `index`."""
         name = self.augmentations[index].shared
         if not name:
             return index

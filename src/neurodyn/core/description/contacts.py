@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a robot touches, as plain data: contact points, shapes, pairs of bodies, and MuJoCo's soft constraints."""
+"""Contact geometry of a robot as plain data: contact points, shapes, pairs of bodies, and MuJoCo's soft constraints."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from neurodyn.core.errors import require
 
 
 class ChainJoint(Config, HasJointKind, frozen=True):
-    """One moving joint of the kinematic tree; fixed joints are folded into the frames.
+    """One moving joint of the kinematic tree; fixed joints are merged into the frames.
 
     Attributes:
         name: Name of the joint.
         kind: Kind of joint.
-        parent: Index of the joint that moves the parent body; -1 where the parent is the world.
+        parent: Index of the joint that moves the parent body; -1 for the world.
         parent_frame: Joint frame in the parent body (in the world for parent -1).
         child_frame: Joint frame in the child body.
-        axis: Axis of a revolute or prismatic joint in the joint frame, unit; zero for the others.
+        axis: Unit axis of a revolute or prismatic joint in the joint frame; zero for other kinds.
     """
 
     name: str
@@ -34,14 +34,14 @@ class ChainJoint(Config, HasJointKind, frozen=True):
 
 
 class ContactPoint(Config, frozen=True):
-    """One point of the robot.
+    """One contact point of the robot.
 
     Attributes:
-        name: Label of the shape and number of the point on it, e.g. "front_left_foot/0".
+        name: Label of the shape and number of the point on it, for example "front_left_foot/0".
         joint: Index of the joint whose child body carries the point.
-        point: Place in that body's frame [m].
+        point: Position in that body's frame [m].
         radius: Radius of the shape around the point [m]; 0 for corners and vertices.
-        axis: Axis of the capsule that ends at the point, in that body's frame; None of other shapes.
+        axis: Axis of the capsule whose end the point is, in that body's frame; None for other shapes.
     """
 
     name: str
@@ -60,13 +60,13 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
     """All contact points of a robot.
 
     Attributes:
-        joints: The moving joints, in the order of the robot's coordinates.
-        contact_points: The contact points, in the order of the network's inputs.
-        base_com: Centre of mass of the first joint's child body in its frame [m]: a free joint's linear
-            velocity is that of this point.
+        joints: Moving joints, in the order of the robot's coordinates.
+        contact_points: Contact points, in the order of the network's inputs.
+        base_com: Centre of mass of the first joint's child body in its frame [m]; the linear velocity of a free joint
+            is that of this point.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # files keep the key that they began with
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # files keep the old key
 
     joints: tuple[ChainJoint, ...]
     contact_points: tuple[ContactPoint, ...]
@@ -78,7 +78,7 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
         return is_floating(self.joints)
 
     def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
-        """List, in words, in what `other` differs from this layout."""
+        """List in words how `other` differs from this layout."""
         mine, theirs = [p.name for p in self.contact_points], [p.name for p in other.contact_points]
         if mine != theirs:
             missing = [name for name in mine if name not in theirs]
@@ -95,7 +95,7 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
 
 
 class RoundedBox(Config, frozen=True):
-    """A box and all within a radius of it: a sphere has no half edges, a capsule the third one, a box no radius.
+    """All points within `radius` of a box: a sphere if all half edges are 0, a capsule if only the third is not.
 
     Attributes:
         name: Label of the shape.
@@ -118,28 +118,28 @@ class RoundedBox(Config, frozen=True):
 
 
 Point2 = tuple[float, float]
-"""Place in the plane of a body's x and y [m]."""
+"""Position in the x-y plane of a body [m]."""
 
 _MOST_POINTS = 400
 
 ABOVE_ZERO = ("anisotropy", "slip_speed")
-"""Numbers of a support that are above zero."""
+"""Positive numbers of a support."""
 
 LEAST = 1e-6
-"""Least value that they are identified with."""
+"""Lower bound of these numbers in identification."""
 
 
 class BodyShape(Config, frozen=True):
-    """A convex shape that a link carries, in its body frame.
+    """A convex shape fixed to a link, in its body frame.
 
     Attributes:
-        link: Name of the link, that is of the joint that moves it.
-        kind: A "sphere", a "box" along the axes of the body, or a "polygon", which is a prism without ends along the
-            body's z axis, for motion in a plane.
-        position: Centre of a sphere or box; a polygon has its place in its vertices [m].
-        radius: Radius of a sphere, or of the rounding of the others [m].
+        link: Name of the link, which is that of the joint that moves it.
+        kind: "sphere", "box" along the axes of the body, or "polygon": an infinite prism along the body's z axis, for
+            planar motion.
+        position: Centre of a sphere or box [m]; 0 for a polygon.
+        radius: Radius of a sphere, or rounding radius of the others [m].
         half: Half edges of a box [m].
-        vertices: Corners of a polygon in the order of the hands of a clock reversed, in the body's x and y [m].
+        vertices: Corners of a polygon, counterclockwise, in the body's x and y [m].
     """
 
     link: str
@@ -169,7 +169,7 @@ class BodyShape(Config, frozen=True):
 
     @property
     def corners(self) -> tuple[Vector3, ...]:
-        """Points that touch another shape first, each with the radius around it: centre, corners or vertices."""
+        """Points that can touch another shape first: the centre of a sphere, or the corners."""
         x, y, z = self.position
         if self.half is not None:
             a, b, c = self.half
@@ -179,14 +179,14 @@ class BodyShape(Config, frozen=True):
 
 
 class BodyContact(Config, frozen=True):
-    """Two shapes that can touch; on the first one acts what is reported, on the second one its reaction.
+    """Two shapes that can touch. The reported force acts on the first one, its reaction on the second one.
 
     Attributes:
         name: Its name, as in "contact.NAME.friction".
-        first: The shape whose corners are named in reports: the tip of a pusher.
-        second: The other one: the object. Place, normal and slip of a contact are in its body frame.
-        quantities: Numbers of the contact other than those of the contact model: "friction", "stiffness" ..., and
-            "margin" by which surfaces touch before they meet [m].
+        first: Shape whose corners are named in reports, for example the tip of a pusher.
+        second: The other shape, for example the object; position, normal and slip of a contact are in its body frame.
+        quantities: Numbers of the contact that override those of the contact model ("friction", "stiffness" ...), and
+            "margin", the distance at which surfaces already touch [m].
     """
 
     name: str
@@ -203,10 +203,10 @@ class BodyContact(Config, frozen=True):
 
     @property
     def points(self) -> tuple[tuple[str, Vector3, bool], ...]:
-        """Name and place of each point that can touch the other shape, and whether it is of the first.
+        """Name and position of each point that can touch the other shape, and whether it is on the first.
 
-        Corners of either against the other; what a sphere touches, its centre finds. Edges of two boxes that cross are
-        not found.
+        Corners of either shape are tested against the other; a sphere is tested by its centre. Crossing edges of two
+        boxes are not detected.
         """
         spheres = [shape.kind == "sphere" for shape in (self.first, self.second)]
         found = []
@@ -224,14 +224,14 @@ class Support(Config, frozen=True):
 
     Attributes:
         name: Its name, as in "support.NAME.friction".
-        link: Name of the link, whose body frame's z axis is vertical; its mass is the weight.
-        outline: Corners of the face against the hands of a clock, in the body's x and y [m].
-        spacing: Distance of the points at which the face is taken to touch [m].
+        link: Name of the link; the z axis of its body frame is vertical and its mass is the weight.
+        outline: Corners of the face, counterclockwise, in the body's x and y [m].
+        spacing: Distance between the points that sample the face [m].
         friction: Coefficient of friction along the world's x axis.
-        anisotropy: Friction along the world's y axis over that along x, as of grained wood.
-        slip_speed: Speed at which friction is within .1 % of Coulomb's [m/s].
-        centre: Place of the centre of pressure from the middle of the points, to first order [m].
-        rim: How much more the face presses at its rim than in its middle: 0 for a uniform pressure.
+        anisotropy: Ratio of friction along the world's y axis to that along x, as on grained wood.
+        slip_speed: Speed at which friction is within 0.1 % of Coulomb's [m/s].
+        centre: Centre of pressure relative to the middle of the points, to first order [m].
+        rim: Excess of the pressure at the rim over that in the middle; 0 for uniform pressure.
     """
 
     name: str
@@ -260,14 +260,14 @@ class Support(Config, frozen=True):
 
     @property
     def points(self) -> tuple[Point2, ...]:
-        """Middles of the cells of a grid within the outline; its middle alone where no cell is within."""
+        """Centres of the grid cells within the outline; the middle of the outline if there are none."""
         xs, ys = zip(*self.outline, strict=True)
         columns, rows = _middles(min(xs), max(xs), self.spacing), _middles(min(ys), max(ys), self.spacing)
         within = tuple((x, y) for y in rows for x in columns if _inside(self.outline, (x, y)))
         return within or ((sum(xs) / len(xs), sum(ys) / len(ys)),)
 
     def quantities(self) -> dict[str, float]:
-        """Return its numbers by name, without "support.NAME."."""
+        """Return the numbers of the support by name, without "support.NAME."."""
         x, y = self.centre
         return {
             "friction": self.friction, "anisotropy": self.anisotropy, "slip_speed": self.slip_speed,
@@ -276,11 +276,7 @@ class Support(Config, frozen=True):
 
 
 def require_convex(outline: tuple[Point2, ...], where: str) -> None:
-    """Refuse corners that are no convex polygon in the order against the hands of a clock.
-
-    Raises:
-        ValueError: They are not.
-    """
+    """Raise a ValueError unless corners form a convex polygon, counterclockwise."""
     valid = "three or more corners of a convex polygon, against the hands of a clock [m]"
     require(len(outline) >= 3, f"{where}: corners", len(outline), valid)
     require(all(math.isfinite(x) for corner in outline for x in corner), f"{where}: corners", list(outline), valid)
@@ -290,11 +286,7 @@ def require_convex(outline: tuple[Point2, ...], where: str) -> None:
 
 
 def require_bodies(pairs: Sequence[BodyContact], supports: Sequence[Support], links: Sequence[str]) -> None:
-    """Refuse contacts and supports of links that are not there, or of which two have one name.
-
-    Raises:
-        ValueError: There are such.
-    """
+    """Raise a ValueError unless contacts and supports have distinct names and existing links."""
     for what, named in (("body contact", pairs), ("support", supports)):
         names = [one.name for one in named]
         for name in names:
@@ -321,7 +313,7 @@ def _require_name(name: str, what: str) -> None:
 
 
 Cone = Literal["pyramidal", "elliptic"]
-"""Friction cone: a pyramid of four edges, or the circular cone itself."""
+"""Friction cone: a pyramid with four edges, or the exact circular cone."""
 
 SOLREF = ("timeconst", "dampratio")
 """Names of the numbers of solref."""
@@ -331,13 +323,13 @@ SOLIMP = ("d0", "dwidth", "width", "midpoint", "power")
 
 
 class ConstraintParameters(Config, frozen=True):
-    """How a constraint yields.
+    """Softness of a constraint, as in MuJoCo.
 
     Attributes:
-        solref: Time constant [s] and damping ratio of the constraint as a spring and damper on a unit mass; two numbers
-            of at most zero are its stiffness and damping themselves, negative [1/s^2, 1/s].
-        solimp: Impedance: its value at the constraint and beyond `width` (shares, between 0 and 1), width [m or rad],
-            midpoint (share of the width) and power of the curve between them.
+        solref: Time constant [s] and damping ratio of the constraint as a spring-damper on a unit mass; or, if both are
+            at most zero, minus its stiffness and damping [1/s^2, 1/s].
+        solimp: Impedance at the constraint and beyond `width` (between 0 and 1), width [m or rad], midpoint (fraction
+            of the width) and power of the curve between them.
     """
 
     solref: tuple[float, float] = (0.02, 1.0)
@@ -355,16 +347,16 @@ class ConstraintParameters(Config, frozen=True):
 
 
 class SoftConstraints(Config, frozen=True):
-    """The constraints of a mechanism.
+    """Soft constraints of a mechanism.
 
     Attributes:
         cone: Friction cone of the contacts.
         impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
         friction: Coefficient of friction between robot and ground.
-        frictions: That of shapes that have another one, by the name of the shape.
-        contact: How contacts yield.
-        limits: How the limits of a joint yield, by its name; MuJoCo's defaults for others.
-        joint_friction: How the friction of a joint yields, by its name; MuJoCo's defaults for others.
+        frictions: Friction of shapes with a different coefficient, by the name of the shape.
+        contact: Softness of contacts.
+        limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
+        joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
     """
 
     cone: Cone = "pyramidal"

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives as plain data, from the command of a joint to its torque: laws, networks, and controllers of logs."""
+"""Drives as plain data, from the command of a joint to its torque: laws, networks, and the controllers of logs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
-from neurodyn.core.description.blueprint import Activation
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
 Command = Literal["torque", "target", "velocity"]
-"""What a command is: a torque [N m or N], a position that a controller in the drive goes to [rad or m], or a velocity
-that the joint has whatever acts on it [rad/s or m/s]."""
+"""Kind of command: a torque [N m or N], the position target of a controller in the drive [rad or m], or a velocity that
+the joint follows exactly, whatever acts on it [rad/s or m/s]."""
 
 UNITS = {
     "delay": "s",
@@ -34,42 +34,41 @@ UNITS = {
     "backlash": "rad",
     "bias": "rad",
 }
-"""The numbers of a drive that have names as quantities, and their units at a joint that turns."""
+"""Named numbers of a drive, and their units at a revolute joint."""
 
 _SIGNED = ("bias",)
 _ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
 
 
 class Drive(Config, frozen=True):
-    """The drive of one joint; all numbers are those at the joint, behind the gear.
+    """Drive of one joint. All numbers are at the joint side of the gear.
 
-    Units are those of a joint that turns; of one that slides, N for N m and m for rad.
+    Units are for a revolute joint; a prismatic joint has N for N m and m for rad.
 
     Attributes:
-        kind: What the command is turned into torque by: "torque" (it is one, times `gain`), "pd"
-            (gain (kp (command - q) - kd qd)), "velocity" (the joint has the commanded one whatever acts on it, and no
-            other number: what is on a prescribed path), or another one of `DRIVE_LAWS`.
-        delay: From the command to its effect [s]; k frames are k dt, fractions are allowed.
-        longest_delay: Greatest delay that the model has memory for, which bounds what is identified [s]; None for twice
+        kind: Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
+            "velocity" (the joint follows the commanded velocity exactly: a prescribed path, without other numbers), or
+            another one of `DRIVE_LAWS`.
+        delay: Time from the command to its effect [s]; fractions of a frame are allowed.
+        longest_delay: Largest delay that the model has memory for, an upper bound in identification [s]; None for twice
             `delay`.
         gain: Factor on the torque of the law.
         kp: Stiffness of a PD law [N m/rad].
         kd: Damping of a PD law [N m s/rad].
-        effort_limit: Greatest torque of the motor [N m]; None for no limit.
-        saturation_effort: Torque of the motor at standstill, from which the torque-speed line falls [N m]; None for
-            no such line.
+        effort_limit: Largest torque of the motor [N m]; None for no limit.
+        saturation_effort: Stall torque, where the torque-speed line starts [N m]; None for no such line.
         velocity_limit: Speed at which that line reaches zero [rad/s].
-        lag: Time constant with which the torque follows, of first order [s]; None for none.
-        coulomb: Coulomb friction of the motor and gear [N m]. Of a drive without spring it adds to JOINT.friction.
-        viscous: Viscous friction of the motor and gear [N m s/rad]. Without spring it adds to JOINT.damping.
-        stribeck: Static friction beyond Coulomb's [N m].
-        stribeck_speed: Speed at which that has fallen to 1/e [rad/s].
-        stiffness: Stiffness of the spring between motor and joint [N m/rad]; None for none (a rigid drive).
+        lag: Time constant of a first-order lag of the torque [s]; None for none.
+        coulomb: Coulomb friction of motor and gear [N m]; without a spring it adds to JOINT.friction.
+        viscous: Viscous friction of motor and gear [N m s/rad]; without a spring it adds to JOINT.damping.
+        stribeck: Static friction in excess of Coulomb friction [N m].
+        stribeck_speed: Speed at which the excess has fallen to 1/e [rad/s].
+        stiffness: Stiffness of the spring between motor and joint [N m/rad]; None for a rigid drive.
         elastic_damping: Damping of that spring [N m s/rad].
-        rotor_inertia: Inertia of the motor before the spring [kg m^2]; without spring it is JOINT.armature.
+        rotor_inertia: Inertia of the motor before the spring [kg m^2]; without a spring use JOINT.armature.
         backlash: Width of the dead zone before the spring [rad].
-        feedback: Which side of the spring the law, the torque-speed line and the encoder of the law see.
-        bias: What the encoder reads more than the joint's position [rad]. States of a model with a bias are readings.
+        feedback: Side of the spring that the law, the torque-speed line and the encoder of the law see.
+        bias: Encoder reading minus joint position [rad]. States of a model with a bias are readings.
     """
 
     kind: str = "torque"
@@ -116,26 +115,24 @@ class Drive(Config, frozen=True):
 
     @property
     def reach(self) -> float:
-        """Longest delay that there is memory for [s]."""
+        """Longest delay that the model has memory for [s]."""
         return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
 
     @property
     def leads(self) -> bool:
-        """Whether the joint moves as commanded, so that there is no torque: it is on a prescribed path."""
+        """Whether the joint follows a prescribed path, so that there is no torque."""
         return self.kind in DRIVE_LAWS and DRIVE_LAWS[self.kind].command == "velocity"
 
     @property
     def elastic(self) -> bool:
-        """Whether a spring lies between motor and joint."""
+        """Whether there is a spring between motor and joint."""
         return self.stiffness is not None
 
     def quantities(self) -> dict[str, float]:
-        """Return the numbers that this drive has, by name without "actuator.JOINT."; those of absent stages are not."""
+        """Return the numbers of this drive by name, without "actuator.JOINT." and without those of absent stages."""
         if self.leads:
             return {}
-        absent = set()
-        if not self.reach:
-            absent.add("delay")
+        absent = set() if self.reach else {"delay"}
         if not self.elastic:
             absent |= {"elastic_damping", "backlash"}
         given = {name: getattr(self, name) for name in UNITS if name not in absent}
@@ -143,7 +140,7 @@ class Drive(Config, frozen=True):
 
 
 def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
-    """Return the least and the greatest value that a number of a drive can have; None for no bound."""
+    """Return the lower and upper bound of a number of a drive; None for no bound."""
     if name in _SIGNED:
         return None, None
     return (1e-9 if name in _ABOVE_ZERO else 0.0), (drive.reach if name == "delay" else None)
@@ -152,17 +149,17 @@ def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
 _PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities"}
 
 Number = Callable[[str], Any]
-"""From the name of a number of the drive ("kp") to its value."""
+"""Value of a number of the drive by its name, for example "kp"."""
 
 
 @dataclass(frozen=True)
 class DriveLaw:
-    """What turns a command into torque.
+    """A law from command to torque.
 
     Attributes:
-        command: What the command is.
-        torque: From the drive's numbers, the command (of a target: the position error, by the shorter way where the
-            joint turns without end), position and velocity to the torque, on floats or traced values.
+        command: Kind of command.
+        torque: Torque from the drive's numbers, the command (for a target: the position error, wrapped at a continuous
+            joint), position and velocity; works on floats and on traced values.
         needs: Numbers that a drive of this kind must have.
     """
 
@@ -184,18 +181,14 @@ def _none(number: Number, command: Any, q: Any, qd: Any) -> Any:
 
 
 DRIVE_LAWS: Registry[DriveLaw] = Registry("kind of drive")
-"""What turns a command into torque, by the `kind` of a drive."""
+"""Laws from command to torque, by the `kind` of a drive."""
 DRIVE_LAWS.add("torque", DriveLaw("torque", _direct))
 DRIVE_LAWS.add("pd", DriveLaw("target", _pd, ("kp", "kd")))
 DRIVE_LAWS.add("velocity", DriveLaw("velocity", _none))
 
 
 def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
-    """Refuse drives that no simulator of forces knows.
-
-    Raises:
-        InputError: A joint is on a prescribed path.
-    """
+    """Raise an InputError for a joint on a prescribed path, which a simulator of forces cannot follow."""
     leading = [name for name, drive in drives.items() if drive.leads]
     if leading:
         raise InputError(
@@ -205,16 +198,16 @@ def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
 
 
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
-    """Refuse drives that cannot be, and return what commands are.
+    """Check the drives of a robot, and return the kind of its commands.
 
     Args:
         drives: Drives by joint.
-        controls: The driven joints; those without a drive take torques.
-        where: Where the drives are declared, for messages.
+        controls: The driven joints; without a drive they take torques.
+        where: Place of the declaration, for messages.
 
     Raises:
-        InputError: A joint is not there or not driven, a kind is unknown, a number is missing, or commands of some
-            joints are torques and those of others targets.
+        InputError: A joint does not exist or is not driven, a kind is unknown, a number is missing, or joints mix kinds
+            of commands.
     """
     for joint, drive in drives.items():
         if joint not in controls:
@@ -238,24 +231,24 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
 
 
 Signal = Literal["position_error", "velocity", "position", "effort_command", "target_position"]
-"""What a network sees: command - q, qd, q, the command where it is a torque, the command where it is a target."""
+"""Input of a network: command - q, qd, q, the command if it is a torque, the command if it is a target."""
 
 
 class DriveNetwork(Config, frozen=True):
-    """What the files of an actuator network say.
+    """Description of an actuator network.
 
     Attributes:
         network: "mlp" or "gru".
-        joints: Joints whose drives it stands for, each by itself.
-        signals: What it sees, in order.
+        joints: Joints whose drives it replaces, one at a time.
+        signals: Its inputs, in order.
         scales: Factor on each signal.
         effort_scale: Factor on its output [N m or N].
-        history: Ages at which an "mlp" sees signals, newest first [s]; (0,) for a "gru".
+        history: Ages of the inputs of an "mlp", newest first [s]; (0,) for a "gru".
         period: Time between two evaluations in training [s]; ages are multiples of it.
-        hidden: Widths of the hidden layers; of a "gru" its one width.
+        hidden: Widths of the hidden layers; one width for a "gru".
         activation: Activation of the hidden layers of an "mlp".
-        command: What the command is, "torque" or "target".
-        error: Root mean square of its torque error on held-out logs [N m or N].
+        command: Kind of command, "torque" or "target".
+        error: Root mean square torque error on held-out logs [N m or N].
     """
 
     network: Literal["mlp", "gru"]
@@ -266,11 +259,12 @@ class DriveNetwork(Config, frozen=True):
     history: tuple[float, ...]
     period: float
     hidden: tuple[int, ...] = (32, 32, 32)
-    activation: Activation = "softsign"
+    activation: str = "softsign"
     command: Literal["torque", "target"] = "target"
     error: float | None = None
 
     def __post_init__(self) -> None:
+        require_activation(self.activation, "value")
         require(len(self.signals) > 0, "signals", list(self.signals), "at least one")
         right = len(self.scales) == len(self.signals) and all(math.isfinite(s) and s != 0 for s in self.scales)
         require(right, "scales", list(self.scales), "a finite number other than 0 for each signal")
@@ -284,34 +278,30 @@ class DriveNetwork(Config, frozen=True):
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The ages in periods."""
+        """Ages in periods."""
         return tuple(round(age / self.period) for age in self.history)
 
     @property
     def inputs(self) -> int:
-        """Number of inputs."""
+        """Number of inputs of the network."""
         return len(self.signals) * len(self.history)
 
 
-GAINS: Registry[tuple[str, ...]] = Registry(
-    "controller",
-    pd=("kp", "kd"),
-    velocity=("kd",),
-)
-"""Gains of each kind of controller; what they do is in `dynamics.hybrid.closed_loop`."""
+GAINS: Registry[tuple[str, ...]] = Registry("controller", pd=("kp", "kd"), velocity=("kd",))
+"""Gains of each kind of controller; the laws are in `dynamics.hybrid.closed_loop`."""
 
 Gain = float | dict[str, float]
 
 
 class Controller(Config, frozen=True):
-    """A controller of driven joints, whose targets are the controls of a log.
+    """Controller of driven joints whose targets are the controls of a log.
 
     Attributes:
-        kind: A name of `GAINS`: "pd", or "velocity", whose targets are velocities.
+        kind: A name in `GAINS`: "pd" for position targets, or "velocity" for velocity targets.
         kp: Stiffness, of all driven joints or by joint [N m/rad or N/m].
         kd: Damping [N m s/rad or N s/m].
-        limit: Greatest torque or force [N m or N]; none where it is left out.
-        updates: How often it runs in a frame; the engine's substeps must be a multiple of it.
+        limit: Largest torque or force [N m or N]; infinite by default.
+        updates: Evaluations per frame; the engine's substeps must be a multiple of it.
     """
 
     kind: str = "pd"
@@ -332,22 +322,16 @@ class Controller(Config, frozen=True):
                 raise ValueError(f"{name} is given, but {self.kind!r} has {' and '.join(GAINS[self.kind])} alone")
 
     def gains(self, joints: Sequence[str]) -> dict[str, float]:
-        """Return gain by quantity, "controller.JOINT.kp", of all driven joints.
+        """Return the gains of all driven joints by quantity, for example "controller.JOINT.kp".
 
         Raises:
-            InputError: A gain lacks a driven joint, or names one that is none.
+            InputError: A gain lacks a driven joint, or names one that is not driven.
         """
-        values: dict[str, float] = {}
-        for name in GAINS[self.kind]:
-            values |= {f"controller.{joint}.{name}": x for joint, x in self.by_joint(name, joints).items()}
-        return {f"controller.{j}.{g}": values[f"controller.{j}.{g}"] for j in joints for g in GAINS[self.kind]}
+        values = {name: self.by_joint(name, joints) for name in GAINS[self.kind]}
+        return {f"controller.{joint}.{name}": values[name][joint] for joint in joints for name in values}
 
     def by_joint(self, name: str, joints: Sequence[str]) -> dict[str, float]:
-        """Return one of its numbers by joint.
-
-        Raises:
-            InputError: As of `gains`.
-        """
+        """Return one number of the controller by joint; errors: see `gains`."""
         given = getattr(self, name)
         if not isinstance(given, dict):
             return dict.fromkeys(joints, float(given))

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import (
@@ -19,6 +20,7 @@ from neurodyn.core.description.contacts import (
     require_bodies,
 )
 from neurodyn.core.description.drive import Drive, bounds
+from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import is_floating
 from neurodyn.core.errors import require
@@ -28,36 +30,28 @@ Inertia = tuple[float, float, float, float, float, float]
 
 _VECTORS = {"com": "xyz", "inertia": ("xx", "yy", "zz", "xy", "xz", "yz")}
 _SCALARS = (
-    "mass",
-    "armature",
-    "damping",
-    "friction",
-    "stiffness",
-    "rest",
-    "lower",
-    "upper",
-    "limit_stiffness",
-    "limit_damping",
-)
+    "mass", "armature", "damping", "friction", "stiffness", "rest", "lower", "upper",
+    "limit_stiffness", "limit_damping",
+)  # fmt: skip
 
 
 class Link(Config, frozen=True):
-    """A moving joint, and the rigid body that it moves with all that is fixed to it.
+    """A moving joint, and the rigid body that it moves, with everything fixed to that body.
 
     Attributes:
-        joint: The joint; its name names the link, its child frame is in the link's body frame.
+        joint: The joint; it names the link, and its child frame is in the link's body frame.
         mass: Mass [kg].
         com: Centre of mass in the body frame [m].
         inertia: Inertia about the centre of mass.
-        armature: Rotor inertia that adds to the joint's own [kg m^2 or kg].
+        armature: Rotor inertia added to the joint [kg m^2 or kg].
         damping: Viscous friction of the joint [N m s/rad or N s/m].
         friction: Coulomb friction of the joint [N m or N].
         stiffness: Stiffness of a spring in the joint [N m/rad or N/m].
-        rest: Where that spring is at rest [rad or m].
+        rest: Rest position of that spring [rad or m].
         lower: Lower limit [rad or m]; None for none.
         upper: Upper limit [rad or m]; None for none.
         limit_stiffness: Stiffness of the limits [N m/rad or N/m].
-        limit_damping: Damping of the limits while they are passed [N m s/rad or N s/m].
+        limit_damping: Damping beyond the limits [N m s/rad or N s/m].
     """
 
     joint: ChainJoint
@@ -76,12 +70,10 @@ class Link(Config, frozen=True):
 
     def __post_init__(self) -> None:
         name = self.joint.name
-        if not (math.isfinite(self.mass) and self.mass > 0):
-            raise ValueError(f"link {name!r}: mass is {self.mass}; valid: a finite number above 0 [kg]")
+        require(0 < self.mass < math.inf, f"link {name!r}: mass", self.mass, "a finite number above 0 [kg]")
         for what in ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping"):
             value = getattr(self, what)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
+            require(0 <= value < math.inf, f"link {name!r}: {what}", value, "a finite number of at least 0")
         for what in ("com", "inertia"):
             values = getattr(self, what)
             require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
@@ -98,13 +90,14 @@ class Mechanism(Config, frozen=True):
     Attributes:
         links: The links, parents first, in the order of the coordinates.
         gravity: Gravity in world axes [m/s^2].
-        points: Points that can touch a ground; each is carried by the link of its joint.
-        constraints: How contacts, limits and joint friction yield where they are soft constraints.
-        shapes: Shapes that can touch a ground, where soft contacts are those of shapes; empty where there are others
-            than spheres, capsules and boxes.
-        drives: What stands between command and torque, by joint; joints without a drive take torques.
+        points: Contact points; each is carried by the link of its joint.
+        constraints: Softness of contacts, limits and joint friction as soft constraints.
+        shapes: Shapes that can touch the ground, for soft contacts of shapes; empty if the robot has shapes other than
+            spheres, capsules and boxes.
+        drives: Drives between command and torque, by joint; other joints take torques.
         body_contacts: Pairs of bodies that can touch each other.
         supports: Bodies that slide on a horizontal plane.
+        elements: Passive force elements between joints or points; unset for none.
     """
 
     links: tuple[Link, ...]
@@ -115,6 +108,7 @@ class Mechanism(Config, frozen=True):
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
+    elements: tuple[ForceElement, ...] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):
@@ -138,6 +132,7 @@ class Mechanism(Config, frozen=True):
         for name in self.drives:
             require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
         require_bodies(self.body_contacts, self.supports, self.names)
+        require_elements(self.elements or (), self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
@@ -186,10 +181,12 @@ class Mechanism(Config, frozen=True):
             values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
         for support in self.supports:
             values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
+        for element in self.elements or ():
+            values |= element.quantities()
         return values
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return the least and greatest values of the quantities that only this mechanism knows bounds of."""
+        """Return lower and upper bounds of the quantities whose bounds do not follow from their names."""
         found = {
             f"actuator.{name}.{what}": bounds(what, drive)
             for name, drive in self.drives.items()
@@ -197,16 +194,18 @@ class Mechanism(Config, frozen=True):
         }
         for support in self.supports:
             found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
+        for element in self.elements or ():
+            found |= {name: element.bounds_of(name.rpartition(".")[2]) for name in element.quantities()}
         return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
-        """Return the mechanism with other values of some of its quantities.
+        """Return the mechanism with other values of some quantities.
 
         Args:
-            values: Values by name; names that it does not have are passed over.
+            values: Values by name; unknown names are ignored.
 
         Raises:
-            ValueError: A value is none that the quantity can have.
+            ValueError: A value is not valid for its quantity.
         """
         named = {**self.quantities(), **values}
 
@@ -235,9 +234,11 @@ class Mechanism(Config, frozen=True):
             begin = f"support.{support.name}"
             given = {what: named[f"{begin}.{what}"] for what in support.quantities() if "." not in what}
             supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
+        elements = tuple(element.with_quantities(named) for element in self.elements or ())
         return msgspec.structs.replace(
-            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports)
-        )
+            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports),
+            elements=elements or UNSET,
+        )  # fmt: skip
 
 
 Vector = tuple[float, ...]
@@ -250,17 +251,17 @@ class JointPrint(Config, frozen=True):
         name: Name without the prefix of the articulation or world.
         kind: "revolute", "prismatic", "ball", "free" or "fixed".
         axis: Axes of the degrees of freedom in the joint frame, flattened, shape [3 * axes].
-        parent_pose: Joint frame in the parent body [x y z, qx qy qz qw]; of a root joint only how it leans
-            against gravity, empty where it is upright: where the robot stands and heads is not part of it.
+        parent_pose: Joint frame in the parent body [x y z, qx qy qz qw]. For a root joint only its tilt against
+            gravity, empty if upright: position and heading are not part of the identity.
         child_pose: Joint frame in the child body [x y z, qx qy qz qw].
-        lower: Least positions [rad or m].
-        upper: Greatest positions [rad or m].
+        lower: Lower limits [rad or m].
+        upper: Upper limits [rad or m].
         armature: Rotor inertia of each degree of freedom [kg m^2 or kg].
         damping: Viscous friction [N m s/rad or N s/m].
         friction: Coulomb friction [N m or N].
         stiffness: Stiffness of a passive spring [N m/rad or N/m].
-        limit_stiffness: Stiffness of the limits [N m/rad or N/m]; 0 where there is none.
-        limit_damping: Damping of the limits [N m s/rad or N s/m]; 0 where there is none.
+        limit_stiffness: Stiffness of the limits [N m/rad or N/m]; 0 for none.
+        limit_damping: Damping of the limits [N m s/rad or N s/m]; 0 for none.
     """
 
     name: str
@@ -285,7 +286,7 @@ class BodyPrint(Config, frozen=True):
         name: Name without the prefix of the articulation or world.
         mass: Mass [kg].
         com: Centre of mass in the body frame [m], shape [3].
-        inertia: Inertia about the centre of mass in body axes [kg m^2], row by row, shape [9].
+        inertia: Inertia about the centre of mass in body axes [kg m^2], row-major, shape [9].
     """
 
     name: str
@@ -295,30 +296,23 @@ class BodyPrint(Config, frozen=True):
 
 
 class Fingerprint(Config, frozen=True):
-    """Identity of one articulation and the gravity that it was simulated in [m/s^2], shape [3]."""
+    """Identity of an articulation, and the gravity in its simulation [m/s^2], shape [3]."""
 
     joints: tuple[JointPrint, ...]
     bodies: tuple[BodyPrint, ...]
     gravity: Vector
 
     def differences(self, other: "Fingerprint", tolerance: float = 1e-4) -> list[str]:
-        """List, in words, in what `other` differs from this articulation.
-
-        Args:
-            other: The articulation that is compared.
-            tolerance: Relative tolerance of numbers.
-        """
+        """List in words how `other` differs from this articulation; numbers are compared to a relative `tolerance`."""
         mine, theirs = [j.name for j in self.joints], [j.name for j in other.joints]
         if mine != theirs:
             return [f"joint order is {theirs} instead of {mine}"]
         differences = []
         for a, b in zip(self.joints, other.joints, strict=True):
             differences += _field_differences(f"joint {a.name!r}", a, b, tolerance)
-        if [b.name for b in self.bodies] != [b.name for b in other.bodies]:
-            return [
-                *differences,
-                f"bodies are {[b.name for b in other.bodies]} instead of {[b.name for b in self.bodies]}",
-            ]
+        mine, theirs = [b.name for b in self.bodies], [b.name for b in other.bodies]
+        if mine != theirs:
+            return [*differences, f"bodies are {theirs} instead of {mine}"]
         for a, b in zip(self.bodies, other.bodies, strict=True):
             differences += _field_differences(f"body {a.name!r}", a, b, tolerance)
         if not _close(self.gravity, other.gravity, tolerance):
@@ -337,15 +331,11 @@ def _field_differences(what: str, a: Config, b: Config, tolerance: float) -> lis
 
 
 def _close(a: float | Vector, b: float | Vector, tolerance: float) -> bool:
-    left, right = _tuple(a), _tuple(b)
+    left, right = (value if isinstance(value, tuple) else (value,) for value in (a, b))
     if len(left) != len(right):
         return False
     scale = max((abs(x) for x in (*left, *right) if math.isfinite(x)), default=0.0)
     return all(x == y or abs(x - y) <= tolerance * scale + 1e-9 for x, y in zip(left, right, strict=True))
-
-
-def _tuple(value: float | Vector) -> Vector:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def _show(value: str | float | Vector) -> str:

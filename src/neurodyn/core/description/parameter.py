@@ -17,13 +17,13 @@ _SHARES = ("solimp.d0", "solimp.dwidth", "solimp.midpoint")
 
 
 class Parameter(Config, frozen=True):
-    """A quantity that is free.
+    """A quantity to identify.
 
     Attributes:
         name: Name of the quantity.
-        nominal: Where it starts.
-        lower: Least value; None for none.
-        upper: Greatest value; None for none.
+        nominal: Initial value.
+        lower: Lower bound; None for none.
+        upper: Upper bound; None for none.
     """
 
     name: str
@@ -49,23 +49,23 @@ class Parameter(Config, frozen=True):
 
 
 Bounds = Mapping[str, tuple[float | None, float | None]]
-"""Least and greatest values by name; None for no bound."""
+"""Lower and upper bounds by name; None for no bound."""
 
 
 def select_parameters(
     nominal: Mapping[str, float], asked: Sequence[str], bounds: Bounds = MappingProxyType({})
 ) -> tuple[Parameter, ...]:
-    """Return the parameters that texts name.
+    """Return the parameters selected by texts.
 
-    A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "*.com" "*.com.*"), and may give
-    bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4"; what is left empty stays
-    as it is without. Masses, inertias, frictions and stiffnesses are at least zero, numbers of solref keep their sign,
-    and impedances of solimp lie between 0 and 1. The last text about a quantity counts.
+    A text is a name or a shell pattern ("*.damping"; "elbow" also matches "elbow.*", "*.com" also "*.com.*"). After "="
+    it may give bounds, or a start with or without bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4";
+    empty entries keep their defaults. Masses, inertias, frictions and stiffnesses are at least zero, numbers of solref
+    keep their sign, and impedances of solimp are between 0 and 1. If texts overlap, the last one counts.
 
     Args:
         nominal: Nominal values of all quantities.
         asked: The texts.
-        bounds: What quantities cannot be beyond, where that does not follow from their names (`Mechanism.bounds`).
+        bounds: Bounds of quantities that do not follow from their names (`Mechanism.bounds`).
 
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
@@ -112,10 +112,10 @@ def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float
 
 
 def _range(name: str, nominal: float) -> tuple[float | None, float | None]:
-    """Return the least and the greatest value that a quantity can have."""
+    """Return the lower and upper bound that follow from a quantity's name."""
     if name.endswith(_SHARES):
         return 0.0, 1.0
-    if name.endswith(_SOLREF):  # of either format: a time constant and a damping ratio, or both negative
+    if name.endswith(_SOLREF):  # a time constant and a damping ratio, or both negative
         return (0.0, None) if nominal > 0.0 else (None, 0.0)
     positive = name.endswith((*_POSITIVE, *_POSITIVE_SOLIMP))
     positive |= name.startswith("controller.")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a robot stands on and runs into: shapes that do not move, as plain data.
+"""Static shapes around a robot, as plain data.
 
-A scene is shared by many worlds; each world may see it at a pose of its own (a tilted plane is a plane seen at
-a tilted pose, another piece of a terrain is the terrain shifted). Positions and rotations of shapes are in the
-frame of the scene: metres, and unit quaternions with the scalar last, shape to scene.
+A scene is shared by many worlds, and each world sees it at its own pose: a tilted plane is a plane at a tilted pose,
+another patch of terrain is the terrain shifted. Positions [m] and rotations (unit quaternions, scalar last, shape to
+scene) of shapes are in the frame of the scene.
 """
 
 import math
@@ -24,11 +24,11 @@ IDENTITY: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class _Placed(Config, frozen=True, kw_only=True):
-    """A shape at its place in the scene.
+    """A shape placed in the scene.
 
     Attributes:
         position: Origin of the shape [m].
-        rotation: Rotation of the shape, shape to scene (quaternion, scalar last, unit).
+        rotation: Rotation from shape to scene (unit quaternion, scalar last).
     """
 
     position: Vector3 = (0.0, 0.0, 0.0)
@@ -43,37 +43,41 @@ class _Placed(Config, frozen=True, kw_only=True):
 
 
 class Plane(_Placed, frozen=True, kw_only=True, tag="plane", tag_field="kind"):
-    """The half space below z = 0 of the shape's frame."""
+    """The half space z < 0 of the shape's frame."""
 
 
 class Box(_Placed, frozen=True, kw_only=True, tag="box", tag_field="kind"):
-    """A box; `half` are its half edges along x, y, z [m]."""
+    """A box with half edges `half` along x, y, z [m]."""
 
     half: tuple[Positive, Positive, Positive]
 
 
 class Sphere(_Placed, frozen=True, kw_only=True, tag="sphere", tag_field="kind"):
-    """A sphere of a radius [m]."""
+    """A sphere.
+
+    Attributes:
+        radius: Radius [m].
+    """
 
     radius: Positive
 
 
 class Capsule(_Placed, frozen=True, kw_only=True, tag="capsule", tag_field="kind"):
-    """A capsule along z: a segment of +-half_length [m], and everything within `radius` [m] of it."""
+    """A capsule along z: all points within `radius` [m] of a segment of +-half_length [m]."""
 
     radius: Positive
     half_length: Positive
 
 
 class Cylinder(_Placed, frozen=True, kw_only=True, tag="cylinder", tag_field="kind"):
-    """A cylinder along z: of a radius [m], from -half_length to +half_length [m]."""
+    """A cylinder along z with a `radius` [m], from -half_length to +half_length [m]."""
 
     radius: Positive
     half_length: Positive
 
 
 class Mesh(_Placed, frozen=True, kw_only=True, tag="mesh", tag_field="kind"):
-    """A closed surface of triangles, normals outward.
+    """A closed triangle mesh with outward normals.
 
     Attributes:
         file: Mesh file (.obj, .stl, ...), relative to the declaration that names it.
@@ -89,7 +93,7 @@ class Heightfield(_Placed, frozen=True, kw_only=True, tag="heightfield", tag_fie
 
     Attributes:
         file: Heights [m] as .npy, shape [rows along y, columns along x], relative to the declaration that names it.
-        cell: Edge of a cell of the grid [m].
+        cell: Edge of a grid cell [m].
     """
 
     file: str
@@ -97,15 +101,15 @@ class Heightfield(_Placed, frozen=True, kw_only=True, tag="heightfield", tag_fie
 
 
 class Terrain(_Placed, frozen=True, kw_only=True, tag="terrain", tag_field="kind"):
-    """A heightfield that is made from a seed.
+    """A heightfield generated from a seed.
 
     Attributes:
-        style: "rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), or "mixed"
-            (tiles of each, and flat ones).
+        style: "rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), or "mixed" (tiles
+            of each, and flat ones).
         seed: Seed of the heights.
         size: Edges along x and y [m].
-        cell: Edge of a cell of the grid [m].
-        amplitude: Greatest height above and depth below zero [m].
+        cell: Edge of a grid cell [m].
+        amplitude: Largest height above and depth below zero [m].
         feature: Length of bumps, or edge of blocks [m].
     """
 
@@ -121,11 +125,11 @@ Shape = Plane | Box | Sphere | Capsule | Cylinder | Mesh | Heightfield | Terrain
 
 
 class Scene(Config, frozen=True, kw_only=True):
-    """Shapes that do not move.
+    """Static shapes.
 
     Attributes:
-        shapes: The shapes; none for free space.
-        folder: Where the declaration lies that files are relative to; filled in when it is read.
+        shapes: The shapes; empty for free space.
+        folder: Folder of the declaration, which files are relative to; filled in when it is read.
     """
 
     shapes: tuple[Shape, ...] = ()

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors beside the joints' encoders: what a log holds of them, and where they sit on the robot.
+"""Sensors other than joint encoders: their streams in a log, and their place on the robot.
 
-A *stream* is what a log holds: named columns of one kind of sensor. A *sensor* says what these numbers are of: a link,
-a place and axes in its body frame, a noise and a delay. Streams travel with data, sensors are declared with a robot or
-with the settings of an identification; the two meet by name.
+A *stream* is what a log holds: named columns of one kind of sensor. A *sensor* says what they measure: a link, a place
+and axes in its body frame, a noise and a delay. Streams travel with data; sensors are declared with a robot or in the
+settings of an identification. The two are matched by name.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.core.registry import Registry
+from neurodyn.core.registry import Registry, imported
 
 Quaternion = tuple[float, float, float, float]
 
@@ -28,7 +29,7 @@ class Part(Config, frozen=True):
 
     Attributes:
         name: Its name.
-        components: Its components; empty for one number for each joint of the stream.
+        components: Its components; empty for one number per joint of the stream.
         unit: Their unit.
     """
 
@@ -41,11 +42,6 @@ class Part(Config, frozen=True):
         """Names of the components of a difference of two readings."""
         return ("rx", "ry", "rz") if self.name == QUATERNION else self.components
 
-    @property
-    def residual_unit(self) -> str:
-        """Unit of a difference of two readings."""
-        return "rad" if self.name == QUATERNION else self.unit
-
 
 _XYZ = ("x", "y", "z")
 _POSITION, _ROTATION = (
@@ -57,20 +53,44 @@ _SPECIFIC_FORCE = Part(name="specific_force", components=_XYZ, unit="m/s^2")
 _VELOCITY = Part(name="linear_velocity", components=_XYZ, unit="m/s")
 _FORCE, _TORQUE = Part(name="force", components=_XYZ, unit="N"), Part(name="torque", components=_XYZ, unit="N m")
 
-SENSOR_KINDS: Registry[tuple[Part, ...]] = Registry(
+
+@dataclass(frozen=True)
+class SensorKind:
+    """A kind of sensor.
+
+    Attributes:
+        parts: Quantities of a reading, in order.
+        read: The traced function of a step and of the sensor's frame that returns the reading
+            (`multibody.sensors.SensorFunction`), or "module:attribute" where it is found.
+    """
+
+    parts: tuple[Part, ...]
+    read: str | Callable[..., list[Any]]
+
+    @property
+    def function(self) -> Callable[..., list[Any]]:
+        """The traced function."""
+        return imported(self.read)
+
+
+def _kind(read: str, *parts: Part) -> SensorKind:
+    return SensorKind(parts, f"neurodyn.multibody.sensors:{read}")
+
+
+SENSOR_KINDS: Registry[SensorKind] = Registry(
     "kind of sensor",
-    position=(_POSITION,),
-    orientation=(_ROTATION,),
-    pose=(_POSITION, _ROTATION),
-    gyroscope=(_SPIN,),
-    accelerometer=(_SPECIFIC_FORCE,),
-    imu=(_SPIN, _SPECIFIC_FORCE),
-    odometry=(_VELOCITY, _SPIN),
-    contact_force=(_FORCE,),
-    wrench=(_FORCE, _TORQUE),
-    joint_torque=(Part(name="torque", components=(), unit="N m"),),
-)  # fmt: skip
-"""Quantities of a reading of each kind of sensor, in order; what they mean is in `multibody.sensors`."""
+    position=_kind("read_position", _POSITION),
+    orientation=_kind("read_orientation", _ROTATION),
+    pose=_kind("read_pose", _POSITION, _ROTATION),
+    gyroscope=_kind("read_gyroscope", _SPIN),
+    accelerometer=_kind("read_accelerometer", _SPECIFIC_FORCE),
+    imu=_kind("read_imu", _SPIN, _SPECIFIC_FORCE),
+    odometry=_kind("read_odometry", _VELOCITY, _SPIN),
+    contact_force=_kind("read_contact_force", _FORCE),
+    wrench=_kind("read_wrench", _FORCE, _TORQUE),
+    joint_torque=_kind("read_joint_torque", Part(name="torque", components=(), unit="N m")),
+)
+"""Kinds of sensors by name."""
 
 
 class Stream(Config, frozen=True):
@@ -79,7 +99,7 @@ class Stream(Config, frozen=True):
     Attributes:
         name: Name of the sensor.
         kind: Its kind.
-        joints: The joints whose torques it holds; empty for other kinds.
+        joints: Joints of a joint torque; empty for other kinds.
     """
 
     name: str
@@ -90,7 +110,7 @@ class Stream(Config, frozen=True):
         SENSOR_KINDS.require(self.kind)
         if not self.name or "." in self.name:
             raise ValueError(f"sensor {self.name!r}: valid: a name without dots")
-        per_joint = any(not part.components for part in SENSOR_KINDS[self.kind])
+        per_joint = any(not part.components for part in SENSOR_KINDS[self.kind].parts)
         if per_joint != bool(self.joints):
             need = "needs joints" if per_joint else "has no joints"
             raise ValueError(f"sensor {self.name!r}: a {self.kind} {need}")
@@ -100,12 +120,12 @@ class Stream(Config, frozen=True):
         """Quantities of a reading."""
         return tuple(
             part if part.components else msgspec.structs.replace(part, components=self.joints)
-            for part in SENSOR_KINDS[self.kind]
+            for part in SENSOR_KINDS[self.kind].parts
         )
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers of a reading, as "imu.specific_force.z"."""
+        """Names of the numbers of a reading, for example "imu.specific_force.z"."""
         return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.components)
 
     @property
@@ -115,7 +135,7 @@ class Stream(Config, frozen=True):
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the components of a difference of two readings, as "tip.quaternion.rx"."""
+        """Names of the components of a difference of two readings, for example "tip.quaternion.rx"."""
         return tuple(f"{self.name}.{part.name}.{x}" for part in self.parts for x in part.residuals)
 
     @property
@@ -133,15 +153,15 @@ class Sensor(Config, frozen=True):
     """A sensor on a robot.
 
     Attributes:
-        kind: What it measures: a name of `SENSOR_KINDS`.
-        link: The link that carries it, by the joint that moves it; empty for the first link.
-        position: Where it sits in the frame of the link's body [m].
-        quaternion: Rotation of its axes to those of the body, scalar last.
-        axes: Whether velocities, accelerations and forces are along the axes of the "sensor" or of the "world".
-        noise: Standard deviation of each number of a reading, or one for each of its quantities; empty to estimate it.
-        delay: Time from what happens to its place in the log [s].
-        side: Of a joint torque: that of the "motor", before friction and rotor inertia, or that of the "link".
-        stream: Name of its readings in the log; empty for the sensor's own name.
+        kind: A name in `SENSOR_KINDS`.
+        link: Link that carries it, by the joint that moves the link; empty for the first link.
+        position: Position in the body frame of the link [m].
+        quaternion: Rotation from its axes to those of the body, scalar last.
+        axes: Axes of velocities, accelerations and forces: of the "sensor" or of the "world".
+        noise: Standard deviation of each number of a reading, or one per quantity; empty to estimate it.
+        delay: Time from an event to its place in the log [s].
+        side: Joint torque only: at the "motor", before friction and rotor inertia, or at the "link".
+        stream: Name of its readings in the log; empty for the sensor's name.
     """
 
     kind: str
@@ -168,7 +188,7 @@ class Sensor(Config, frozen=True):
 
     @property
     def noises(self) -> tuple[float, ...]:
-        """The standard deviations that are given."""
+        """Given standard deviations."""
         return self.noise if isinstance(self.noise, tuple) else (float(self.noise),)
 
 
@@ -177,10 +197,10 @@ Sensors = Mapping[str, Sensor]
 
 
 def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...] | None:
-    """Return the standard deviation of each component of a difference of two readings; None where it is not given.
+    """Return the standard deviation of each component of a difference of two readings; None if not given.
 
     Raises:
-        InputError: There are neither as many numbers as components, nor as quantities.
+        InputError: The noise has neither one number per component nor one per quantity.
     """
     given, parts = sensor.noises, stream.parts
     if not given:
@@ -198,11 +218,7 @@ def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...
 
 
 def stream_of(name: str, sensor: Sensor, streams: tuple[Stream, ...]) -> int:
-    """Return the index of a sensor's stream.
-
-    Raises:
-        InputError: There is none, or it is of another kind.
-    """
+    """Return the index of a sensor's stream, or raise an InputError if there is none of its kind."""
     wanted, names = sensor.stream or name, [stream.name for stream in streams]
     if wanted not in names:
         raise InputError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a state and a control are: kinds of joints and their coordinates, names, order, units and time step."""
+"""Specification of state and control: kinds of joints and their coordinates, names, order, units and time step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class JointCoordinates:
     """Coordinates of one kind of joint.
 
     Attributes:
-        q: Suffixes of the names of the position coordinates.
+        q: Name suffixes of the position coordinates.
         q_units: Their units.
-        qd: Suffixes of the names of the velocity coordinates.
-        tangent: Suffixes of the names of the coordinates of a difference of two positions.
+        qd: Name suffixes of the velocity coordinates.
+        tangent: Name suffixes of the coordinates of a difference of two positions.
         tangent_units: Their units.
-        effort_unit: Unit of what drives a joint of one degree of freedom.
+        effort_unit: Unit of the effort at a joint with one degree of freedom.
     """
 
     q: tuple[str, ...]
@@ -50,7 +50,7 @@ COORDINATES: dict[JointKind, JointCoordinates] = {
 
 
 class HasJointKind:
-    """What follows from the kind of a joint; a base of the records that have a `kind`."""
+    """Base of records with a joint `kind`, and what follows from it."""
 
     __slots__ = ()
     kind: JointKind
@@ -67,19 +67,19 @@ class HasJointKind:
 
     @property
     def scalar(self) -> bool:
-        """Whether it has one degree of freedom; the other kinds have a quaternion."""
+        """Whether the joint has one degree of freedom; other kinds have a quaternion."""
         return self.nv == 1
 
 
 class JointPlace(NamedTuple):
-    """Where the coordinates of one joint lie in a state.
+    """Columns of the coordinates of one joint in a state.
 
     Attributes:
-        q: Its positions.
-        qd: Its velocities.
-        quaternion: The quaternion among the positions; empty of a joint of one degree of freedom.
-        linear: Linear velocity among the velocities; empty of a ball joint.
-        angular: Angular velocity among the velocities; empty of a joint of one degree of freedom.
+        q: Positions.
+        qd: Velocities.
+        quaternion: Quaternion in the positions; empty for a joint with one degree of freedom.
+        linear: Linear velocity in the velocities; empty for a ball joint.
+        angular: Angular velocity in the velocities; empty for a joint with one degree of freedom.
     """
 
     q: slice
@@ -90,7 +90,7 @@ class JointPlace(NamedTuple):
 
 
 def places(joints: Iterable[HasJointKind]) -> list[JointPlace]:
-    """Return where the coordinates of each joint lie in the state of all."""
+    """Return the columns of each joint's coordinates in a state."""
     found: list[JointPlace] = []
     row = dof = 0
     for joint in joints:
@@ -107,7 +107,7 @@ def places(joints: Iterable[HasJointKind]) -> list[JointPlace]:
 
 
 def is_floating(joints: Iterable[HasJointKind]) -> bool:
-    """Return whether the first of a robot's joints is that of a floating base."""
+    """Return whether the first joint is free: whether the base floats."""
     return next((joint.kind == "free" for joint in joints), False)
 
 
@@ -117,9 +117,9 @@ class JointSpec(Config, HasJointKind, frozen=True):
     Attributes:
         name: Name of the joint in the robot's file.
         kind: Kind of joint.
-        continuous: Whether the position is an angle that turns without end and is compared modulo 2 pi.
-        lower: Least position [rad or m]; None where the joint has no limit.
-        upper: Greatest position [rad or m]; None where the joint has no limit.
+        continuous: Whether the position is an angle without limits, compared modulo 2 pi.
+        lower: Lower limit [rad or m]; None for none.
+        upper: Upper limit [rad or m]; None for none.
     """
 
     name: str
@@ -150,7 +150,7 @@ class JointSpec(Config, HasJointKind, frozen=True):
 
     @property
     def tangent_names(self) -> tuple[str, ...]:
-        """Names of the coordinates of a difference of two positions: rotations are rotation vectors."""
+        """Names of the coordinates of a difference of two positions; rotations are rotation vectors."""
         return tuple(self.name + suffix for suffix in COORDINATES[self.kind].tangent)
 
     @property
@@ -160,13 +160,13 @@ class JointSpec(Config, HasJointKind, frozen=True):
 
 
 class Channel(Config, frozen=True):
-    """One measured number beside the generalised coordinates.
+    """One measured number besides the generalised coordinates.
 
     Attributes:
-        name: "QUANTITY" or "QUANTITY.COMPONENT", as in "base_linear_velocity.x"; components of a quantity follow each
-            other.
-        unit: Unit, as in "m/s"; "1" for a number without one.
-        frame: Axes that components are given in; empty where there are none.
+        name: "QUANTITY" or "QUANTITY.COMPONENT", for example "base_linear_velocity.x"; the components of a quantity are
+            adjacent.
+        unit: Unit, for example "m/s"; "1" for a number without one.
+        frame: Axes of the components; empty for none.
     """
 
     name: str
@@ -175,7 +175,7 @@ class Channel(Config, frozen=True):
 
     @property
     def quantity(self) -> str:
-        """The quantity of which it is a component."""
+        """Quantity that it is a component of."""
         return self.name.partition(".")[0]
 
 
@@ -185,13 +185,13 @@ class StateSpec(Config, frozen=True):
     Attributes:
         robot: Name of the robot.
         joints: Joints with degrees of freedom, in the order of the coordinates.
-        controls: Joints that are actuated, in the order of the control vector [N m or N].
+        controls: Driven joints, in the order of the control vector [N m or N].
         dt: Length of one frame [s].
-        context: Number of earlier frames that a prediction can make use of; 0 for a state that is complete.
-        channels: Measured numbers beside the generalised coordinates, in order.
-        contacts: Bodies of which it is known whether they touch something, in order.
-        control_kind: What a control is: a "torque" [N m or N], or the "target" of a position controller [rad or m]
-            whose gains are part of what was measured, or the "velocity" of a joint on a prescribed path.
+        context: Number of earlier frames that a prediction can use; 0 for a complete state.
+        channels: Measured numbers besides the generalised coordinates, in order.
+        contacts: Bodies with a known contact state, in order.
+        control_kind: "torque" [N m or N]; "target" of a position controller [rad or m] whose gains are part of what was
+            measured; or "velocity" of a joint on a prescribed path.
     """
 
     robot: str
@@ -228,7 +228,7 @@ class StateSpec(Config, frozen=True):
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """Units of the controls: of torques and forces, or of positions where controls are targets, shape [nu]."""
+        """Units of the controls according to `control_kind`, shape [nu]."""
         if self.control_kind == "velocity":
             return tuple(self.qd_units[dof] for dof in self.control_dofs)
         if self.control_kind == "target":
@@ -268,43 +268,43 @@ class StateSpec(Config, frozen=True):
 
     @property
     def nc(self) -> int:
-        """Number of bodies whose contact is known."""
+        """Number of bodies with a known contact state."""
         return len(self.contacts)
 
     @property
     def floating(self) -> bool:
-        """Whether the base floats: whether the first joint is free."""
+        """Whether the first joint is free: whether the base floats."""
         return is_floating(self.joints)
 
     @property
     def places(self) -> list[JointPlace]:
-        """Where the coordinates of each joint lie in a state."""
+        """Columns of the coordinates of each joint in a state."""
         return places(self.joints)
 
     @property
     def joint_q(self) -> slice:
-        """Positions of all joints but a floating base."""
+        """Columns of the positions of all joints except a floating base."""
         return slice(self.joints[0].nq if self.floating else 0, None)
 
     @property
     def joint_qd(self) -> slice:
-        """Velocities of all joints but a floating base."""
+        """Columns of the velocities of all joints except a floating base."""
         return slice(self.joints[0].nv if self.floating else 0, None)
 
     @property
     def continuous(self) -> tuple[bool, ...]:
-        """For each position coordinate, whether it is an angle modulo 2 pi, shape [nq]."""
+        """Whether each position coordinate is an angle modulo 2 pi, shape [nq]."""
         return tuple(joint.continuous for joint in self.joints for _ in joint.q_names)
 
     @property
     def control_dofs(self) -> tuple[int, ...]:
-        """For each control, the velocity coordinate on which it acts, shape [nu]."""
+        """Velocity coordinate on which each control acts, shape [nu]."""
         return tuple(self.qd_names.index(name) for name in self.controls)
 
     def differences(self, other: "StateSpec") -> list[str]:
-        """List, in words, in what `other` differs from this spec; empty where a model of this fits the other.
+        """List in words how `other` differs from this spec; empty if a model of this spec fits the other.
 
-        Contacts that `other` observes do not matter where this spec has none.
+        Contacts of `other` do not matter if this spec has none.
         """
         found = []
         if self.q_names != other.q_names:

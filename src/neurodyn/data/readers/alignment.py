@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delays in a log: from a control to the motion that it causes, and of velocities against the slopes of positions."""
+"""Delays in a log: from controls to motion, and of velocities relative to the slopes of positions."""
 
 import math
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import frame_times, mean_control, states
 
 _MOST = 0.1
-"""Longest delay that is looked for [s]."""
+"""Longest delay that is searched [s]."""
 
 _ROWS = 20_000
 _BETTER = 0.9
@@ -21,10 +21,10 @@ _FINEST_VELOCITY = 5e-5
 
 
 def velocity_delay(runs: list[RawRun]) -> float | None:
-    """Return the delay d [s] at which velocities fit the motion best: qd(t) = q'(t - d), in the least squares.
+    """Return the delay d [s] at which velocities fit the motion best in least squares: qd(t) = q'(t - d).
 
-    Zero where the best delay leaves more than nine tenths of the misfit; None where velocities share the clock of the
-    positions, have none of their own, or their coordinates are not those of the positions (quaternions).
+    Zero if the best delay leaves more than nine tenths of the misfit. None if velocities share the clock of the
+    positions, are not logged, or have other coordinates than the positions (quaternions).
     """
     run = max((r for r in runs if r.velocity_time is not None), key=lambda r: len(r.time), default=None)
     if run is None or run.qd is None or run.velocity_time is None or run.qd.shape[1] != run.q.shape[1]:
@@ -49,7 +49,7 @@ def velocity_delay(runs: list[RawRun]) -> float | None:
 
 
 def refined(misfit, start: float, step: float, finest: float) -> float:  # noqa: ANN001
-    """Return a least place of a smooth function near one of a grid, by halving steps, then a parabola."""
+    """Return the minimiser of a smooth function near a grid point, by halving steps and a final parabola."""
     values = {start: misfit(start)}
 
     def value(place: float) -> float:
@@ -67,14 +67,14 @@ def refined(misfit, start: float, step: float, finest: float) -> float:  # noqa:
 
 
 SHIFTS = range(-3, 7)
-"""Candidates, in steps of the log."""
+"""Candidate delays, in steps of the log."""
 
 _FARTHER = (8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 75, 100)
 _FARTHEST = 0.1
-"""Longest candidate [s]."""
+"""Longest candidate delay [s]."""
 
 _FINEST = 1e-4
-"""Distance of the candidates between which a delay is interpolated [s]."""
+"""Resolution to which a delay between candidates is refined [s]."""
 
 _FOLDS = 5
 _BLOCK = 50
@@ -87,13 +87,13 @@ _LEAST_GAIN = 5e-3
 
 
 class Alignment(Config, frozen=True):
-    """Measured delays from logged control to motion.
+    """Measured delay from logged control to motion.
 
     Attributes:
-        delays: Candidates [s]: multiples of the log's median step, and the best one where that lies between two.
+        delays: Candidates [s]: multiples of the log's median step, and the best one if it lies between two.
         r2: Held-out coefficient of determination of each candidate, mean over groups of runs.
         error: Held-out error of each candidate relative to no delay, geometric mean over blocks of frames.
-        groups: The relative error by group of runs.
+        groups: Relative error by group of runs.
         best: Candidate of the least error [s].
         chosen: Delay that is applied [s].
         significance: Mean logarithmic gain of the best candidate over no delay, in standard errors over blocks.
@@ -113,14 +113,14 @@ class Alignment(Config, frozen=True):
 def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: float | None) -> Alignment:
     """Measure which delay fits best.
 
-    Runs slower than the frames say little about a delay shorter than their step, and are left out where there
+    Runs slower than the frames carry little information on delays shorter than their step; they are left out if there
     are faster ones.
 
     Args:
         runs: Runs without gaps.
         spec: Coordinates and dt of the robot.
-        averaged: Whether velocities are averaged over the frame, see `resample`.
-        declared: Delay that the column map declares [s], which is then applied; None to apply the best one.
+        averaged: Whether velocities are averaged over the frame; see `resample`.
+        declared: Delay of the column map [s], which is then applied; None to apply the best one.
     """
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
     every = [np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs]) for name in ("q", "control")]
@@ -143,7 +143,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         if farther and wider.problems:
             compared, delays = wider, (*delays, *farther)
             best = compared.best(delays)
-            # Between farther candidates lie multiples of the step.
+            # Multiples of the step between the farther candidates.
             between = [step * n for n in range(round(best / step) - 15, round(best / step) + 16)]
             near = [d for d in between if delays[-len(farther) - 1] < d < delays[-1] and d not in delays]
             best = compared.best((best, *near))
@@ -166,10 +166,10 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
 
 
 class _Compared:
-    """Errors of delays, each computed when it is first asked for; by groups of runs.
+    """Errors of delays by group of runs, computed on demand.
 
     Attributes:
-        problems: The regressions of each group that has enough frames.
+        problems: Regression of each group that has enough frames.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class _Compared:
         self._errors: dict[tuple[str, float], np.ndarray] = {}
 
     def error(self, delay: float) -> np.ndarray:
-        """Return the logarithm of the error of each block over that without delay, shape [blocks]."""
+        """Return the logarithm of the error relative to no delay, by block, shape [blocks]."""
         return np.concatenate([self._relative(name, delay) for name in self.problems])
 
     def of_group(self, name: str, delay: float) -> float:
@@ -198,7 +198,7 @@ class _Compared:
         return min(delays, key=lambda delay: float(self.error(delay).mean()))
 
     def between(self, best: float, step: float) -> float:
-        """Return the delay of the least error within a step of the best multiple of it."""
+        """Return the delay of the least error within a step of `best`."""
         return refined(lambda delay: float(self.error(delay).mean()), best, step, _FINEST)
 
     def _relative(self, name: str, delay: float) -> np.ndarray:
@@ -212,7 +212,7 @@ class _Compared:
 
 
 def _gain(error: np.ndarray) -> tuple[float, bool]:
-    """Return by how many standard errors over blocks a logarithmic error is below zero, and whether that is clear."""
+    """Return the gain (negative log error) in standard errors over blocks, and whether it is significant."""
     gain = -error
     significance = float(gain.mean() / (gain.std() / math.sqrt(len(gain)) + 1e-12))
     return significance, bool(significance >= _SIGNIFICANT and gain.mean() >= _LEAST_GAIN)
@@ -231,14 +231,14 @@ def _choose(best: float, clear: bool, significance: float, declared: float | Non
 
 @dataclass(frozen=True)
 class _Regression:
-    """The change of velocity of some frames, to be explained by state and control.
+    """Changes of velocity over frames, to be explained by state and control.
 
     Attributes:
         spec: The robot.
         runs: The runs, each with the times of its frames [s].
         base: Features of the states, shape [frames, features].
         target: Scaled changes of velocity, shape [frames, velocities].
-        total: Their squared deviation.
+        total: Squared deviation of the targets.
     """
 
     spec: StateSpec
@@ -249,7 +249,7 @@ class _Regression:
 
     @classmethod
     def of(cls, runs: list[RawRun], spec: StateSpec, margin: float, averaged: bool) -> "_Regression | None":
-        """Return the regression of a group of runs; None where they have too few frames, or a control that rests."""
+        """Return the regression of a group of runs; None with too few frames, or a constant control."""
         used, features, targets, frames, moves = [], [], [], 0, False
         for run in runs:
             grid = frame_times(run, spec.dt, delay=0.0, averaged=averaged, margin=margin)
@@ -277,7 +277,7 @@ class _Regression:
         return -(-len(self.target) // _BLOCK)
 
     def errors(self, delay: float) -> np.ndarray:
-        """Return the held-out squared error of each block under a delay [s], shape [blocks]."""
+        """Return the held-out squared error of each block for a delay [s], shape [blocks]."""
         control = np.concatenate([mean_control(run, grid - delay, self.spec.dt) for run, grid in self.runs])
         features = np.concatenate((self.base, _control_features(control, self.base[:, 1:])), axis=1)
         block = np.arange(len(self.target)) // _BLOCK
@@ -285,7 +285,7 @@ class _Regression:
 
 
 def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Squared error of each row under a ridge regression on the other folds; shape [rows]."""
+    """Return the squared error of each row under a ridge regression on the other folds, shape [rows]."""
     mean, scale = features.mean(axis=0), features.std(axis=0)
     x = np.where(scale > 0, (features - mean) / np.where(scale > 0, scale, 1.0), 0.0).clip(-_CLIP, _CLIP)
     x[:, 0] = 1.0
@@ -301,7 +301,7 @@ def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.
 
 
 def _state_features(q: np.ndarray, qd: np.ndarray, spec: StateSpec) -> np.ndarray:
-    """A one, angles as sine and cosine (single and added up along the chain), velocities, signs, products."""
+    """Return one, sines and cosines of angles (single and summed along the chain), velocities, signs and products."""
     revolute = [spec.q_names.index(joint.name) for joint in spec.joints if joint.kind == "revolute"]
     other = [index for index in range(q.shape[1]) if index not in revolute]
     angle = q[:, revolute]
@@ -320,7 +320,7 @@ def _state_features(q: np.ndarray, qd: np.ndarray, spec: StateSpec) -> np.ndarra
 
 
 def _control_features(control: np.ndarray, state: np.ndarray) -> np.ndarray:
-    """The control, and its products with the first features of the state (an inertia depends on the shape)."""
+    """Return the control, and its products with the first features of the state (inertia depends on the pose)."""
     few = state[:, : max(1, _MOST_FEATURES // (8 * control.shape[1]))][:, :8]
     products = (control[:, :, None] * few[:, None, :]).reshape(len(control), -1)
     return np.concatenate((control, products), axis=1)

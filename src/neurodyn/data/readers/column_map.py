@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Column maps, which say what each column of a log means, and the formats of logs that they are for.
+"""Column maps, which give the meaning of each column of a log, and the registry of log formats.
 
 A column map is a small YAML or TOML file:
 
@@ -11,8 +11,8 @@ A column map is a small YAML or TOML file:
     qd: differentiate
     control: {shoulder: {column: [tau_feedback, tau_feedforward], unit: N m}}
 
-A joint with a quaternion is declared under `floating`, where its order and the axes of its velocities are named. A file
-finds its reader in `READERS` by what it holds.
+A free or ball joint is declared under `floating`, with the order of its quaternion and the axes of its velocities. The
+reader of a file is found in `READERS` by the file's contents.
 """
 
 import zipfile
@@ -52,7 +52,7 @@ READERS: "Registry[LogFormat | Callable[..., Any]]" = Registry(
     robomimic="neurodyn.data.readers.robomimic:ROBOMIMIC",
     csv="neurodyn.data.readers.csv:CSV",  # last, because it recognises any text in columns
 )
-"""Log readers by format: a `LogFormat`, or any function (path, column map, spec) -> runs, whose name is the suffix."""
+"""Log readers by format: a `LogFormat`, or a function (path, column map, spec) -> runs whose name is the suffix."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class LogFormat:
     """A format of logs.
 
     Attributes:
-        what: What a log of it is, in words.
-        recognises: Whether a file or folder is one, by its path and first bytes (none of a folder).
-        open: Opens one; the column map is None where there is none yet.
-        times: Where times come from: a "column" (or a constant period) that the column map names, "steps" whose length
-            the file or the column map says, or a clock of the file's "own".
-        extra: Packages that it needs beside those of neurodyn.
+        what: Description for messages.
+        recognises: Whether a path is such a log, by the path and the first bytes of the file (empty for a folder).
+        open: Opens a log; the column map is None while one is being drafted.
+        times: Source of times: a "column" or constant period in the column map; "steps" of a length that the file or
+            the column map gives; or the file's "own" clock.
+        extra: Packages needed beyond the dependencies of neurodyn.
     """
 
     what: str
@@ -75,21 +75,13 @@ class LogFormat:
     extra: tuple[str, ...] = ()
 
     def source(self, path: Path, columns: "ColumnMap | None" = None) -> "Source":
-        """Open a file.
-
-        Raises:
-            InputError: The file is missing or damaged, or the extra `logs` is not installed.
-        """
+        """Open a log; an InputError if it is missing or damaged, or the extra `logs` is not installed."""
         require_logs(path, self.extra)
         return self.open(path, columns)
 
 
 def require_logs(where: Path, modules: Sequence[str]) -> None:
-    """Refuse work that needs the extra `logs` where that is not installed.
-
-    Raises:
-        InputError: A module cannot be imported.
-    """
+    """Raise an InputError unless the given modules of the extra `logs` are installed."""
     from importlib import import_module
 
     for module in modules:
@@ -103,11 +95,7 @@ def require_logs(where: Path, modules: Sequence[str]) -> None:
 
 
 def recognise(path: Path) -> str | None:
-    """Return the name of the format of a file or folder, by what it holds; None where it is of none.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
+    """Return the name of the format of a readable file or folder, from its contents; None if unknown."""
     head = b""
     try:
         if not path.is_dir():
@@ -125,11 +113,7 @@ def recognise(path: Path) -> str | None:
 
 
 def require_format(path: Path) -> str:
-    """Return the name of the format of a file or folder.
-
-    Raises:
-        InputError: It cannot be read, or is of none; the message lists the formats.
-    """
+    """Return the name of the format of a file or folder, or raise an InputError that lists the formats."""
     name = recognise(path)
     if name is None:
         known = "; ".join(reader.what for reader in READERS.values() if isinstance(reader, LogFormat))
@@ -141,7 +125,7 @@ def require_format(path: Path) -> str:
 
 
 def is_log(path: Path) -> bool:
-    """Return whether a path is a log, by what it holds or, where it is not there, by its suffix; a store is none."""
+    """Return whether a path is a log: by its contents, or by its suffix if it does not exist. A store is none."""
     if path.exists():
         try:
             name = recognise(path)
@@ -153,7 +137,7 @@ def is_log(path: Path) -> bool:
 
 
 def zip_names(path: Path, head: bytes) -> list[str]:
-    """Return the names of the arrays of an npz file; none where it is no readable zip archive."""
+    """Return the names of the arrays of an npz file; empty if it is no readable zip archive."""
     if not head.startswith(b"PK"):
         return []
     try:
@@ -164,17 +148,17 @@ def zip_names(path: Path, head: bytes) -> list[str]:
 
 
 class Column(Config, frozen=True):
-    """Columns of one coordinate, which become an SI value: sign scale unit (raw - minus + offset).
+    """Columns of one coordinate. SI value = sign * scale * unit * (column - minus + offset).
 
     Attributes:
         column: Name of the column (CSV), "array[index]" or "array" (npz), or as `neurodyn inspect` lists it; several
             are added up.
-        minus: Columns that are subtracted, likewise: an absolute angle minus its parent's is a relative one.
+        minus: Columns that are subtracted, for example the parent's absolute angle for a relative angle.
         unit: Unit of the column; empty for the SI unit of the coordinate.
-        sign: -1 where the log counts the other way round.
+        sign: -1 if the log counts in the opposite direction.
         scale: Further factor, for example a gear ratio, or N m per ampere.
-        offset: Added to the raw value, in the column's own unit.
-        wrapped: Whether the logged angle jumps by a full turn, and has to be unwrapped.
+        offset: Added to the raw value, in the column's unit.
+        wrapped: Whether the logged angle jumps by full turns and has to be unwrapped.
     """
 
     column: str | tuple[str, ...]
@@ -197,7 +181,7 @@ class Column(Config, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all its columns."""
+        """Names of all columns."""
         return (*self.columns, *self.subtracted)
 
 
@@ -207,47 +191,46 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     Attributes:
         format: Format of the files: the name of a reader.
         q: Column of each position coordinate, by its name in the robot's spec.
-        control: Column of each control, by the name of its joint; "differentiate" takes velocities of joints on a
-            prescribed path from their positions, as difference over the frame, so that they are followed exactly.
-        qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference over the
-            frame around each sample.
-        floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
-        measured: Columns of sensors beside those of the joints, by the sensor's name (`data.readers.sensor_columns`).
-        control_kind: What controls are: a "torque", the "target" of a controller, which identification simulates, or
-            the "velocity" of joints on a prescribed path.
-        controller: That controller and its gains, where they are known.
-        length_scale: Factor on all lengths, where those of the log are known to be off.
-        scene: Shapes around the robot; None where unknown or in free space.
-        contact_points: Points of the robot that are measured against the scene; in a file, the name of another file.
-        robot: Name or path of the robot that the log is of.
+        control: Column of each control, by the name of its joint. "differentiate" (joints on a prescribed path) takes
+            velocities as differences of positions over the frame, so that the path is followed exactly.
+        qd: Column of each velocity coordinate. "differentiate" takes differences of positions over the frame around
+            each sample.
+        floating: Columns of each free or ball joint, by its name; such joints have none in `q` and `qd`.
+        measured: Columns of further sensors, by the sensor's name (`data.readers.sensor_columns`).
+        control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints on a
+            prescribed path.
+        controller: The controller of targets and its gains; None if unknown.
+        length_scale: Factor on all lengths, if those of the log are known to be off.
+        scene: Shapes around the robot; None if unknown or in free space.
+        contact_points: Contact points of the robot; in a file, the name of another file.
+        robot: Name or path of the robot.
         time: Column of the time stamps; None for a constant `period`.
         time_unit: Unit of the time stamps.
-        period: Constant time between two rows [s], where there are no time stamps; npz: or the array that holds it.
-        rate: Expected rate of the log [Hz]; another one (by more than a fifth) is an error.
-        velocity: Whether logged velocities are sampled at the frame (by linear interpolation), or averaged over the
-            frame around it; with differentiated positions "past" takes the slope of the parabola through the positions
-            of the last 20 ms instead, noisier and late, but causal.
-        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment; "auto" takes
-            the one that explains the motion best, if it is significantly better than none.
-        max_gap: Longest time between two rows that is interpolated [s]; a longer one begins a new episode.
-        missing: What a value that is not a number is: an "error", or a "gap", after which a new episode begins.
-        clock: Whether the times of messages are those of their headers, or those at which they were logged.
-        episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change begins a
+        period: Constant time between two rows [s] without time stamps; npz: or the name of the array that holds it.
+        rate: Expected rate of the log [Hz]; a deviation of more than a fifth is an error.
+        velocity: "sampled" interpolates logged velocities linearly at the frame; "averaged" averages them over the
+            frame around it. With differentiated positions, "past" takes the slope of a parabola through the last 20 ms
+            instead: noisier and delayed, but causal.
+        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment. "auto" takes
+            the delay that explains the motion best, if it is significantly better than none.
+        max_gap: Longest time between two rows that is interpolated [s]; a longer one starts a new episode.
+        missing: Treatment of values that are not numbers: an "error", or a "gap" that starts a new episode.
+        clock: Times of messages: of their "header", or those at which they were logged.
+        episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change starts a
             new run.
-        split: Array (npz, one value a run) or column (CSV) that is 0 for training, 1 validation, 2 test; like the next
-            two, it may be absent from a file.
+        split: Array (npz, one value per run) or column (CSV): 0 training, 1 validation, 2 test. A file may lack it, as
+            well as the next two.
         group: Array (npz) or column (CSV) of the group that a run belongs to.
-        together: Array (npz) or column (CSV) that is equal for runs of the same event, which a random split never
-            divides.
-        group_names: npz: array of the names of groups, where `group` holds indexes.
+        together: Array (npz) or column (CSV) that is equal for runs of one event, which a random split never divides.
+        group_names: npz: array of the names of groups, if `group` holds indices.
         run_names: npz: array of the names of runs.
-        select_groups: Patterns (with * and ?) of the groups that are read; empty for all.
-        select_runs: Patterns (with * and ?) of the runs that are read; empty for all.
+        select_groups: Patterns (with * and ?) of the groups to read; empty for all.
+        select_runs: Patterns (with * and ?) of the runs to read; empty for all.
         delimiter: CSV: separator of columns.
-        comment: CSV: beginning of a comment line.
+        comment: CSV: start of a comment line.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # stores keep the key that they began with
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # stores keep the old key
 
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
@@ -326,7 +309,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         return (*self.positions.values(), *self.velocities.values(), *self.controls.values())
 
     def stored(self, spec: StateSpec) -> StateSpec:
-        """Return a robot's spec with controls as the log has them."""
+        """Return the robot's spec with the log's kind of controls."""
         kind = spec.control_kind if self.control_kind == "torque" else self.control_kind
         return msgspec.structs.replace(spec, control_kind=kind)
 
@@ -337,29 +320,29 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     @property
     def positions(self) -> dict[str, Column]:
-        """Column of each position coordinate, those of `floating` included."""
-        return self.q | self._expanded("free", 0) | self._expanded("ball", 0)
+        """Column of each position coordinate, including those of `floating`."""
+        return self.q | self._floating_columns(0)
 
     @property
     def velocities(self) -> dict[str, Column]:
-        """Column of each velocity coordinate, likewise; empty where positions are differentiated."""
+        """Column of each velocity coordinate, including those of `floating`; empty if positions are differentiated."""
         if isinstance(self.qd, str):
             return {}
-        return self.qd | self._expanded("free", 1) | self._expanded("ball", 1)
+        return self.qd | self._floating_columns(1)
 
-    def _expanded(self, kind: Literal["free", "ball"], what: int) -> dict[str, Column]:
-        """Return columns of position (0) or velocity (1) of the floating joints of a kind, by coordinate."""
+    def _floating_columns(self, what: int) -> dict[str, Column]:
+        """Return the position (0) or velocity (1) columns of the floating joints, by coordinate."""
         columns: dict[str, Column] = {}
         for name, joint in self.floating.items():
-            if bool(joint.position) == (kind == "free") and (what == 0 or joint.angular_velocity):
-                spec = JointSpec(name=name, kind=kind)
+            if what == 0 or joint.angular_velocity:
+                spec = JointSpec(name=name, kind="free" if joint.position else "ball")
                 names, listed = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
                 pairs = zip(names, listed(), strict=True)
                 columns |= {n: Column(column=column, unit=unit) for n, (column, unit) in pairs}
         return columns
 
     def factors(self, spec: StateSpec, where: str) -> dict[str, dict[str, float]]:
-        """Return, for q, qd and control, the factor from logged to SI value of each coordinate, in order of `spec`.
+        """Return the factors from logged to SI values for q, qd and control, by coordinate in the order of `spec`.
 
         Raises:
             InputError: A coordinate is missing or unknown, or a unit does not fit.
@@ -415,7 +398,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
 
 def read_column_map(path: Path) -> ColumnMap:
-    """Read a column map; its key `extends` names another one, whose keys it adds to or replaces.
+    """Read a column map; its key `extends` names another one to add to or replace keys of.
 
     Raises:
         InputError: A file is missing or malformed.
@@ -441,11 +424,7 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def with_alignment(columns: ColumnMap, alignment: Literal["auto"] | float) -> ColumnMap:
-    """Return the map with another alignment [s].
-
-    Raises:
-        InputError: The alignment is not finite, or more than a second.
-    """
+    """Return the map with another alignment [s], or raise an InputError if it is longer than a second."""
     try:
         return msgspec.structs.replace(columns, alignment=alignment)
     except ValueError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading runs from CSV files with a header line: one file is one run, or several if a column says so."""
+"""Reader of CSV files with a header line: one file is one run, or several if a column says so."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -11,26 +11,22 @@ import numpy as np
 from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.readers.column_map import ColumnMap, LogFormat
 from neurodyn.data.readers.raw import parse_split
-from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic, factor, usual_stamp
+from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic, usual_stamp
 
 _LINES = 1 << 14
-"""Lines whose cells are held as text at once."""
+"""Lines that are held as text at once."""
 
 
 class CsvSource(Source):
-    """A CSV file; rows are counted from 0 after the header.
+    """A CSV file; rows are numbered from 0 after the header.
 
     Attributes:
         names: Names of its columns.
-        delimiter: What separates them.
+        delimiter: Separator of the columns.
     """
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; without a column map the separator is that of the first line, and lines with # are comments.
-
-        Raises:
-            InputError: The file cannot be read, or has no header or no rows.
-        """
+        """Open a file; without a column map, the separator is guessed from the first line and # starts comments."""
         self.path, self._map = path, columns
         self._comment = "#" if columns is None else columns.comment
         self.delimiter = "," if columns is None else columns.delimiter
@@ -46,17 +42,17 @@ class CsvSource(Source):
             raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
 
     def stamp(self) -> str | None:
-        """Return the column that is called as times are."""
+        """Return the column named like a time stamp."""
         return usual_stamp(self.names)
 
     def topics(self) -> list[Topic]:
-        """Return the one stream of a table."""
+        """Return the table as the only stream."""
         first = next(islice(self._lines(), 1, None))
         numbers = tuple(name for name, cell in zip(self.names, first, strict=False) if _is_number(cell))
         return [Topic("", "rows", numbers, "a column" if self.stamp() else "none")]
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield the table, cut into runs where the column `episodes` changes."""
+        """Yield the table in parts, cut into runs where the column `episodes` changes."""
         columns = self._map
         wanted = list(names)
         stamp = self.stamp() if columns is None else columns.time
@@ -85,9 +81,7 @@ class CsvSource(Source):
             period = 1.0 if columns is None else float(columns.period or 0.0)
             time = (first + np.arange(rows)) * period
         else:
-            _require_times(series[stamp], stamp, first, str(self.path))
-            unit = "s" if columns is None else columns.time_unit
-            time = series[stamp] * factor(unit, "s", f"{self.path}: time_unit")
+            time = self.seconds(series[stamp], stamp, first, "s" if columns is None else columns.time_unit)
         runs, begin = [], 0
         for index, (label, same) in enumerate(groupby(blocks, key=lambda block: block.label)):
             group = list(same)
@@ -98,7 +92,7 @@ class CsvSource(Source):
         return LogPart(runs, {name: ColumnSeries(time, value) for name, value in series.items()}, first)
 
     def _run(self, block: "_Rows", label: str | None, rows: slice, first: int, partial: bool) -> RunRows:
-        """Return name, group, split and event of a run, which its first row says."""
+        """Return a run with the labels in its first row."""
         name = self.path.stem if label is None else f"{self.path.stem}/{label}"
         columns = self._map
         if columns is None:
@@ -111,7 +105,7 @@ class CsvSource(Source):
         )  # fmt: skip
 
     def _blocks(self, wanted: Sequence[str], labels: Sequence[str | None]) -> "Iterator[_Rows]":
-        """Yield the lines of the file in blocks: numbers of some columns, texts of others."""
+        """Yield blocks of lines: the wanted columns as numbers, the label columns as text."""
         places = {name: self.names.index(name) for name in wanted}
         texts = {name: self.names.index(name) for name in labels if name is not None and name in self.names}
         lines, first = self._lines(), 0
@@ -129,7 +123,7 @@ class CsvSource(Source):
             first += len(cells)
 
     def _numbers(self, cells: Sequence[str], name: str, first: int) -> np.ndarray:
-        """Return cells as float64, shape [rows]; of a log with gaps, empty ones are not a number."""
+        """Return cells as float64, shape [rows]; empty cells are NaN if the column map allows gaps."""
         if self._map is None or self._map.missing == "gap":
             cells = [cell if cell.strip() else "nan" for cell in cells]
         try:
@@ -170,15 +164,15 @@ class _Rows:
 
     @property
     def label(self) -> str | None:
-        """What names the run of these rows; None where no column does."""
+        """Label of the run of these rows; None without a label column."""
         return None if self._label is None else self._texts[self._label][0]
 
     def text(self, name: str | None) -> str | None:
-        """Return the first cell of a column; None where there is no such column."""
+        """Return the first cell of a column; None if there is no such column."""
         return self._texts[name][0] if name in self._texts else None
 
     def runs(self) -> "Iterator[_Rows]":
-        """Yield the rows with the same label."""
+        """Yield consecutive rows with the same label."""
         if self._label is None:
             yield self
             return
@@ -190,16 +184,6 @@ class _Rows:
             yield _Rows(numbers, texts, self._label)
 
 
-def _require_times(time: np.ndarray, name: str, first: int, where: str) -> None:
-    bad = ~np.isfinite(time)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{where}: column {name!r} holds {time[row]} in row {first + row} ({int(bad.sum())} such rows); expected "
-            "finite numbers: remove those rows, a gap in time begins a new episode"
-        )
-
-
 def _is_number(cell: str) -> bool:
     try:
         float(cell)
@@ -209,7 +193,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    """Return whether a file is text whose first line has several cells, or is called so."""
+    """Return whether a file is text whose first lines have equally many cells, or has the suffix."""
     if path.is_dir() or not head or b"\0" in head:
         return path.suffix.lower() == ".csv" and not path.is_dir()
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column map to start from: what the columns of a log mean, by their names and the robot's."""
+"""Drafts of column maps: the likely meaning of a log's columns, from their names and the robot's."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from neurodyn.data.readers.source import Source, Topic, split_reference
 
 
 class _Pattern(NamedTuple):
-    """Columns of one kind of sensor: prefix, then this, then x, y, z (and w) or a number in brackets."""
+    """Columns of one kind of sensor: prefix, then the text here, then x, y, z (and w) or a number in brackets."""
 
     kind: str
     columns: dict[str, str]
@@ -40,11 +40,11 @@ _HINTS = {
 
 
 def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the columns of sensors by a name for each, and what has to be looked at.
+    """Return the columns of each sensor, and what the user has to check.
 
     Args:
         columns: All columns of the log.
-        used: Those that have a meaning already.
+        used: Columns that already have a meaning.
     """
     there, taken = list(dict.fromkeys(columns)), set(used)
     found: dict[str, dict[str, Any]] = {}
@@ -69,7 +69,7 @@ def _listed(text: str, axes: str) -> list[str]:
 
 
 def _name(prefix: str, kind: str, known: dict[str, Any]) -> str:
-    """Return a name for a sensor, of its topic or array; with its kind, where that is taken."""
+    """Return a name for a sensor from its topic or array; with its kind if that is taken."""
     words = "_".join(word for word in re.split(r"[^A-Za-z0-9]+", prefix) if word) or kind
     return words if words not in known else f"{words}_{kind}"
 
@@ -82,7 +82,7 @@ _WORDS: dict[Quantity, tuple[str, ...]] = {
     "effort": ("effort", "torque", "torques", "tau", "force", "current", "eff"),
     "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
 }
-"""Words in the name of a column that say what it is; the first that fits counts."""
+"""Words in a column's name, by quantity; the first match counts."""
 
 _NO_JOINT = (
     "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
@@ -93,12 +93,12 @@ _ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|vel
 
 @dataclass(frozen=True)
 class ColumnMeaning:
-    """What the name of a column says.
+    """Meaning of a column's name.
 
     Attributes:
         quantity: What it measures.
         key: Name or number of its joint.
-        array: What it is a part of: an array, a topic or a field of one.
+        array: Array, topic or field that it is a part of.
         ordered: Whether the key is a number in an order that the log does not explain.
     """
 
@@ -110,12 +110,12 @@ class ColumnMeaning:
 
 @dataclass
 class ColumnMapDraft:
-    """A column map in the making.
+    """Draft of a column map.
 
     Attributes:
         tree: Keys of the map.
-        doubts: What has to be looked at, a line each.
-        absent: Coordinates of the robot for which no column was found.
+        doubts: What the user has to check, one line each.
+        absent: Coordinates of the robot without a column.
     """
 
     tree: dict[str, Any]
@@ -124,7 +124,7 @@ class ColumnMapDraft:
 
 
 def meaning(column: str) -> ColumnMeaning | None:
-    """Return what the name of a column says; None where it says nothing of a joint."""
+    """Return the meaning of a column's name; None if it concerns no joint."""
     match = _ROS_STATE.fullmatch(column)
     if match:
         topic, name, key = match.groups()
@@ -154,13 +154,13 @@ def meaning(column: str) -> ColumnMeaning | None:
 
 
 def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> ColumnMapDraft:
-    """Return a column map for a log.
+    """Draft a column map for a log.
 
     Args:
         source: The log.
         name: Name of its format.
         topics: Its streams.
-        spec: The robot; without one joints are called as in the log.
+        spec: The robot; without one, joints are named as in the log.
     """
     columns = [column for topic in topics for column in topic.columns]
     known = {column: found for column in columns if (found := meaning(column)) is not None}
@@ -195,10 +195,10 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
 
 
 def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
-    """Return the column map of a log whose columns are named as the robot's joints are.
+    """Return the column map of a log whose columns are named after the robot's joints.
 
     Raises:
-        InputError: A coordinate has no column that is named so; the message says which.
+        InputError: A coordinate has no column of its name; the message says which.
     """
     draft = draft_map(source, name, source.topics(), spec)
     if draft.absent:
@@ -221,7 +221,7 @@ def _add_controls(
     commands = {column: m for column, m in known.items() if m.quantity == "command"}
     ros = {column: m for column, m in commands.items() if m.array.rpartition(".")[2].startswith(("pos", "vel", "eff"))}
     fitting = {column: m for column, m in ros.items() if m.array.rpartition(".")[2].startswith(wanted[:3])}
-    choices = [_coordinates(draft, fitting or {}, "command", controls, 0)]
+    choices = [_coordinates(draft, fitting, "command", controls, 0)]
     if not target:
         choices.append(_coordinates(draft, known, "effort", controls, 0))
     choices.append(_coordinates(draft, {c: m for c, m in commands.items() if c not in ros}, "command", controls, 0))
@@ -237,7 +237,7 @@ def _add_controls(
 def _coordinates(
     draft: ColumnMapDraft, known: Mapping[str, ColumnMeaning], quantity: Quantity, joints: list[str] | None, skip: int
 ) -> dict[str, dict[str, str]]:
-    """Return the column of each joint: by name where a name fits, else by number where as many columns are there."""
+    """Return the column of each joint: by name, or by number if the counts agree."""
     arrays: dict[str, dict[str, str]] = {}
     ordered: set[str] = set()
     for column, found in known.items():
@@ -269,7 +269,7 @@ def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], found:
 
 
 def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
-    """Add the columns of a free or ball joint: of its own topics, of an odometry, or of a simulator."""
+    """Add the columns of a free or ball joint, from its own topics, an odometry, or a simulator."""
     there = set(columns)
     tree: dict[str, Any] | None = None
     if name == "mujoco" and joint.kind == "free":
@@ -299,8 +299,7 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
         )
     tracked = next((c.removesuffix(".orientation.w") for c in columns if c.endswith(".pose.orientation.w")), "")
     if tree is None and tracked:
-        names = {key: value for key, value in _of_messages(tracked, "").items() if not key.endswith("velocity")}
-        tree = names
+        tree = {key: value for key, value in _of_messages(tracked, "").items() if not key.endswith("velocity")}
         draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses; give `center_of_mass`")
     used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
     if tree is None or not set(used) <= there:
@@ -331,8 +330,8 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
     Args:
         draft: The map.
         log: The log, for the first line.
-        remarks: What was seen of a column, by its name.
-        robot: The robot that the map is for.
+        remarks: Range and unit seen in a column, by its name.
+        robot: The robot.
     """
     lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
@@ -345,11 +344,11 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
             lines.append(f"{key}:" if value else f"{key}: {{}}")
             for joint, column in value.items():
                 remark = remarks.get(column["column"], "")
-                lines.append(f"  {_scalar(joint)}: {_flow(column)}" + (f"    # {remark}" if remark else ""))
+                lines.append(f"  {_flow(joint)}: {_flow(column)}" + (f"    # {remark}" if remark else ""))
         elif key in {"floating", "measured"}:
             lines.append(f"{key}:")
             for joint, tree in value.items():
-                lines.append(f"  {_scalar(joint)}:")
+                lines.append(f"  {_flow(joint)}:")
                 lines += [f"    {name}: {_flow(entry)}" for name, entry in tree.items()]
         else:
             lines.append(f"{key}: {_flow(value)}")
@@ -362,10 +361,6 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
 def _flow(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
     return text.removesuffix("...\n").strip()
-
-
-def _scalar(text: str) -> str:
-    return _flow(text)
 
 
 def _has(text: str, words: Iterable[str]) -> bool:

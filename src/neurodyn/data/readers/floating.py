@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies whose logged pose has a quaternion: their columns, and the order and axes of these.
+"""Free and ball joints, whose logged pose has a quaternion: their columns, and the conventions of these.
 
-Logs disagree on whether the scalar of a quaternion comes first or last, and on whether a velocity is in world or in
-body axes. Both are declared, and checked: the angular velocity must fit the differences of the quaternions better than
-under any other reading.
+Logs disagree on whether the scalar of a quaternion comes first or last, and on whether a velocity is in world or body
+axes. Both are declared, and checked: the angular velocity must fit the differences of the quaternions better than under
+any other convention.
 """
 
 from collections.abc import Mapping
@@ -29,20 +29,19 @@ _MISFIT = 0.5
 
 
 class FloatingColumns(Config, frozen=True):
-    """The columns of a free joint (or of a ball joint, which has no position and linear velocity).
+    """Columns of a free joint, or of a ball joint, which has no position and linear velocity.
 
-    A name stands for an array with as many columns as are needed (npz); a list names each column.
+    A name stands for an array with the needed number of columns (npz); a list names each column.
 
     Attributes:
         quaternion: Rotation, body to world.
-        order: Whether the scalar of the quaternion is last or first.
-        angular_velocity: Angular velocity; empty where velocities are differentiated from the poses.
-        angular_axes: Axes of the angular velocity, which needs them; for a ball joint, "world" stands for those of the
-            parent.
+        order: Whether the scalar of the quaternion is last ("xyzw") or first ("wxyz").
+        angular_velocity: Angular velocity; empty to differentiate the poses.
+        angular_axes: Axes of the angular velocity; required with it. For a ball joint, "world" means the parent's axes.
         position: Position of the body's origin in the world; empty for a ball joint.
         linear_velocity: Linear velocity; empty for a ball joint, and without an angular velocity.
         linear_axes: Axes of the linear velocity.
-        linear_of: The point whose velocity it is.
+        linear_of: Point of the linear velocity.
         center_of_mass: Centre of mass in the body's frame [m].
         position_unit: Unit of the position; empty for m.
         linear_unit: Unit of the linear velocity; empty for m/s.
@@ -77,7 +76,7 @@ class FloatingColumns(Config, frozen=True):
 
     @property
     def arrays(self) -> dict[str, int]:
-        """Arrays that are named as a whole, and the columns that each must have."""
+        """Number of columns of each array that is named as a whole."""
         widths = ((self.position, 3), (self.quaternion, 4), (self.linear_velocity, 3), (self.angular_velocity, 3))
         return {names: width for names, width in widths if isinstance(names, str)}
 
@@ -97,12 +96,12 @@ class FloatingColumns(Config, frozen=True):
 
 
 def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
-    """Convert velocities into Newton's convention, in place: of the centre of mass, in world axes.
+    """Convert velocities to Newton's convention, in place: of the centre of mass, in world axes.
 
     Args:
         floating: The declared bodies, by joint.
         spec: Order of the coordinates.
-        q: Positions, shape [N, nq]; quaternions become unit.
+        q: Positions, shape [N, nq]; quaternions are normalised.
         qd: Velocities in the declared axes, shape [N, nv].
     """
     for joint, place in _places(spec):
@@ -122,20 +121,20 @@ def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarr
 
 
 def normalise(spec: StateSpec, q: np.ndarray) -> None:
-    """Make quaternions unit, in place."""
+    """Normalise quaternions, in place."""
     for _, place in _places(spec):
         quaternion = q[:, place.quaternion]
         quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
 
 
 def velocities_of(spec: StateSpec, q: np.ndarray, slopes: np.ndarray, centers: Mapping[str, Vector3]) -> np.ndarray:
-    """Return the velocities that slopes of position coordinates mean, in Newton's convention, shape [N, nv].
+    """Convert derivatives of position coordinates to velocities in Newton's convention, shape [N, nv].
 
     Args:
         spec: Order of the coordinates.
         q: Positions, shape [N, nq].
-        slopes: Their derivatives by time, shape [N, nq]; of a quaternion, w = 2 q' (x) conj(q).
-        centers: Centre of mass in the frame of each free joint's body [m], by joint; the origin where there is none.
+        slopes: Time derivatives of q, shape [N, nq]; for a quaternion, w = 2 q' (x) conj(q).
+        centers: Centre of mass in the frame of each free joint's body [m], by joint; the origin by default.
     """
     qd = np.empty((len(q), spec.nv))
     dof = 0
@@ -155,7 +154,7 @@ def velocities_of(spec: StateSpec, q: np.ndarray, slopes: np.ndarray, centers: M
 
 
 def check_quaternions(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, where: str) -> None:
-    """Refuse quaternions that are not unit (to 1 %) with an InputError."""
+    """Raise an InputError for quaternions whose norm deviates from 1 by more than 1 %."""
     for joint, place in _places(spec):
         if joint.name not in floating:
             continue
@@ -172,20 +171,20 @@ def check_quaternions(floating: dict[str, FloatingColumns], spec: StateSpec, q: 
 def check_readings(
     floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray, steps: np.ndarray, where: str
 ) -> None:
-    """Check the declared order and axes: the velocities must fit the differences of the poses best that way.
+    """Check the declared order and axes: with them, velocities must fit the differences of the poses best.
 
-    Bodies that hardly move say nothing, and pass.
+    Bodies that hardly move pass.
 
     Args:
         floating: The declared bodies, by joint.
         spec: Order of the coordinates.
         q: Positions as declared (quaternions with the scalar last under the declared order), shape [N, nq].
         qd: Velocities in the declared axes, shape [N, nv].
-        steps: Time from each row to the next [s], NaN where they are of different runs, shape [N - 1].
+        steps: Time from each row to the next [s], NaN between different runs, shape [N - 1].
         where: The file, for error messages.
 
     Raises:
-        InputError: Another reading fits, or none does.
+        InputError: Another convention fits, or none does.
     """
     rows = np.flatnonzero(np.isfinite(steps) & (steps > 0))
     for joint, place in _places(spec):
@@ -208,7 +207,7 @@ def check_readings(
 
 
 def continuous_signs(spec: StateSpec, q: np.ndarray) -> None:
-    """Flip quaternions, in place, so that none jumps to its negative from one row to the next."""
+    """Flip signs of quaternions, in place, so that none jumps to its negative from one row to the next."""
     for _, place in _places(spec):
         quaternion = q[:, place.quaternion]
         jumps = (quaternion[1:] * quaternion[:-1]).sum(axis=1) < 0
@@ -216,14 +215,14 @@ def continuous_signs(spec: StateSpec, q: np.ndarray) -> None:
 
 
 def rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Rotate vectors by unit quaternions (scalar last), shapes [N, 4] and [N, 3]."""
+    """Rotate vectors by unit quaternions (scalar last), shapes [N, 3] and [N, 4]."""
     axis, scalar = quaternion[:, :3], quaternion[:, 3:]
     turned = 2.0 * np.cross(axis, vector)
     return vector + scalar * turned + np.cross(axis, turned)
 
 
 def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the rotation vectors of second first^-1 in world axes [rad], shape [N, 3]; quaternions scalar last."""
+    """Return the rotation vectors of second first^-1 in world axes [rad], shape [N, 3]; scalar last."""
     a, b = first / np.linalg.norm(first, axis=1, keepdims=True), second / np.linalg.norm(second, axis=1, keepdims=True)
     # second * conjugate(first)
     vector = a[:, 3:] * b[:, :3] - b[:, 3:] * a[:, :3] - np.cross(b[:, :3], a[:, :3])
@@ -235,17 +234,17 @@ def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
-    """Return where the centre of mass is from the origin, in world axes [m], shape [N, 3]."""
+    """Return the vector from the origin to the centre of mass in world axes [m], shape [N, 3]."""
     return rotate(quaternion, np.broadcast_to(np.asarray(declared.center_of_mass), (len(quaternion), 3)))
 
 
 def _angular_misfits(
     declared: FloatingColumns, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
 ) -> dict[str, tuple[float, float]]:
-    """Return median misfit and median speed for each reading of order and axes."""
+    """Return median misfit and median speed for each convention of order and axes."""
     misfits = {}
     for order, axes in product(_ORDERS, _AXES):
-        # Under the other order, what was taken for (x, y, z, w) was (y, z, w, x), or the other way round.
+        # Reading the other order permutes (x, y, z, w) cyclically.
         shift = 0 if order == declared.order else (1 if declared.order == "wxyz" else -1)
         read = np.roll(quaternion, shift, axis=1)
         rate = rotation_between(read[rows], read[rows + 1]) / steps[:, None]
@@ -255,7 +254,7 @@ def _angular_misfits(
 
 
 def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Return median misfit and median speed for each reading of the axes."""
+    """Return median misfit and median speed for each convention of the axes."""
     return {
         f"linear_axes: {axes}": _misfit(velocity if axes == "world" else rotate(quaternion, velocity), rate)
         for axes in _AXES
@@ -264,7 +263,7 @@ def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarr
 
 def _misfit(logged: np.ndarray, rate: np.ndarray) -> tuple[float, float]:
     """Return the median distance of two velocities, and the median speed, over the faster half of the rows."""
-    # Noise of the poses makes a body at rest seem to move; a tenth of it is believed.
+    # Noise of the poses makes a body at rest appear to move; only a tenth of that speed counts.
     speed = np.maximum(np.linalg.norm(logged, axis=1), 0.1 * np.linalg.norm(rate, axis=1))
     fast = speed >= np.median(speed)
     return float(np.median(np.linalg.norm(logged - rate, axis=1)[fast])), float(np.median(speed[fast]))
@@ -290,7 +289,7 @@ def _judge(
 
 
 def _places(spec: StateSpec) -> list[tuple[JointSpec, JointPlace]]:
-    """Return the columns of each joint with a quaternion in q and qd."""
+    """Return the joints with a quaternion, and their columns in q and qd."""
     return [(joint, place) for joint, place in zip(spec.joints, spec.places, strict=True) if not joint.scalar]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading LeRobot data sets, versions 3.0 and 2.1: folders of Parquet files with a description in meta/.
+"""Reader of LeRobot data sets, versions 3.0 and 2.1: folders of Parquet files with a description in meta/.
 
-Videos and images are left alone. Rows of an episode are a frame of 1/fps apart; their time stamps, which are rounded to
-single precision, count where they say something else.
+Videos and images are ignored. The rows of an episode are 1/fps apart; time stamps, which are rounded to single
+precision, are used if they deviate from that.
 """
 
 import json
@@ -38,7 +38,7 @@ _SPLITS = {"train": Split.TRAIN, "val": Split.VALIDATION, "validation": Split.VA
 
 @dataclass(frozen=True)
 class _Feature:
-    """One column of a data set: an array in each row."""
+    """One column of a data set, with an array in each row."""
 
     dtype: str
     width: int
@@ -58,11 +58,7 @@ class LerobotSource(Source):
     """A LeRobot data set."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a data set: its folder, or meta/info.json in it.
-
-        Raises:
-            InputError: A description is missing, malformed, or of another version.
-        """
+        """Open a data set by its folder or its meta/info.json."""
         self.path = path if path.is_dir() else path.parent.parent
         info = _read_json(self.path / "meta" / "info.json")
         self.version = str(info.get("codebase_version", ""))
@@ -100,7 +96,7 @@ class LerobotSource(Source):
         return found
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield the episodes, as many at a time as memory allows."""
+        """Yield the episodes in parts of bounded size."""
         places = {name: self._place(name) for name in names}
         splits = self._splits()
         limit = MOST_VALUES // (len(names) + 1)
@@ -132,7 +128,7 @@ class LerobotSource(Source):
     def _blocks(
         self, places: dict[str, tuple[str, int]], limit: int
     ) -> Iterator[tuple[_LerobotEpisode, dict[str, np.ndarray], bool]]:
-        """Yield each episode, a long one in parts: its columns and times, and whether it has several parts."""
+        """Yield columns and times of each episode, a long one in parts, and whether it has several parts."""
         by_index = {episode.index: episode for episode in self._episodes}
         seen = dict.fromkeys(by_index, 0)
         pending: list[dict[str, np.ndarray]] = []
@@ -166,7 +162,7 @@ class LerobotSource(Source):
             )
 
     def _batches(self, file: Path, places: dict[str, tuple[str, int]]) -> Iterator[dict[str, np.ndarray]]:
-        """Yield rows of a file: the wanted columns, times and numbers of episodes."""
+        """Yield rows of a file: the wanted columns, times and episode numbers."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -219,7 +215,7 @@ class LerobotSource(Source):
         return times if stamps is None or (np.abs(stamps - times) <= rounding).all() else stamps
 
     def _place(self, reference: str) -> tuple[str, int]:
-        """Return feature and column that a name ("observation.state[elbow]") stands for."""
+        """Return feature and column of a name such as "observation.state[elbow]"."""
         name, key = (reference, None) if reference in self._features else split_reference(reference)
         feature = self._features.get(name)
         numeric = [n for n, f in self._features.items() if f.dtype.startswith(_NUMBERS)]
@@ -235,7 +231,7 @@ class LerobotSource(Source):
         return name, index
 
     def _splits(self) -> dict[int, Split]:
-        """Return the split of each episode, where the data set has more than one."""
+        """Return the split of each episode, if the data set declares more than one."""
         ranges = {_SPLITS[k]: str(v) for k, v in self._declared.items() if k in _SPLITS}
         found: dict[int, Split] = {}
         if len(ranges) > 1:
@@ -310,11 +306,11 @@ class LerobotSource(Source):
 
 
 def _table(column: Any, width: int, name: str, file: Path, first: int) -> np.ndarray:
-    """Return a column of numbers, or of lists of numbers, as an array of shape [rows, width]; absent ones are NaN."""
+    """Return a column of numbers or lists of numbers as an array of shape [rows, width]; missing numbers are NaN."""
     import pyarrow as pa
     import pyarrow.compute
 
-    pc: Any = pyarrow.compute  # its functions are made when it is imported
+    pc: Any = pyarrow.compute  # its functions are created on import
     rows = len(column)
     values, depth = column, 0
     while (
@@ -343,7 +339,7 @@ def _table(column: Any, width: int, name: str, file: Path, first: int) -> np.nda
 
 
 def _bounds(numbers: np.ndarray) -> list[tuple[int, int]]:
-    """Return begin and end of each run of equal numbers."""
+    """Return start and end of each run of equal numbers."""
     changes = np.flatnonzero(np.diff(numbers)) + 1
     bounds = [0, *changes.tolist(), len(numbers)]
     return [(a, b) for a, b in pairwise(bounds) if b > a]
@@ -354,7 +350,7 @@ def _joined(blocks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _flat_names(names: Any, width: int) -> tuple[str, ...]:
-    """Return the names of a feature's columns, which may be listed by kind; none where they are not one a column."""
+    """Return the names of a feature's columns, flattened if grouped; empty unless each column has a distinct name."""
     if isinstance(names, dict):
         names = [name for part in names.values() for name in (part if isinstance(part, list) else [part])]
     if not isinstance(names, list) or len(names) != width or len(set(map(str, names))) != width:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From log files to trajectories: read, check the rate, split at gaps, measure the alignment, resample."""
+"""Conversion of log files to trajectories: read, check the rate, split at gaps, measure the alignment, resample."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,18 +31,18 @@ from neurodyn.data.store import IN_MEMORY, Store
 from neurodyn.data.writer import StoreWriter, require_replaceable, require_store_name, widths
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
-"""Where the split comes from: the log itself (else random), one split for all, or random by run."""
+"""Source of the split: declared by the log (else random), one split for all, or random by run."""
 
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
 _TOPICS = {"mcap", "rosbag2"}
-"""Formats whose columns are called alike."""
+"""Formats that name their columns alike."""
 
 _HELD = 96 << 20
-"""Bytes of runs that are held until delays are measured; the rest of a longer log takes what those say."""
+"""Size of the runs from which delays are measured [bytes]; they apply to the rest of a longer log."""
 
 _ROWS = 1 << 19
-"""Rows that go into the store at once."""
+"""Rows written to the store at once."""
 
 
 def read_logs(
@@ -60,13 +60,13 @@ def read_logs(
         files: Files, all of the column map's format.
         columns: Meaning of their columns.
         spec: Coordinates and dt of the robot.
-        split: Where the split of training, validation and test comes from.
-        without_split: With split="declared", the split of runs whose log does not name one; None for a random split
-            by run (7 : 1 : 2). Fewer than three runs are cut in time instead, in the same proportion.
+        split: Source of the split into training, validation and test.
+        without_split: With split="declared", the split of runs without one in the log; None for a random split by run
+            (7 : 1 : 2). Fewer than three runs are cut in time instead, in the same proportion.
         seed: Seed of the random split.
 
     Raises:
-        InputError: Files are missing or malformed, or do not fit the column map, the rate or dt; all are named.
+        InputError: Files are missing, malformed, or do not fit the column map, the rate or dt; all are named.
     """
     with TemporaryFile() as rows:
         header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, without_split, seed))
@@ -89,11 +89,7 @@ def import_logs(
     split: SplitChoice = "declared",
     seed: int = 0,
 ) -> Store:
-    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory.
-
-    Raises:
-        InputError: As `read_logs`; or `out` is not named as a store is, or cannot be written.
-    """
+    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory."""
     require_store_name(out)
     require_writable(out)
     with exclusive(out):
@@ -113,7 +109,7 @@ def import_logs(
 
 
 def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield as many episodes at a time as memory allows."""
+    """Yield the episodes in groups of bounded size."""
     begin, size = 0, 0
     for index, length in enumerate(table["length"].tolist()):
         if index > begin and size + length + 1 > _ROWS:
@@ -141,16 +137,16 @@ def open_data(
     memory: int = IN_MEMORY,
     targets: bool = False,
 ) -> Store:
-    """Open data of either kind: a store, or a log in the layout of a column map, which is read in memory.
+    """Open a store, or a log in the layout of a column map, which is read into memory.
 
-    Runs of a log that does not say what they are for are all taken as test data, to be scored whole.
+    Runs of a log without a split are all test data, to be scored whole.
 
     Args:
         path: A store (.h5, .hdf5), or a log (.npz, .csv).
-        spec: Coordinates and dt of the robot that the data must be of.
-        column_map: Column map of the robot's logs; None where it declares none.
-        memory: Bytes of rows up to which a store is read into memory; those of a larger one stay in its file.
-        targets: Whether controls may be targets of a controller where the robot's are torques.
+        spec: Coordinates and dt of the robot of the data.
+        column_map: Column map of the robot's logs; None if it declares none.
+        memory: Size up to which a store's rows are read into memory [bytes]; a larger one stays in its file.
+        targets: Whether controls may be targets of a controller although the robot's are torques.
 
     Raises:
         InputError: The file is missing or malformed, or of another robot.
@@ -195,11 +191,7 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
 
 
 def _format(file: Path, columns: ColumnMap) -> str:
-    """Return the format of a file: that of the column map, or the other one with topics.
-
-    Raises:
-        InputError: The file is of another format.
-    """
+    """Return the format of a file: the column map's, or the other one with topics; an InputError for a third."""
     found = recognise(file) if file.exists() else None
     if found == columns.format or found is None or file.suffix.lower() == f".{columns.format}":
         return columns.format
@@ -217,7 +209,7 @@ def _collect(
     rows: IO[bytes],
     choice: tuple[SplitChoice, Split | None, int],
 ) -> tuple[StoreHeader, np.ndarray]:
-    """Write the frames of all logs to a file, as float32 rows of q, qd, control and readings of sensors.
+    """Write the frames of all logs to a file, as float32 rows of q, qd, control and sensor readings.
 
     Returns:
         Header and episodes.
@@ -248,7 +240,8 @@ def _collect(
         raise InputError(
             f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
         )
-    table, labels = _table(conversion.episodes, survey, *choice)
+    labels, splits = _splits(conversion.episodes, survey, *choice)
+    table = episode_table([label.length for label in labels], status=Status.LOG, split=splits)
     header = StoreHeader(
         spec=spec,
         source="log",
@@ -268,7 +261,7 @@ def _collect(
 
 @dataclass(frozen=True)
 class _WrittenEpisode:
-    """One episode among the rows that were written."""
+    """One episode of the rows written so far."""
 
     run: str
     group: str
@@ -277,7 +270,7 @@ class _WrittenEpisode:
 
 
 class _Conversion:
-    """Pieces of runs on their way to frames: held until the delays are measured, then resampled and written."""
+    """Converts pieces of runs to frames: holds them until the delays are measured, then resamples and writes them."""
 
     def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes]) -> None:
         self.episodes: list[_WrittenEpisode] = []
@@ -300,7 +293,7 @@ class _Conversion:
             self.finish()
 
     def finish(self) -> None:
-        """Measure the delays, and write what was held until they were known."""
+        """Measure the delays and write the pieces held until then."""
         if self.alignment is None and self._held:
             self._measure()
         for piece in self._held:
@@ -309,7 +302,7 @@ class _Conversion:
 
     def _measure(self) -> None:
         columns = self._columns
-        # No test data decide on the alignment, where there are others.
+        # Test data must not decide on the alignment, if there are others.
         measured = [piece for piece in self._held if piece.split != Split.TEST] or self._held
         self.velocity_delay = velocity_delay(measured)
         if self.velocity_delay:
@@ -320,7 +313,7 @@ class _Conversion:
             notice(line)
 
     def _on_time(self, piece: RawRun) -> RawRun:
-        """Return a piece whose velocities have the time of the motion that they measured."""
+        """Return a piece with the measured delay of its velocities removed."""
         if not self.velocity_delay or piece.velocity_time is None:
             return piece
         return replace(piece, velocity_time=piece.velocity_time - self.velocity_delay)
@@ -344,40 +337,30 @@ class _Conversion:
         self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length))
 
 
-def _table(
-    episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
-) -> tuple[np.ndarray, list[_WrittenEpisode]]:
-    """Return the records of the episodes, and the label of each; run and group are not filled in."""
-    splits = _splits(episodes, survey, choice, without_split, seed)
-    if splits is None:
-        episodes, splits = _cut_in_time(episodes)
-    return episode_table([e.length for e in episodes], status=Status.LOG, split=splits), episodes
-
-
 def _splits(
     episodes: list[_WrittenEpisode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
-) -> list[Split] | None:
-    """Return the split of each episode; None where there are too few runs for a random one."""
+) -> tuple[list[_WrittenEpisode], list[Split]]:
+    """Return the episodes and the split of each; they are cut in time if there are too few runs for a random split."""
     if choice not in {"declared", "random"}:
-        return [Split[choice.upper()]] * len(episodes)
+        return episodes, [Split[choice.upper()]] * len(episodes)
     runs = survey.runs
     undecided = {name: run for name, run in runs.items() if choice == "random" or run.split is None}
     events = list(dict.fromkeys(run.together for run in undecided.values()))
     if events and (choice == "random" or without_split is None):
         if len(events) < 3 and len(undecided) == len(runs):
-            return None
+            return _cut_in_time(episodes)
         by_event = dict(zip(events, assign_splits(len(events), seed, test=_TEST_FRACTION), strict=True))
     else:
         by_event = dict.fromkeys(events, without_split)
     drawn = {name: by_event[run.together] for name, run in undecided.items()}
-    return [Split(int(drawn.get(episode.run, episode.split))) for episode in episodes]  # type: ignore[arg-type]
+    return episodes, [Split(int(drawn.get(one.run, one.split))) for one in episodes]  # type: ignore[arg-type]
 
 
 def _cut_in_time(episodes: list[_WrittenEpisode]) -> tuple[list[_WrittenEpisode], list[Split]]:
-    """Cut each episode in time: the first seven tenths for training, one for validation, two for testing.
+    """Cut each episode in time: seven tenths for training, one for validation, two for test.
 
-    The state at a seam belongs to the earlier part alone, so that no row is in two parts. A part without a frame
-    leaves its row to the one before.
+    The state at a cut belongs to the earlier part only, so no row is in two parts. A part without a frame leaves its
+    row to the part before.
     """
     cut: list[_WrittenEpisode] = []
     splits: list[Split] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading MCAP files with messages of ROS 2 or ROS 1."""
+"""Reader of MCAP files with ROS 2 or ROS 1 messages."""
 
 import struct
 import zlib
@@ -20,22 +20,22 @@ _SCHEMA, _CHANNEL, _MESSAGE_CODE = 0x03, 0x04, 0x05
 
 
 class McapSource(MessageSource):
-    """An MCAP file, or several that follow each other, as a recorder that splits its files writes them."""
+    """An MCAP file, or the consecutive files of a recorder that splits them."""
 
     def __init__(self, path: Path, columns: ColumnMap | None, files: tuple[Path, ...] = ()) -> None:
-        """Open a file.
+        """Open a log.
 
         Args:
-            path: The log, by which it is named.
-            columns: Column map, which says which clock counts.
-            files: The files; by default the log itself.
+            path: The log, for names and messages.
+            columns: Column map, which selects the clock.
+            files: Its files; the log itself by default.
         """
         self.path, self._files = path, files or (path,)
         self.clock = "header" if columns is None else columns.clock
         self._channels: dict[str, MessageChannel] = {}
 
     def channels(self) -> dict[str, MessageChannel]:
-        """Return the channels by topic: those of the summary, or of the whole file where there is none."""
+        """Return the channels by topic, from the summary, or from the whole file if there is none."""
         if not self._channels:
             for file in self._files:
                 self._read_summary(file)
@@ -45,7 +45,7 @@ class McapSource(MessageSource):
         return self._channels
 
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in the order of the files."""
+        """Yield the messages of some topics in file order."""
         count = 0
         for file in self._files:
             reader = _McapReader(file, topics, self._channels)
@@ -57,7 +57,7 @@ class McapSource(MessageSource):
                 raise
             except OSError as error:
                 raise unreadable(file, error, "an MCAP file") from None
-            except Exception as error:  # each part of the format fails in its own way
+            except Exception as error:  # each part of the format raises its own errors
                 raise InputError(
                     f"{file}: is damaged or cut off after {count} messages ({_reason(error)}); recover what is left "
                     f"with `mcap recover {file.name} -o NEW.mcap`"
@@ -71,7 +71,7 @@ class McapSource(MessageSource):
                 summary = make_reader(stream).get_summary()
         except OSError as error:
             raise unreadable(file, error, "an MCAP file") from None
-        except Exception:  # whatever is wrong shows, and is reported, when the messages are read
+        except Exception:  # any damage is reported when the messages are read
             return
         if summary is not None:
             for channel in summary.channels.values():
@@ -88,7 +88,7 @@ class _McapReader:
         self._wanted: dict[int, str] = {}
 
     def messages(self) -> Iterator[Message]:
-        """Yield the messages of the wanted topics; topics that turn up on the way are added to the channels."""
+        """Yield the messages of the wanted topics; topics found on the way are added to the channels."""
         from mcap.records import Channel as ChannelRecord
         from mcap.records import Chunk, DataEnd, Schema
         from mcap.records import Message as MessageRecord
@@ -141,7 +141,7 @@ class _McapReader:
 
 
 def _content(chunk: Any) -> bytes:
-    """Return the records of a chunk, uncompressed and checked."""
+    """Return the records of a chunk, decompressed and verified."""
     if chunk.compression == "zstd":
         import zstandard
 
@@ -160,7 +160,6 @@ def _content(chunk: Any) -> bytes:
 
 
 def _channel(channel: Any, schema: Any) -> MessageChannel:
-    """Return a channel from the records of a file."""
     if schema is None:
         return MessageChannel(channel.topic, "", channel.message_encoding, "", "")
     text = schema.data.decode("utf-8", errors="replace")
@@ -172,7 +171,7 @@ def _reason(error: Exception) -> str:
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    """Return whether a file begins as an MCAP file, or is called so."""
+    """Return whether a file starts as an MCAP file, or has the suffix."""
     return head.startswith(MAGIC) or (path.suffix.lower() == ".mcap" and not path.is_dir())
 
 

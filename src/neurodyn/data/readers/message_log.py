@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of messages: topics, each with a type and a clock; what bags and MCAP files have in common."""
+"""Logs of messages by topic, each with a type and a clock: the common part of ROS bags and MCAP files."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from neurodyn.data.readers.ros import Decoded, Decoder, parse_definitions, short
 from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic
 
 _SAMPLE = 64
-"""Messages of each topic from which its columns are listed."""
+"""Messages of each topic that are sampled to list its columns."""
 
 _BATCH = 8192
 """Messages of a topic that are decoded at once."""
@@ -23,13 +23,13 @@ _NOT_LISTED = ("covariance",)
 
 @dataclass(frozen=True)
 class MessageChannel:
-    """One topic of a bag.
+    """One topic of a log.
 
     Attributes:
         topic: Its name.
-        kind: Type of its messages, "package/msg/Type"; empty where the file does not say.
-        encoding: How messages are serialised: "cdr" or "ros1"; others cannot be read.
-        definition: Text that defines the type; empty where the file has none.
+        kind: Type of its messages, "package/msg/Type"; empty if the file does not say.
+        encoding: Serialisation: "cdr" or "ros1"; others cannot be read.
+        definition: Text that defines the type; empty if the file has none.
         language: Language of that text: "ros2msg" or "ros1msg"; others cannot be read.
     """
 
@@ -41,33 +41,25 @@ class MessageChannel:
 
 
 Message = tuple[str, int, bytes]
-"""Topic, time at which it was logged [ns] and content of a message."""
+"""Topic, log time [ns] and content of a message."""
 
 
 class MessageSource(Source):
     """A log of messages.
 
     Attributes:
-        clock: Whether times are those of the headers, where messages have one, or of the log.
+        clock: Whether times are taken from message headers, if present, or from the log.
     """
 
     clock: Literal["header", "log"] = "header"
 
     @abstractmethod
     def channels(self) -> dict[str, MessageChannel]:
-        """Return the channels by topic.
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Return the channels by topic."""
 
     @abstractmethod
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in the order of the file.
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Yield the messages of some topics in file order."""
 
     def topics(self) -> list[Topic]:
         """Return the topics, with the columns of their first messages."""
@@ -97,7 +89,7 @@ class MessageSource(Source):
         return found
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield the one run of a bag, in parts of bounded size; columns of a part may be empty."""
+        """Yield the single run of a log in parts of bounded size; columns of a part may be empty."""
         channels = self.channels()
         places = {name: self._place(name, channels) for name in names}
         topics = dict.fromkeys(topic for topic, _ in places.values())
@@ -122,11 +114,7 @@ class MessageSource(Source):
         return f"{self.path}: topic {topic!r}"
 
     def _origin(self, streams: "dict[str, _Stream]", places: dict[str, tuple[str, str]]) -> int:
-        """Return the first time of all streams [ns], and check that every column is there.
-
-        Raises:
-            InputError: A column is in no message, or there are no messages.
-        """
+        """Return the first time of all streams [ns], or raise an InputError if a topic or column is empty."""
         for stream in streams.values():
             stream.flush()
         for topic, stream in streams.items():
@@ -150,7 +138,7 @@ class MessageSource(Source):
         )
 
     def _place(self, name: str, channels: dict[str, MessageChannel]) -> tuple[str, str]:
-        """Return topic and column within its messages that a name ("/topic.field[joint]") stands for."""
+        """Return topic and column of a name such as "/topic.field[joint]"."""
         for topic in sorted(channels, key=len, reverse=True):
             if name.startswith(f"{topic}."):
                 return topic, name[len(topic) + 1 :]
@@ -158,7 +146,7 @@ class MessageSource(Source):
         raise self.missing([name.partition(".")[0]], listed, "topic")
 
     def _decoders(self, channels: Iterable[MessageChannel]) -> tuple[dict[str, Decoder], dict[str, str]]:
-        """Return a decoder of each topic that can be read, and why the others cannot."""
+        """Return a decoder for each readable topic, and the reason for each of the others."""
         decoders: dict[str, Decoder] = {}
         troubles: dict[str, str] = {}
         for channel in channels:
@@ -189,7 +177,7 @@ def _decoder(channel: MessageChannel) -> Decoder:
 
 
 class _Stream:
-    """The messages of one topic, until they are handed out as columns.
+    """Messages of one topic, collected until they are returned as columns.
 
     Attributes:
         count: Number of messages so far.
@@ -209,7 +197,7 @@ class _Stream:
         self._done: list[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]] = []
 
     def add(self, time: int, content: bytes, where: str) -> None:
-        """Take a message."""
+        """Add a message."""
         self._where = where
         self._raw.append(content)
         self._times.append(time)
@@ -217,7 +205,7 @@ class _Stream:
             self.flush()
 
     def flush(self) -> None:
-        """Decode what has not been decoded yet."""
+        """Decode the messages added since the last call."""
         if not self._raw:
             return
         times = np.asarray(self._times, np.int64)
@@ -243,7 +231,7 @@ class _Stream:
         self._raw, self._times = [], []
 
     def take(self, origin: int) -> dict[str, ColumnSeries]:
-        """Return the columns so far, times since `origin` [ns], and forget them."""
+        """Return and clear the columns so far, with times since `origin` [ns]."""
         self.flush()
         together: dict[tuple[int, ...], list[str]] = {}
         for name in self._wanted:
@@ -264,7 +252,7 @@ class _Stream:
 
 
 def _merged(parts: Sequence[Decoded]) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Yield the messages that have the same columns: which they are, in order, and their values."""
+    """Merge messages with the same columns; yield their sorted indices and their values."""
     by_names: dict[frozenset[str], list[Decoded]] = {}
     for part in parts:
         if part.columns:

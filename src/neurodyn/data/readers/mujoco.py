@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading npz files with MuJoCo's names: qpos, qvel, ctrl, and time or a time step.
+"""Reader of npz files with MuJoCo's names: qpos, qvel, ctrl, and time or a time step.
 
-Arrays have one row a step, [T, columns], or one episode after the other, [episodes, T, columns]. Controls may have one
-row less than states: the last state has none.
+Arrays have shape [T, columns], or [episodes, T, columns]. Controls may have one row fewer than states, because no
+control follows the last state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +31,7 @@ class MujocoSource(Source):
     """An npz file of MuJoCo states."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It cannot be read, or its arrays have shapes that do not fit.
-        """
+        """Open a file; an InputError if it is damaged, or the shape of qpos is not valid."""
         self.path, self._map, self._arrays = path, columns, NpzArrays(path)
         shape = self._arrays.shape("qpos")
         if len(shape) not in (2, 3) or 0 in shape:
@@ -45,7 +41,7 @@ class MujocoSource(Source):
         self._lead = shape[:-1]
 
     def topics(self) -> list[Topic]:
-        """Return the arrays that have rows as qpos has."""
+        """Return the arrays with as many rows as qpos."""
         found = []
         for name in self._arrays.names:
             shape = self._arrays.shape(name)
@@ -67,7 +63,7 @@ class MujocoSource(Source):
 
     @property
     def step(self) -> float | None:
-        """Time of a step [s], from the column map or the file; None where neither says it."""
+        """Time of a step [s], from the column map or the file; None if neither has it."""
         if self._map is not None and self._map.period is not None:
             return float(self._map.period)
         name = next((name for name in _STEPS if name in self._arrays.names), None)
@@ -127,14 +123,14 @@ class MujocoSource(Source):
         return series
 
     def _block(self, array: str, episode: int, piece: slice) -> np.ndarray:
-        """Return rows of an array; one that has one row less ends with it."""
+        """Return rows of an array; one with a row fewer ends early."""
         shape = self._arrays.shape(array)
         if len(self._lead) == 2 and shape[: len(self._lead)] != self._lead[-1:] and len(shape) > 1:
             return self._arrays.rows(array, episode, episode + 1)[0][piece]
         return self._arrays.rows(array, piece.start, min(piece.stop, *shape[:1]))
 
     def _place(self, reference: str) -> tuple[str, int | None]:
-        """Return array and column that a reference ("qpos[3]") names."""
+        """Return array and column of a reference such as "qpos[3]"."""
         name, key = split_reference(reference)
         if name not in self._arrays.names:
             raise self.missing([name], self._arrays.names, "array")
@@ -156,7 +152,7 @@ class MujocoSource(Source):
         return name, index
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
-        """Return whether an array has the rows of qpos, or one less."""
+        """Return whether an array has the rows of qpos, or one fewer."""
         lead = shape[: len(self._lead)]
         return lead == self._lead or lead == (*self._lead[:-1], self._lead[-1] - 1)
 

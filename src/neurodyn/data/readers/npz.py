@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading runs from an npz file: arrays of equal length, cut into runs by offsets, read in pieces where large."""
+"""Reader of npz files: arrays of equal length, cut into runs by offsets; large ones are read in pieces."""
 
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -20,17 +21,16 @@ from neurodyn.data.readers.source import (
     RunRows,
     Source,
     Topic,
-    factor,
     pieces_of,
     usual_stamp,
 )
 
 _WHOLE = 64 << 20
-"""Bytes up to which an array is read at once and kept."""
+"""Size up to which an array is read at once and cached [bytes]."""
 
 
 class NpzArrays:
-    """The arrays of an npz file.
+    """Arrays of an npz file, read on demand.
 
     Attributes:
         path: The file.
@@ -38,18 +38,14 @@ class NpzArrays:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It cannot be read, or is no npz file.
-        """
+        """Open an npz file, or raise an InputError."""
         self.path = path
         if not path.is_file():
             raise InputError(f"{path}: no such file; expected an npz file")
         try:
             file = np.load(path, allow_pickle=False)
-        except Exception as error:  # zip and npy damage come as many kinds of exception
-            # numpy takes what it does not know for a pickle, which says nothing to a reader.
+        except Exception as error:  # damaged zip and npy files raise many kinds of exceptions
+            # numpy takes unknown contents for a pickle, which would mislead the reader.
             reason = "it is of another kind" if "pickle" in str(error) else error
             raise InputError(f"{path}: not a readable npz file ({reason}); write it with numpy.savez") from None
         if not isinstance(file, np.lib.npyio.NpzFile):
@@ -61,23 +57,19 @@ class NpzArrays:
         self._streams: dict[str, tuple[IO[bytes], int]] = {}
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array, without reading it."""
+        """Return the shape of an array without reading it."""
         return self._header(name)[0]
 
     def dtype(self, name: str) -> np.dtype:
-        """Return the type of an array's values, without reading it."""
+        """Return the data type of an array without reading it."""
         return self._header(name)[2]
 
     def kind(self, name: str) -> str:
-        """Return the kind of an array's values, numpy's letter."""
+        """Return numpy's letter for the kind of an array's values."""
         return self.dtype(name).kind
 
     def array(self, name: str) -> np.ndarray:
-        """Return a whole array.
-
-        Raises:
-            InputError: There is none of that name, or it is damaged.
-        """
+        """Return a whole array, or raise an InputError if it is missing or damaged."""
         self._require(name)
         if name not in self._whole:
             try:
@@ -87,11 +79,7 @@ class NpzArrays:
         return self._whole[name]
 
     def rows(self, name: str, begin: int, end: int) -> np.ndarray:
-        """Return consecutive rows of an array; those of a large one are read in the order of the file.
-
-        Raises:
-            InputError: There is none of that name, or it is damaged.
-        """
+        """Return consecutive rows of an array, with errors as in `array`; a large array is read sequentially."""
         shape, by_columns, dtype = self._header(name)
         width = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         if by_columns or dtype.hasobject or shape[0] * width <= _WHOLE:
@@ -110,7 +98,7 @@ class NpzArrays:
         return rows
 
     def _header(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
-        """Return shape, whether columns lie side by side, and type of the values."""
+        """Return shape, whether the order is Fortran's, and data type of an array."""
         self._require(name)
         if name not in self._headers:
             try:
@@ -145,14 +133,10 @@ _REFERENCE = re.compile(r"([^\[\]]+?)(?:\[(\d+)\])?")
 
 
 class NpzSource(Source):
-    """An npz file whose arrays have one value, or one row of values, for each row of the log."""
+    """An npz file whose arrays have one value, or one row of values, per row of the log."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It cannot be read, or an array that the column map names as a whole has the wrong width.
-        """
+        """Open a file; an InputError if an array for a floating joint has the wrong width."""
         self.path, self._map, self._arrays = path, columns, NpzArrays(path)
         for joint in columns.floating.values() if columns is not None else ():
             for name, width in joint.arrays.items():
@@ -161,7 +145,7 @@ class NpzSource(Source):
                     raise InputError(f"{path}: array {name!r} has shape {list(shape)}; expected [rows, {width}]")
 
     def topics(self) -> list[Topic]:
-        """Return the arrays of numbers by their lengths, longest first."""
+        """Return the numeric arrays grouped by length, longest first."""
         by_rows: dict[int, list[str]] = {}
         for name in self._arrays.names:
             shape = self._arrays.shape(name)
@@ -173,22 +157,20 @@ class NpzSource(Source):
         return [Topic(f"{rows} rows", "arrays", tuple(names), clock, rows) for rows, names in ordered]
 
     def stamp(self) -> str | None:
-        """Return the array that is called as times are, among those with the most rows."""
+        """Return the array named like a time stamp, among the longest arrays."""
         shapes = {name: self._arrays.shape(name) for name in self._arrays.names}
         most = max((shape[0] for shape in shapes.values() if shape), default=0)
         return usual_stamp([name for name, shape in shapes.items() if shape == (most,)])
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield the rows, as many whole runs at a time as memory allows."""
+        """Yield the rows in parts of bounded size, whole runs if possible."""
         columns = self._map
         stamp = self.stamp() if columns is None else columns.time
         rows = self._rows(stamp if columns is None or columns.time else columns.coordinates[0].columns[0], names)
         wanted: list[str] = [*dict.fromkeys([*names, *([stamp] if stamp else [])])]
         places = {name: self._place(name, rows) for name in wanted}
         period = self._period()
-        offsets = self._offsets(rows)
-        runs = self._runs(offsets)
-        for group in _batches(runs, len(wanted)):
+        for group in _batches(self._runs(self._offsets(rows)), len(wanted)):
             begin, end = group[0].rows.start, group[-1].rows.stop
             blocks = {
                 array: self._arrays.rows(array, begin, end) for array in dict.fromkeys(a for a, _ in places.values())
@@ -197,15 +179,11 @@ class NpzSource(Source):
                 name: np.asarray(blocks[array] if index is None else blocks[array][:, index], np.float64)
                 for name, (array, index) in places.items()
             }
-            time = (
-                (begin + np.arange(end - begin)) * period if stamp is None else self._times(values[stamp], stamp, begin)
-            )
-            moved = [
-                RunRows(
-                    r.name, r.group, r.split, r.together, slice(r.rows.start - begin, r.rows.stop - begin), r.partial
-                )
-                for r in group
-            ]
+            if stamp is None:
+                time = (begin + np.arange(end - begin)) * period
+            else:
+                time = self.seconds(values[stamp], stamp, begin, "s" if columns is None else columns.time_unit)
+            moved = [replace(r, rows=slice(r.rows.start - begin, r.rows.stop - begin)) for r in group]
             yield LogPart(moved, {name: ColumnSeries(time, value) for name, value in values.items()}, begin)
 
     def _rows(self, reference: str | None, names: Sequence[str]) -> int:
@@ -216,7 +194,7 @@ class NpzSource(Source):
         return shape[0]
 
     def _place(self, reference: str, rows: int) -> tuple[str, int | None]:
-        """Return array and column that a reference ("array[index]" or "array") names."""
+        """Return array and column of a reference, "array[index]" or "array"."""
         name, index = self._split(reference)
         shape, kind = self._arrays.shape(name), self._arrays.dtype(name)
         if kind.kind not in "fiub":
@@ -234,17 +212,6 @@ class NpzSource(Source):
         if match is None:
             raise InputError(f"{self.path}: column {reference!r} is malformed; valid: 'array' or 'array[index]'")
         return match[1], None if match[2] is None else int(match[2])
-
-    def _times(self, values: np.ndarray, name: str, first: int) -> np.ndarray:
-        bad = ~np.isfinite(values)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise InputError(
-                f"{self.path}: column {name!r} holds {values[row]} in row {first + row} ({int(bad.sum())} such rows); "
-                "expected finite numbers: remove those rows, a gap in time begins a new episode"
-            )
-        unit = "s" if self._map is None else self._map.time_unit
-        return values * factor(unit, "s", f"{self.path}: time_unit")
 
     def _period(self) -> float:
         """Return the time between two rows [s], from the column map or from the array that it names."""
@@ -294,7 +261,7 @@ class NpzSource(Source):
         return [str(value) for value in self._per_run(name, count)]
 
     def _per_run(self, name: str, count: int) -> np.ndarray:
-        """Return an array with one value for each of `count` runs."""
+        """Return an array with one value per run."""
         array = self._arrays.array(name)
         if array.shape != (count,):
             raise InputError(
@@ -325,7 +292,7 @@ class NpzSource(Source):
 
 
 def _batches(runs: Sequence[RunRows], columns: int) -> Iterator[list[RunRows]]:
-    """Yield as many consecutive runs at a time as memory allows; longer ones in parts."""
+    """Yield consecutive runs in batches of bounded size; longer runs are split."""
     batch: list[RunRows] = []
     for run in runs:
         pieces = pieces_of(run.rows.stop - run.rows.start, columns)
@@ -335,13 +302,13 @@ def _batches(runs: Sequence[RunRows], columns: int) -> Iterator[list[RunRows]]:
             if batch and size > MOST_VALUES:
                 yield batch
                 batch = []
-            batch.append(RunRows(run.name, run.group, run.split, run.together, rows, partial=len(pieces) > 1))
+            batch.append(replace(run, rows=rows, partial=len(pieces) > 1))
     if batch:
         yield batch
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    """Return whether a file is an npz file without MuJoCo's names, or is called so."""
+    """Return whether a file is an npz file without MuJoCo's names, by its contents or its suffix."""
     names = zip_names(path, head)
     return ("qpos" not in names and bool(names)) or (path.suffix.lower() == ".npz" and not names)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as they were logged, in SI units but at their own times, with what is noted and doubted of them."""
+"""Runs as logged, in SI units at their original times, with statistics and checks of their units."""
 
 import math
 from collections.abc import Mapping
@@ -18,22 +18,22 @@ from neurodyn.data.readers.sensor_columns import SensorReadings
 
 @dataclass(frozen=True)
 class RawRun:
-    """One run, or one of several consecutive parts of a long one, which have the same name.
+    """One run, or one of several consecutive parts of a long one, which share its name.
 
     Attributes:
         name: Name of the run.
-        group: Name of its group; empty where there is none.
-        split: Its split; None where the log does not say.
+        group: Name of its group; empty for none.
+        split: Its split; None if the log does not say.
         time: Time of each row [s], increasing, shape [N].
         q: Positions [rad or m], shape [N, nq].
-        qd: Velocities [rad/s or m/s], shape [N, nv]; None where they follow from the positions.
+        qd: Velocities [rad/s or m/s], shape [N, nv]; None if they follow from the positions.
         control: Torques, held from row to row [N m or N], shape [N, nu].
         together: Equal for runs that a random split must not divide.
-        velocity_time: Time of each row of `qd` [s], shape [V], where velocities have a clock of their own.
-        control_time: Time of each row of `control` [s], shape [C], where controls have a clock of their own.
-        missing: Times at which the log lacks a value [s], increasing; no episode goes on across them.
-        centers: Centre of mass of each free joint's body in its frame [m], for velocities from poses; else the origin.
-        readings: What sensors beside those of the joints read, in the order of the column map.
+        velocity_time: Time of each row of `qd` [s], shape [V], if velocities have a separate clock.
+        control_time: Time of each row of `control` [s], shape [C], if controls have a separate clock.
+        missing: Times at which the log lacks a value [s], increasing; they separate episodes.
+        centers: Centre of mass of each free joint's body in its frame [m], for velocities from poses; default: origin.
+        readings: Readings of further sensors, in the order of the column map.
     """
 
     name: str
@@ -52,7 +52,7 @@ class RawRun:
 
     @property
     def clocks(self) -> dict[str, np.ndarray]:
-        """Times of the rows of "q", "qd" and "control" [s]; without "qd" where there are no velocities."""
+        """Times of the rows of "q", "control" and, if there are velocities, "qd" [s]."""
         clocks = {"q": self.time, "control": self.time if self.control_time is None else self.control_time}
         if self.qd is not None:
             clocks["qd"] = self.time if self.velocity_time is None else self.velocity_time
@@ -60,13 +60,13 @@ class RawRun:
 
     @property
     def nbytes(self) -> int:
-        """Size in memory."""
+        """Size in memory [bytes]."""
         arrays = (self.q, self.qd, self.control, self.time, self.velocity_time, self.control_time)
         return sum(array.nbytes for array in arrays if array is not None)
 
 
 def selected(columns: ColumnMap, group: str, name: str) -> bool:
-    """Return whether a run is to be read; a run without a group passes the selection of groups."""
+    """Return whether a run is selected; a run without a group passes any selection of groups."""
 
     def matches(patterns: tuple[str, ...], label: str) -> bool:
         return not patterns or any(fnmatchcase(label, pattern) for pattern in patterns)
@@ -84,12 +84,12 @@ def parse_split(value: object, where: str) -> Split:
 
 
 _STEPS = 1 << 20
-"""Steps of a group whose median is taken; the later ones of a longer log only count as gaps."""
+"""Steps of a group that enter its median; later ones of a longer log are only checked for gaps."""
 
 
 @dataclass(frozen=True)
 class SeenRun:
-    """Labels of a run, as of `RawRun`."""
+    """Labels of a run; see `RawRun`."""
 
     group: str
     split: Split | None
@@ -97,7 +97,7 @@ class SeenRun:
 
 
 class Survey:
-    """Counts of runs, kept while the runs themselves are not.
+    """Statistics of runs, kept after the runs themselves are dropped.
 
     Attributes:
         runs: Labels of each run, by name.
@@ -117,7 +117,7 @@ class Survey:
         self._names: dict[str, set[str]] = {}
 
     def add(self, run: RawRun) -> None:
-        """Note a run, or a part of one."""
+        """Add a run, or a part of one."""
         self.runs.setdefault(run.name, SeenRun(run.group, run.split, run.together))
         self.rows += len(run.time)
         self.missing += 0 if run.missing is None else len(run.missing)
@@ -134,7 +134,7 @@ class Survey:
             self._kept[group] = self._kept.get(group, 0) + len(steps)
 
     def longest(self, count: int) -> list[dict[str, float | str]]:
-        """Return the longest gaps."""
+        """Return the `count` longest gaps."""
         return sorted(self._gaps, key=lambda gap: -float(gap["length_s"]))[:count]
 
     def rates(self) -> dict[str, dict[str, float]]:
@@ -155,10 +155,10 @@ class Survey:
 _ROWS = 50_000
 _NEAR = 0.1
 _FASTEST = 60.0
-"""Speed that few joints reach for a twentieth of a log [rad/s]."""
+"""Speed that few joints exceed for a twentieth of a log [rad/s]."""
 
 _BEYOND = 0.35
-"""How far beyond its limits a joint may be logged before its unit is doubted [rad]."""
+"""Distance beyond the limits of a joint from which its unit is doubted [rad]."""
 
 _RATIOS = {
     180 / math.pi: "the position is in degrees, or the velocity in radians where degrees are declared",
@@ -169,15 +169,15 @@ _RATIOS = {
     1e-3: "the velocity is in mm/s",
     -1.0: "position and velocity count in opposite directions (`sign`)",
 }
-"""What a ratio of the slope of a position to its velocity says."""
+"""Meaning of the ratio of a position's slope to its velocity."""
 
 
 def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
     """Return a line for each joint whose logged unit cannot be right.
 
     Args:
-        runs: Runs in what the column map takes for SI units.
-        spec: The robot: its joints and their limits.
+        runs: Runs, in SI units according to the column map.
+        spec: The robot, with its joint limits.
     """
     if not runs:
         return []
@@ -207,7 +207,7 @@ def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
 
 
 def by_ratio(slope: np.ndarray, velocity: np.ndarray) -> float | None:
-    """Return how many times as fast as its velocity a position changes; None where the two have little in common."""
+    """Return the ratio of a position's slope to its velocity; None if the two correlate weakly."""
     good = np.isfinite(slope) & np.isfinite(velocity)
     if good.sum() < 3:
         return None
@@ -221,7 +221,7 @@ def by_ratio(slope: np.ndarray, velocity: np.ndarray) -> float | None:
 def _by_range(
     position: np.ndarray, slope: np.ndarray, lower: float | None, upper: float | None, continuous: bool
 ) -> str | None:
-    """Return why an angle is doubted that is said to be in radians; None where it may be."""
+    """Return why an angle is not plausible in radians; None if it is."""
     least, most = float(position.min()), float(position.max())
     as_degrees = f"positions from {least:.3g} to {most:.3g} rad"
     if lower is not None and upper is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""From uneven time stamps to the frames of a robot.
+r"""Resampling of uneven time stamps to the frames of a robot.
 
-Positions are interpolated by cubic Hermite polynomials whose slopes come from the positions, because logged velocities
-are noisier and often late; velocities are sampled or averaged; and the control of a frame is the mean of the held
-signal during it, $\frac1{dt} \int u\,dt$, because that is the impulse that the robot received.
+Positions are interpolated by cubic Hermite polynomials with slopes from the positions, because logged velocities are
+noisier and often late. Velocities are sampled or averaged. The control of a frame is the mean of the held signal during
+it, $\frac1{dt} \int u\,dt$, because that is the impulse that the robot received.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ from neurodyn.data.readers.floating import velocities_of
 from neurodyn.data.readers.raw import RawRun
 
 _PAST = 0.02
-"""Time over which past positions give a velocity [s]."""
+"""Time window of past positions for a velocity [s]."""
 
 _TOUCH = 1e-4
-"""Part of a frame by which a row may miss it and still be taken as it is."""
+"""Fraction of a frame by which a row may miss it and still be taken without interpolation."""
 
 _BLOCK = 1 << 15
 
 SLOWEST = 5.0
-"""Most frames that one step of a log may span; beyond, interpolation would invent the motion."""
+"""Most frames that one step of a log may span; interpolating longer steps would invent the motion."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Frames:
     Attributes:
         q: Positions [rad or m], shape [T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [T + 1, nv].
-        control: Mean torques during the frames [N m or N], or what else controls are, shape [T, nu].
-        measured: Readings of sensors, NaN where there are none, shape [T + 1, numbers].
+        control: Mean controls during the frames, torques [N m or N] or as the column map says, shape [T, nu].
+        measured: Sensor readings, NaN for none, shape [T + 1, numbers].
     """
 
     q: np.ndarray
@@ -48,11 +48,7 @@ class Frames:
 
 
 def check_rate(run: RawRun, columns: ColumnMap, dt: float, where: str) -> None:
-    """Check that a run is fast enough for frames of `dt`, and as fast as declared.
-
-    Raises:
-        InputError: It is not.
-    """
+    """Raise an InputError unless a run is fast enough for frames of `dt`, and as fast as declared."""
     step = float(np.median(np.diff(run.time)))
     if columns.rate is not None and not 0.8 <= step * columns.rate <= 1.25:
         raise InputError(
@@ -68,12 +64,12 @@ def check_rate(run: RawRun, columns: ColumnMap, dt: float, where: str) -> None:
 
 
 def segments(run: RawRun, max_gap: float) -> list[RawRun]:
-    """Split a run where a clock pauses for more than `max_gap` [s] or a value is missing; single rows are dropped."""
+    """Split a run where a clock pauses for more than `max_gap` [s] or a value is missing; drop single rows."""
     clocks = list({id(time): time for time in run.clocks.values()}.values())
     if any(len(time) < 2 for time in clocks):
         return []
     held = run.control_time
-    # A control with a clock of its own is held for one more step after its last row.
+    # A control with a separate clock is held for one more step after its last row.
     reach = {id(time): (1 + _TOUCH) * float(np.median(np.diff(time))) if time is held else 0.0 for time in clocks}
     holes = [(begin + reach[id(time)], end) for time in clocks for begin, end in _holes(time, run.missing, max_gap)]
     begin = max(time[0] for time in clocks)
@@ -88,7 +84,7 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
 
 
 def _holes(time: np.ndarray, missing: np.ndarray | None, max_gap: float) -> list[tuple[float, float]]:
-    """Return the last time before, and the first after, each hole of one clock."""
+    """Return the last time before and the first after each hole of one clock."""
     broken = np.diff(time) > max_gap
     if missing is not None and len(missing):
         broken |= np.diff(np.searchsorted(missing, time)) > 0
@@ -97,10 +93,10 @@ def _holes(time: np.ndarray, missing: np.ndarray | None, max_gap: float) -> list
 
 
 def _between(run: RawRun, begin: float, end: float) -> RawRun | None:
-    """Return the part of a run between two times of its clocks; None where that is less than two positions."""
+    """Return the part of a run between two times; None if it has fewer than two positions."""
 
     def rows(time: np.ndarray, reach: bool) -> slice:
-        # A value of another clock counts from the row at or before the beginning to the row at or after the end.
+        # On a separate clock, take one more row on either side of the interval.
         if reach:
             first = max(0, int(np.searchsorted(time, begin, side="right")) - 1)
             return slice(first, int(np.searchsorted(time, end, side="left")) + 1)
@@ -120,18 +116,17 @@ def _between(run: RawRun, begin: float, end: float) -> RawRun | None:
 def resample(
     run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
 ) -> Frames | None:
-    """Return the frames of a run without gaps; None where it is too short for one.
+    """Return the frames of a run without gaps; None if it is too short for one.
 
-    Frames that fall on rows take their values as they are.
+    Frames that coincide with rows take their values without interpolation.
 
     Args:
         run: The run.
         spec: Coordinates and dt of the robot.
         delay: Time from a logged control to its effect [s].
         averaged: Whether logged velocities are averaged over the frame around each sample.
-        margin: Time that is left out at both ends [s]; None for as little as the delay requires.
-        past: Whether velocities that are not logged come from past positions alone, see `past_slopes`; positions do
-            where frames fall on rows.
+        margin: Time to leave out at both ends [s]; None for as little as the delay requires.
+        past: Whether velocities that are not logged come from past positions only (`past_slopes`).
     """
     grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, margin=margin, past=past)
     if grid is None:
@@ -151,7 +146,7 @@ def _rates(q: np.ndarray, spec: StateSpec) -> np.ndarray:
 def frame_times(
     run: RawRun, dt: float, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
 ) -> np.ndarray | None:
-    """Return the times of the frames of a run since its first row [s], shape [T + 1]; arguments as of `resample`."""
+    """Return the times of the frames of a run since its first row [s], shape [T + 1]; arguments: see `resample`."""
     half = dt / 2 if averaged or (run.qd is None and not past) else 0.0
     before, after = max(half, delay, 0.0), max(half, -delay, 0.0)
     if margin is not None:
@@ -163,7 +158,7 @@ def frame_times(
 def states(
     run: RawRun, spec: StateSpec, grid: np.ndarray, *, averaged: bool, past: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions [T, nq] and velocities [T, nv] at times since the first row; arguments as of `resample`."""
+    """Return positions [T, nq] and velocities [T, nv] at times since the first row; arguments: see `resample`."""
     time, dt = run.time - run.time[0], spec.dt
     own = time if run.velocity_time is None else run.velocity_time - run.time[0]
     rows = _rows_at(time, grid, dt)
@@ -193,7 +188,7 @@ def states(
 
 
 def mean_control(run: RawRun, at: np.ndarray, dt: float) -> np.ndarray:
-    """Return the mean of the held control from each of some times, a frame apart, to the next, shape [T, nu]."""
+    """Return the mean of the held control between consecutive times `at`, one frame apart, shape [T, nu]."""
     time = run.clocks["control"] - run.time[0]
     rows = _rows_at(time, at[:-1], dt)
     if rows is not None and (np.diff(rows) == 1).all():
@@ -204,20 +199,20 @@ def mean_control(run: RawRun, at: np.ndarray, dt: float) -> np.ndarray:
 
 
 def _rows_at(time: np.ndarray, at: np.ndarray, dt: float) -> np.ndarray | None:
-    """Return the row at each of some times; None where one is not at a row, to a ten-thousandth of a frame."""
+    """Return the row at each time; None if a time is off all rows by more than a ten-thousandth of a frame."""
     rows = np.minimum(np.searchsorted(time, at - _TOUCH * dt), len(time) - 1)
     return rows if (np.abs(time[rows] - at) <= _TOUCH * dt).all() else None
 
 
 def _in_blocks(compute: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:
-    """Compute rows at some times, a block after the other, which bounds the memory of intermediate results."""
+    """Evaluate `compute` at times `at` in blocks, to bound the memory of intermediate results."""
     return np.concatenate([compute(at[begin : begin + _BLOCK]) for begin in range(0, len(at), _BLOCK)])
 
 
 def held_integral(time: np.ndarray, signal: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Integrate a signal that is held from row to row, from time[0] to each of `at`; shape [at, columns].
 
-    Before the first row the signal has its first value, after the last row its last one.
+    The signal keeps its first value before the first row, and its last value after the last one.
     """
     total = np.concatenate((np.zeros((1, signal.shape[1])), np.cumsum(signal[:-1] * np.diff(time)[:, None], axis=0)))
     row = np.clip(np.searchsorted(time, at, side="right") - 1, 0, len(time) - 1)
@@ -240,24 +235,24 @@ def hermite(time: np.ndarray, value: np.ndarray, slope: np.ndarray, at: np.ndarr
 def past_slopes(time: np.ndarray, value: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the slope at each of `at` of the parabola through the rows of the last 20 ms; shape [at, columns].
 
-    Rows are as many as that time holds at their median step, at least three; the first frames also see later ones.
+    At least three rows are used; at the first frames they include later ones.
     """
     count = min(len(time), max(3, round(_PAST / float(np.median(np.diff(time)))) + 1))
     if count < 3:
         return np.repeat((value[1:] - value[:-1]) / (time[1] - time[0]), len(at), axis=0)
-    # A frame on a row must not miss it for rounding.
+    # A frame on a row must not miss it by rounding.
     last = np.searchsorted(time, at + 1e-9, side="right") - 1
     rows = np.clip(last, count - 1, len(time) - 1)[:, None] + np.arange(1 - count, 1)
     s = (time[rows] - at[:, None]) / _PAST
     powers = np.stack((np.ones_like(s), s, s**2), axis=-1)
-    # The angle of many turns would drown its own noise.
+    # Positions relative to the last row: after many turns, absolute angles would lose precision.
     relative = value[rows] - value[rows[:, -1:]]
     fitted = np.linalg.solve(powers.mT @ powers, powers.mT @ relative)
     return fitted[:, 1] / _PAST
 
 
 def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
-    """Time derivatives of the positions by central differences (second order at uneven steps)."""
+    """Return time derivatives of the positions by central differences, second order at uneven steps."""
     if len(time) < 3:
         return np.repeat((q[1:] - q[:-1]) / (time[1] - time[0]), 2, axis=0)
     return np.gradient(q, time, axis=0)
@@ -272,7 +267,7 @@ def _normalised(q: np.ndarray, spec: StateSpec) -> np.ndarray:
 
 
 def _trapezoid_at(time: np.ndarray, value: np.ndarray, area: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Integrate the straight lines between rows from time[0] to each of `at`."""
+    """Integrate the linear interpolation between rows from time[0] to each of `at`."""
     row = np.clip(np.searchsorted(time, at, side="right") - 1, 0, len(time) - 2)
     s = (at - time[row])[:, None]
     rate = (value[row + 1] - value[row]) / (time[row + 1] - time[row])[:, None]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading demonstrations of robomimic and Isaac Lab from HDF5: groups /data/demo_N.
+"""Reader of robomimic and Isaac Lab demonstrations in HDF5: groups /data/demo_N.
 
-Observations and actions are those before a step; Isaac Lab's `states` are those after it, and `initial_state` the one
-before the first. There are no time stamps: the length of a step stands in the settings of the environment, or in the
-column map.
+Observations and actions are recorded before a step, Isaac Lab's `states` after it; `initial_state` is the state before
+the first step. There are no time stamps: the length of a step is in the settings of the environment or the column map.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,9 @@ class RobomimicSource(Source):
     """A file of demonstrations."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file.
-
-        Raises:
-            InputError: It is damaged, holds no demonstration, or an empty one.
-        """
+        """Open a file; an InputError if it is damaged, or a demonstration is missing or empty."""
         self.path, self._map = path, columns
-        with self._damage():
+        with _reporting_damage(self.path):
             self._file: Any = h5py.File(path, "r")
             self._data: Any = self._file.get("data")
             if not isinstance(self._data, h5py.Group):
@@ -62,7 +58,7 @@ class RobomimicSource(Source):
         """Return the arrays of the first demonstration."""
         topics: list[Topic] = []
         rows = sum(self._rows.values())
-        with self._damage():
+        with _reporting_damage(self.path):
             arrays = self._arrays(self.demos[0])
             for name, array in arrays.items():
                 width = int(np.prod(array.shape[1:]))
@@ -75,7 +71,7 @@ class RobomimicSource(Source):
 
     @property
     def step(self) -> float | None:
-        """Time of a step [s], from the column map or the settings of the environment; None where neither says it."""
+        """Time of a step [s], from the column map or the settings of the environment; None if neither has it."""
         if self._map is not None and self._map.period is not None:
             return float(self._map.period)
         return self._declared_step()
@@ -92,7 +88,7 @@ class RobomimicSource(Source):
             step = 1.0
         splits = self._splits()
         for demo in self.demos:
-            with self._damage():
+            with _reporting_damage(self.path):
                 places = {name: self._place(demo, name) for name in names}
                 group = self._group(demo)
                 pieces = pieces_of(self._rows[demo], len(names))
@@ -122,13 +118,13 @@ class RobomimicSource(Source):
         }
 
     def _initial(self, demo: str, array: str) -> np.ndarray | None:
-        """Return the value of a state before the first step, shape [1, columns]; None where there is none."""
+        """Return the value of a state before the first step, shape [1, columns]; None if not recorded."""
         found = self._data[demo].get(_INITIAL + array.removeprefix(_AFTER[0])) if array.startswith(_AFTER[0]) else None
         wanted = self._data[demo][array].shape[1:]
         return found[()] if isinstance(found, h5py.Dataset) and found.shape == (1, *wanted) else None
 
     def _place(self, demo: str, name: str) -> tuple[str, int | None]:
-        """Return array and column that a name ("obs/joint_pos[3]") stands for."""
+        """Return array and column of a name such as "obs/joint_pos[3]"."""
         array, key = split_reference(name)
         found = self._data[demo].get(array)
         if not isinstance(found, h5py.Dataset) or array.startswith(_INITIAL):
@@ -152,7 +148,7 @@ class RobomimicSource(Source):
         return array, index
 
     def _arrays(self, demo: str) -> dict[str, h5py.Dataset]:
-        """Return the arrays of a demonstration with a row for each step, by path within it."""
+        """Return the arrays of a demonstration with one row per step, by path within it."""
         found: dict[str, h5py.Dataset] = {}
 
         def visit(name: str, item: Any) -> None:
@@ -180,7 +176,7 @@ class RobomimicSource(Source):
         return "" if success is None else ("success" if bool(success) else "failure")
 
     def _splits(self) -> dict[str, Split]:
-        """Return the split of the demonstrations that robomimic's filter keys name."""
+        """Return the split of each demonstration listed in robomimic's filter keys."""
         mask: Any = self._file.get("mask")
         if not isinstance(mask, h5py.Group):
             return {}
@@ -205,24 +201,17 @@ class RobomimicSource(Source):
             return None
         return step if 0 < step < float("inf") else None
 
-    def _damage(self) -> "_Damage":
-        return _Damage(self.path)
 
-
-class _Damage:
-    """Turns what HDF5 says of damaged files into an InputError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        # HDF5 reports damage as whatever kind of exception it meets first.
-        if isinstance(error, Exception) and not isinstance(error, InputError):
-            reason = str(error).split("\n")[0] or type(error).__name__
-            raise InputError(f"{self._path}: is damaged or cut off ({reason}); record or copy it again") from None
+@contextmanager
+def _reporting_damage(path: Path) -> Iterator[None]:
+    """Turn the many kinds of exceptions that HDF5 raises on damaged files into an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise InputError(f"{path}: is damaged or cut off ({reason}); record or copy it again") from None
 
 
 def _number(name: str) -> tuple[int, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS messages: how their definitions are read, and where the numbers of a serialised one are (CDR and ROS 1)."""
+"""ROS messages: parsing of their definitions, and layout of the numbers in serialised messages (CDR and ROS 1)."""
 
 import re
 import struct
@@ -15,7 +15,7 @@ PRIMITIVES = {
     "bool": "u1", "byte": "u1", "char": "u1", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
     "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8", "float32": "f4", "float64": "f8",
 }  # fmt: skip
-"""numpy's name of each type of number."""
+"""numpy's name of each numeric type."""
 
 _USUAL = """
 builtin_interfaces/Time: int32 sec; uint32 nanosec
@@ -61,7 +61,7 @@ class MessageField:
     Attributes:
         kind: Type of its values: a primitive, "string", or "package/Type".
         name: Its name.
-        count: Number of values of a fixed array; -1 for an array of any length, None for one value.
+        count: Length of a fixed array; -1 for an array of any length, None for a single value.
     """
 
     kind: str
@@ -70,12 +70,12 @@ class MessageField:
 
 
 Definitions = dict[str, tuple[MessageField, ...]]
-"""Fields of each type of message, by "package/Type"."""
+"""Fields of each message type, by "package/Type"."""
 
 
 @cache
 def usual() -> Definitions:
-    """Return the definitions of the usual messages of ROS 2."""
+    """Return the definitions of common ROS 2 messages."""
     found: Definitions = {}
     for line in _USUAL.replace("\\\n", "").strip().splitlines():
         kind, _, fields = line.partition(": ")
@@ -85,26 +85,26 @@ def usual() -> Definitions:
 
 @cache
 def usual_ros1() -> Definitions:
-    """Return the definitions of the usual messages of ROS 1, whose headers count messages."""
+    """Return the definitions of common ROS 1 messages, whose headers have a sequence number."""
     header = (MessageField("uint32", "seq"), MessageField("time", "stamp"), MessageField("string", "frame_id"))
     return {**usual(), "std_msgs/Header": header}
 
 
 def short_name(kind: str) -> str:
-    """Return "package/Type" of "package/msg/Type"."""
+    """Shorten "package/msg/Type" to "package/Type"."""
     parts = kind.split("/")
     return f"{parts[0]}/{parts[-1]}"
 
 
 def parse_definitions(kind: str, text: str) -> Definitions:
-    """Return the definitions in the text that a bag has for a type, those that it refers to included.
+    """Parse a bag's definition of a type, including the types that it refers to.
 
     Args:
         kind: "package/msg/Type".
-        text: Definition in the language of .msg files, with those that it needs after lines of "=".
+        text: Definition in the language of .msg files, followed by those it needs after lines of "=".
 
     Raises:
-        InputError: The text is malformed, or refers to a type that is neither there nor usual.
+        InputError: The text is malformed, or refers to a type that is neither defined nor common.
     """
     found: Definitions = {}
     for index, part in enumerate(re.split(r"^={20,}\s*$", text, flags=re.MULTILINE)):
@@ -124,7 +124,7 @@ def parse_definitions(kind: str, text: str) -> Definitions:
 
 
 def _require(kind: str, of: str, found: Definitions) -> None:
-    """Add a usual definition that a bag refers to and leaves out."""
+    """Add the common definitions that a bag refers to but leaves out."""
     if kind in PRIMITIVES or kind in {"string", "time", "duration"} or kind in found:
         return
     if kind not in usual():
@@ -135,7 +135,7 @@ def _require(kind: str, of: str, found: Definitions) -> None:
 
 
 def _without_default(line: str) -> str:
-    """Return type and name of a field; of a constant, its value as well."""
+    """Return type and name of a field, without a default; the value of a constant is kept."""
     words = line.split(None, 2)
     bounded = words[0].replace("<=", "")  # string<=10 is a type
     return " ".join((bounded, words[1] if len(words) > 1 else "", words[2][:1] if len(words) > 2 else ""))
@@ -160,15 +160,15 @@ _NAMES = ("name", "names", "joint_names")
 
 _MOST_STRUCTS = 4096
 _MOST_NUMBERS = 1024
-"""Length from which an array is no table of columns but a picture, say, and left out."""
+"""Length above which an array (an image, for example) is not read as columns."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers that lie side by side in a message.
+    """Contiguous numbers in a message.
 
     Attributes:
-        names: Name of each, as in "position[elbow]".
+        names: Name of each, for example "position[elbow]".
         offset: First byte.
         dtype: Type of each.
     """
@@ -180,14 +180,14 @@ class Numbers:
 
 @dataclass(frozen=True)
 class MessageLayout:
-    """Where the numbers of a message are.
+    """Positions of the numbers in a message.
 
     Attributes:
         numbers: The numbers, in order.
-        places: Bytes that are equal in every message of this layout: of lengths, and of names of joints, shape [B].
+        places: Bytes that are equal in every message of this layout: lengths and names of joints, shape [B].
         values: Their values, shape [B].
         stamp: Offset of seconds and nanoseconds in the header; None without one.
-        order: "<" or ">", the order of the bytes of a number.
+        order: Byte order of a number, "<" or ">".
     """
 
     numbers: tuple[Numbers, ...]
@@ -198,13 +198,13 @@ class MessageLayout:
 
 
 def find_layout(message: bytes, kind: str, definitions: Definitions, *, ros1: bool = False) -> MessageLayout:
-    """Walk through a message.
+    """Find the layout of a message.
 
     Args:
         message: The serialised message.
         kind: Its type, "package/msg/Type".
-        definitions: Definitions of that type and of those in it.
-        ros1: Whether it is serialised as in ROS 1.
+        definitions: Definitions of that type and of the types in it.
+        ros1: Whether it is serialised by ROS 1.
 
     Raises:
         InputError: The message does not fit the definition.
@@ -238,7 +238,7 @@ class _Walk:
             self.widest = 4 if message[1] >= 6 else 8  # XCDR2 aligns to 4 bytes at most
 
     def struct(self, kind: str, path: str, names: Sequence[str]) -> None:
-        """Walk through one struct; `names` are those of the values in its arrays."""
+        """Walk through one struct; `names` name the values of its arrays."""
         self.structs += 1
         if self.structs > _MOST_STRUCTS:
             raise InputError(f"a message holds more than {_MOST_STRUCTS} structures; expected a type for few numbers")
@@ -329,10 +329,10 @@ class _Walk:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Numbers of some messages of one layout.
+    """Numbers of messages of one layout.
 
     Attributes:
-        index: Which of the messages they are, shape [N].
+        index: Indices of the messages, shape [N].
         columns: Values by name, float64, shape [N].
         stamp: Time in the header [ns], int64, shape [N]; None without one.
     """
@@ -343,14 +343,14 @@ class Decoded:
 
 
 class Decoder:
-    """Decodes the messages of one stream, and remembers the layouts that it met."""
+    """Decodes the messages of one stream, and caches their layouts."""
 
     def __init__(self, kind: str, definitions: Definitions, *, ros1: bool = False) -> None:
         self._kind, self._definitions, self._ros1 = kind, definitions, ros1
         self._layouts: dict[int, list[MessageLayout]] = {}
 
     def decode(self, messages: Sequence[bytes], wanted: frozenset[str] | None = None) -> list[Decoded]:
-        """Return the numbers of some messages, by layout.
+        """Return the numbers of some messages, grouped by layout.
 
         Args:
             messages: Serialised messages.
@@ -386,7 +386,7 @@ class Decoder:
 
 
 def _decoded(layout: MessageLayout, rows: np.ndarray, index: np.ndarray, wanted: frozenset[str] | None) -> Decoded:
-    """Read the numbers of messages of one layout, rows of bytes."""
+    """Read the numbers of messages of one layout; `rows` holds their bytes."""
     columns: dict[str, np.ndarray] = {}
     for numbers in layout.numbers:
         if wanted is None or not wanted.isdisjoint(numbers.names):

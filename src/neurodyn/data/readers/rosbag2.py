@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading bags of ROS 2: a folder with metadata.yaml, or one of its .db3 files."""
+"""Reader of ROS 2 bags: a folder with metadata.yaml, or one of its .db3 files."""
 
 import contextlib
 import sqlite3
@@ -20,10 +20,10 @@ _KEY = "rosbag2_bagfile_information"
 
 
 class SqliteSource(MessageSource):
-    """Bags in SQLite files that follow each other."""
+    """A bag in consecutive SQLite files."""
 
     def __init__(self, path: Path, columns: ColumnMap | None, files: tuple[Path, ...] = ()) -> None:
-        """Open a bag; arguments are those of `McapSource`."""
+        """Open a bag; arguments: see `McapSource`."""
         self.path, self._files = path, files or (path,)
         self.clock = "header" if columns is None else columns.clock
 
@@ -47,7 +47,7 @@ class SqliteSource(MessageSource):
         return found
 
     def messages(self, topics: frozenset[str]) -> Iterator[Message]:
-        """Yield the messages of some topics in the order of the files."""
+        """Yield the messages of some topics in file order."""
         for file in self._files:
             with _opened(file) as bag:
                 names = {index: name for index, name in bag.execute("SELECT id, name FROM topics") if name in topics}
@@ -61,7 +61,7 @@ class SqliteSource(MessageSource):
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    """Open a file for reading alone; whatever is wrong with it becomes an InputError."""
+    """Open a file read-only; any damage becomes an InputError."""
     if not file.is_file():
         raise InputError(f"{file}: no such file; expected a bag (.db3)")
     uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
@@ -76,7 +76,7 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _plain(content: bytes, file: Path) -> bytes:
-    """Return a message uncompressed."""
+    """Return a message decompressed."""
     if not content.startswith(_ZSTD):
         return content
     import zstandard
@@ -133,7 +133,7 @@ def _files(folder: Path) -> tuple[Path, ...]:
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    """Return whether a path is a folder with bag files, its metadata, or a bag in SQLite."""
+    """Return whether a path is a folder with bag files, its metadata, or an SQLite bag."""
     if path.is_dir():
         metadata = path / "metadata.yaml"
         with contextlib.suppress(OSError, UnicodeDecodeError):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing headerless rows of legged robots (`data.row_layout`), aligned and cut into episodes.
+"""Reader and writer of headerless rows of legged robots (`data.row_layout`), aligned and cut into episodes.
 
 Row t of such a file holds the action that *produced* its state. A store holds the control that acts during the frame
-that begins at a row, so actions move up by one row; that of an episode's first row belongs to an unknown state and is
-dropped.
+that starts at a row, so actions move up by one row. The action in an episode's first row belongs to an unknown state
+and is dropped.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _TEST_FRACTION = 0.1
 
 
 def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None = None, seed: int = 0) -> Store:
-    """Read files of rows into trajectories, in memory; no episode crosses the end of a file.
+    """Read files of rows into trajectories, in memory; no episode continues in another file.
 
     Args:
         files: CSV files.
@@ -36,7 +36,7 @@ def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None =
 
     Raises:
         InputError: A file is missing or malformed, has another number of columns or a value that is not finite, no
-            flag says where its episodes end, or no episode has two rows.
+            flag marks the end of an episode, or no episode has two rows.
     """
     if not files:
         raise InputError("no log file given; expected at least one path")
@@ -66,11 +66,7 @@ def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None =
 def import_rows(
     files: Sequence[Path], layout: RowLayout, out: Path, *, split: Split | None = None, seed: int = 0
 ) -> Store:
-    """Read files of rows, write them as a store, and return it; see `read_rows`.
-
-    Raises:
-        InputError: As `read_rows`; or `out` is not named as a store is, or cannot be written.
-    """
+    """Read files of rows, write them as a store, and return it; see `read_rows`."""
     require_store_name(out)
     require_writable(out)
     with exclusive(out):
@@ -84,8 +80,8 @@ def write_rows(store: Store, path: str | Path, layout: RowLayout) -> None:
     """Write the trajectories of a store as rows, atomically; the action of an episode's first row is zero.
 
     Raises:
-        InputError: The store does not fit the layout, the layout cannot mark how its episodes end, or the file cannot
-            be written.
+        InputError: The store does not fit the layout, the layout cannot mark how its episodes ended, or the file
+            cannot be written.
     """
     different = layout.spec.differences(store.header.spec)
     if different:
@@ -126,7 +122,7 @@ def _converted(rows: np.ndarray, layout: RowLayout) -> np.ndarray:
 
 
 def _numbers(path: Path, layout: RowLayout) -> np.ndarray:
-    """Return the numbers of a file, float32, shape [rows, columns]."""
+    """Return the checked numbers of a file, float32, shape [rows, columns]."""
     names = layout.names
     try:
         with path.open(encoding="utf-8") as file:
@@ -158,7 +154,7 @@ def _numbers(path: Path, layout: RowLayout) -> np.ndarray:
 
 
 def _episodes(rows: np.ndarray, layout: RowLayout, where: str) -> list[tuple[int, int, Status]]:
-    """Return first row, row after the last one, and end of each episode of at least two rows."""
+    """Return first row, row after the last, and status of each episode of at least two rows."""
     failed = rows[:, layout.slices["termination"]][:, 0] > 0
     timed = rows[:, layout.slices["time_out"]][:, 0] > 0 if layout.time_out else np.zeros(len(rows), bool)
     limit = layout.episode_length or len(rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of sensors beside those of joints, under the key `measured` of a column map: from a log to frames.
+"""Columns of sensors other than joint encoders, under the key `measured` of a column map.
 
     measured:
       imu:
@@ -8,8 +8,8 @@
           angular_velocity: [/imu.angular_velocity.x, /imu.angular_velocity.y, /imu.angular_velocity.z]
           specific_force: [/imu.linear_acceleration.x, /imu.linear_acceleration.y, /imu.linear_acceleration.z]
 
-Readings keep their clock. A frame has a reading where one of the log lies within half a frame of it: the value on the
-straight line between the readings about it. All other frames have none (NaN); so have readings that are no number.
+Readings keep their clock. A frame has a reading, linearly interpolated, if the log has one within half a frame of it;
+otherwise it has NaN. Readings that are not finite are dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,10 +31,10 @@ class SensorColumns(Config, frozen=True):
     """Columns of one sensor.
 
     Attributes:
-        kind: Kind of sensor: a name of `core.description.sensors.SENSOR_KINDS`.
-        columns: Columns of each of its quantities, in order; one name stands for a whole array.
-        units: Unit of each quantity, where it is not the SI unit.
-        sign: -1 where the log counts the other way round, by quantity: a force on the sensor instead of on the robot.
+        kind: Kind of sensor: a name in `core.description.sensors.SENSOR_KINDS`.
+        columns: Columns of each quantity, in order; one name stands for a whole array.
+        units: Unit of each quantity that is not in SI units.
+        sign: -1 for quantities with the opposite sign, for example a force on the sensor instead of on the robot.
         order: Order of a quaternion.
         joints: Joints of the columns of a joint torque.
     """
@@ -48,7 +48,7 @@ class SensorColumns(Config, frozen=True):
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
-        parts = [part.name for part in SENSOR_KINDS[self.kind]]
+        parts = [part.name for part in SENSOR_KINDS[self.kind].parts]
         for what, named in (("columns", self.columns), ("units", self.units), ("sign", self.sign)):
             for name in named:
                 if name not in parts:
@@ -58,15 +58,11 @@ class SensorColumns(Config, frozen=True):
                 raise ValueError(f"columns has no {name!r}; quantities of a {self.kind}: {', '.join(parts)}")
 
     def stream(self, name: str) -> Stream:
-        """Return what the columns become in a store."""
+        """Return the stream of a store that the columns become."""
         return Stream(name=name, kind=self.kind, joints=self.joints)
 
     def listed(self, name: str) -> list[tuple[str, ...]]:
-        """Return the columns of each quantity.
-
-        Raises:
-            InputError: There are more or fewer than the quantity has components.
-        """
+        """Return the columns of each quantity, or raise an InputError if they are not as many as its components."""
         found = []
         for part in self.stream(name).parts:
             given, count = self.columns[part.name], len(part.components)
@@ -83,12 +79,12 @@ class SensorColumns(Config, frozen=True):
 
 @dataclass(frozen=True)
 class SensorReadings:
-    """What one sensor read in a run.
+    """Readings of one sensor in a run.
 
     Attributes:
         time: Time of each reading [s], increasing, shape [M].
-        value: Readings in SI units, all of them finite, shape [M, numbers].
-        quaternion: Columns of a rotation among them; empty where there is none.
+        value: Readings in SI units, all finite, shape [M, numbers].
+        quaternion: Columns of a rotation; empty for none.
     """
 
     time: np.ndarray
@@ -96,7 +92,7 @@ class SensorReadings:
     quaternion: slice
 
     def at(self, times: np.ndarray, dt: float) -> np.ndarray:
-        """Return readings at frames, NaN where there is none within half a frame, shape [T, numbers]."""
+        """Return readings at frames, NaN without one within half a frame, shape [T, numbers]."""
         found = np.full((len(times), self.value.shape[1]), np.nan)
         if not len(self.time):
             return found
@@ -118,10 +114,10 @@ def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:
 
 
 def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...]:
-    """Return what the columns of sensors become in a store.
+    """Return the streams of a store that the columns become.
 
     Raises:
-        InputError: A joint torque has no joints, or another kind has.
+        InputError: A joint torque has no joints, or another kind has some.
     """
     try:
         return tuple(one.stream(name) for name, one in measured.items())
@@ -173,7 +169,7 @@ def _on(part: LogPart, column: str, time: np.ndarray) -> np.ndarray:
 
 
 def _check_turns(turns: np.ndarray, name: str, where: str) -> None:
-    """Check that quaternions are unit, and make each as near to the one before as its sign allows, in place."""
+    """Check that quaternions are unit, and make their signs continuous, in place."""
     if not turns.shape[1] or not len(turns):
         return
     norm = np.linalg.norm(turns, axis=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log holds before a column map says what it means: columns with their names, units and clocks."""
+"""Contents of a log before a column map gives them a meaning: columns with their names, units and clocks."""
 
 import math
 import re
@@ -17,17 +17,17 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 
 MOST_VALUES = 1 << 23
-"""Numbers that one part holds; a run with more comes in several parts, and becomes several episodes."""
+"""Numbers in one part of a log; a run with more is read in several parts, which become several episodes."""
 
 _MOST_NAMED = 40
 
 
 class ColumnSeries(NamedTuple):
-    """Values of one column. Columns of one stream share the very same array of times.
+    """Values of one column. Columns of one stream share the same array of times.
 
     Attributes:
-        time: Time of each value since the run began [s], shape [N].
-        value: Values, NaN where the log has none, shape [N].
+        time: Time of each value since the start of the run [s], shape [N].
+        value: Values, NaN for none, shape [N].
     """
 
     time: np.ndarray
@@ -39,12 +39,12 @@ class Topic:
     """One stream of a log.
 
     Attributes:
-        name: Its name; empty where a log has one stream alone.
-        kind: Type of its messages or rows, in the words of the format.
-        columns: Names of its columns of numbers, as column maps write them.
-        clock: Where its times come from, in words.
-        rows: Number of rows; None where that is not known before they are read.
-        trouble: Why it cannot be read, in words; empty where it can.
+        name: Its name; empty in a log with a single stream.
+        kind: Type of its messages or rows, in the terms of the format.
+        columns: Names of its numeric columns, as column maps write them.
+        clock: Source of its times, in words.
+        rows: Number of rows; None if unknown before they are read.
+        trouble: Why it cannot be read, in words; empty if it can.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Topic:
 
 @dataclass(frozen=True)
 class RunRows:
-    """One run, or a part of one, among the rows of a part.
+    """One run, or a part of one, within a part of a log.
 
     Attributes:
         name: Name of the run.
-        group: Name of its group; empty where there is none.
-        split: Its split; None where the log does not say.
+        group: Name of its group; empty for none.
+        split: Its split; None if the log does not say.
         together: Equal for runs that a random split must not divide; None for the run alone.
         rows: Its rows in each of the series.
         partial: Whether the run has more rows in other parts.
@@ -83,7 +83,7 @@ class LogPart:
     Attributes:
         runs: The runs.
         series: Columns by name.
-        first: Number of the first row in the file, for error messages; None where rows are not numbered.
+        first: Number of the first row in the file, for error messages; None if rows are not numbered.
     """
 
     runs: Sequence[RunRows]
@@ -96,9 +96,11 @@ class Source(ABC):
 
     Attributes:
         path: The file or folder.
+        delimiter: Separator of the columns of a text file.
     """
 
     path: Path
+    delimiter: str = ","
 
     @abstractmethod
     def topics(self) -> list[Topic]:
@@ -106,18 +108,34 @@ class Source(ABC):
 
     @abstractmethod
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield all rows of some columns, run by run, in order.
+        """Yield all rows of the named columns, run by run, in order.
 
         Raises:
             InputError: A column is missing, or the file is damaged.
         """
 
+    @property
+    def step(self) -> float | None:
+        """Constant time of a step [s]; 0 for formats with time stamps or a clock, None if unknown."""
+        return 0.0
+
     def stamp(self) -> str | None:
-        """Return the column that holds the times, where rows of one stream have one; None where clocks are built in."""
+        """Return the column of time stamps; None for formats with built-in clocks, and if there is none."""
         return None
 
+    def seconds(self, stamps: np.ndarray, name: str, first: int, unit: str) -> np.ndarray:
+        """Return time stamps of the rows from `first` on in seconds, or raise an InputError if one is not finite."""
+        bad = ~np.isfinite(stamps)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"{self.path}: column {name!r} holds {stamps[row]} in row {first + row} ({int(bad.sum())} such rows); "
+                "expected finite numbers: remove those rows, a gap in time begins a new episode"
+            )
+        return stamps * factor(unit, "s", f"{self.path}: time_unit")
+
     def missing(self, names: Iterable[str], there: Iterable[str], what: str = "column") -> InputError:
-        """Return the error that names columns which are not there, and those that are."""
+        """Return an error that names missing columns, and those that exist."""
         listed = list(there)
         shown = ", ".join(listed[:_MOST_NAMED]) + (
             f" and {len(listed) - _MOST_NAMED} more" * (len(listed) > _MOST_NAMED)
@@ -127,7 +145,7 @@ class Source(ABC):
 
 
 def pieces_of(rows: int, columns: int) -> list[slice]:
-    """Cut the rows of a run into as few equal parts as hold at most `MOST_VALUES` numbers each."""
+    """Cut the rows of a run into the fewest equal parts of at most `MOST_VALUES` numbers each."""
     count = max(1, -(-rows * max(1, columns) // MOST_VALUES))
     bounds = np.linspace(0, rows, count + 1).round().astype(int)
     return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
@@ -138,13 +156,13 @@ _REFERENCE = re.compile(r"(.+?)(?:\[([^\[\]]+)\])?")
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:
-    """Return array and column that a reference names; None for an array of one column."""
+    """Split "array[column]" into array and column; the column is None for an array of one column."""
     match = _REFERENCE.fullmatch(reference.strip())
     return (reference, None) if match is None else (match[1], match[2])
 
 
 def column_index(key: str | None, width: int, names: tuple[str, ...] = ()) -> int | None:
-    """Return which of `width` columns a key names: by number, or by its name; None where there is none."""
+    """Return the index of a column by number or name; None if there is no such column."""
     if key is None:
         return 0 if width == 1 else None
     if key in names:
@@ -153,7 +171,7 @@ def column_index(key: str | None, width: int, names: tuple[str, ...] = ()) -> in
 
 
 def usual_stamp(names: Sequence[str]) -> str | None:
-    """Return the first name that is usual for times, alone or with a unit or a prefix ("t_ms", "ur10_time")."""
+    """Return the first name that is common for times, alone or with a unit or a prefix ("t_ms", "ur10_time")."""
     for fits in (
         lambda name, wanted: name == wanted,
         lambda name, wanted: re.fullmatch(rf"{wanted}_?(s|ms|us|ns|sec)", name),
@@ -185,7 +203,7 @@ def factor(unit: str, quantity: str, where: str) -> float:
 
     Args:
         unit: Unit as written in a column map; empty for the SI unit.
-        quantity: SI unit of what is measured: "s", "rad", "m", "rad/s", "m/s", "m/s^2", "N m", "N" or "1".
+        quantity: SI unit of the quantity: "s", "rad", "m", "rad/s", "m/s", "m/s^2", "N m", "N" or "1".
         where: What has the unit, for the error message.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the columns of a log to runs in SI units, as a column map says; each stream keeps its clock."""
+"""Conversion of log columns to runs in SI units by a column map; each stream keeps its clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,9 +66,9 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
 
 
 def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: LogPart, where: str) -> _Signals:
-    """Return the coordinates of "q", "qd" or "control" on one clock: that of the densest stream of q and qd.
+    """Return the coordinates of "q", "qd" or "control" on one clock: for q and qd that of their densest stream.
 
-    A control is held, so that a clock that has the times of all its streams loses nothing.
+    Controls are held between rows, so they take the union of the times of their streams without loss.
     """
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
     values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
@@ -97,7 +97,7 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
 
 
 def _moved(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
-    """Return a series at other times: held (control), on straight lines (qd), or by cubic polynomials (q)."""
+    """Return a series at other times: held (control), linearly (qd) or cubically (q) interpolated."""
     good = np.isfinite(series.value)
     own, value = series.time[good], series.value[good]
     own, first = np.unique(own, return_index=True)
@@ -132,11 +132,7 @@ def _value(column: Column, part: LogPart, size: float, gaps: bool, where: str) -
 def _check_motion(
     columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], part: LogPart, where: str
 ) -> None:
-    """Check quaternions, and the declared order and axes of floating joints against the motion.
-
-    Raises:
-        InputError: A quaternion is not unit, another reading fits the motion, or none does.
-    """
+    """Check quaternions, and the declared order and axes of floating joints against the motion."""
     if not columns.floating:
         return
     q, qd = signals["q"], signals["qd"]
@@ -154,7 +150,7 @@ def _check_motion(
 
 
 def _on_clock(signals: _Signals, time: np.ndarray) -> np.ndarray:
-    """Return signals on straight lines at other times, shape [N, coordinates]."""
+    """Return signals linearly interpolated at other times, shape [N, coordinates]."""
     if signals.time is time:
         return signals.value
     return np.stack([np.interp(time, signals.time, column) for column in signals.value.T], axis=1)
@@ -163,10 +159,10 @@ def _on_clock(signals: _Signals, time: np.ndarray) -> np.ndarray:
 def _cut(
     columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], run: RunRows, first: int, where: str
 ) -> RawRun | None:
-    """Cut one run out of converted columns: check its times, drop repeated ones and missing values, unwrap its angles.
+    """Cut one run out of converted columns: check its times, drop repeated and missing rows, unwrap its angles.
 
     Returns:
-        The run; None for a part of one that has less than two rows.
+        The run; None for a part with fewer than two rows.
 
     Raises:
         InputError: Time goes backwards, or there are fewer than two rows.
@@ -174,7 +170,7 @@ def _cut(
     q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
     if columns.floating and velocities is not None and velocities.time is not q.time:
-        velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses turn velocities
+        velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # rotated by the poses
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
     kept = {
         id(s): _kept(s, shared if s is q else [], run, first, where)
@@ -217,11 +213,7 @@ def _cut(
 
 
 def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, where: str) -> None:
-    """Refuse a run whose streams never run at the same time.
-
-    Raises:
-        InputError: They do not.
-    """
+    """Raise an InputError if the streams of a run never run at the same time."""
     spans = {name: (float(time[0]), float(time[-1])) for name, time in clocks.items() if time is not None and len(time)}
     late, early = max(spans, key=lambda name: spans[name][0]), min(spans, key=lambda name: spans[name][1])
     if not run.partial and spans[late][0] > spans[early][1]:
@@ -235,7 +227,7 @@ def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, wher
 def _kept(
     signals: _Signals, others: Sequence[_Signals], run: RunRows, first: int, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of a run that have new times and all values, and the times of those that lack a value."""
+    """Return the rows of a run with new times and all values, and the times of rows that lack a value."""
     rows = np.arange(*run.rows.indices(len(signals.time)))
     time = signals.time[rows]
     steps = np.diff(time)
@@ -251,7 +243,7 @@ def _kept(
     fresh = np.concatenate(([True], steps > 0)) if len(rows) else np.zeros(0, bool)
     good = np.ones(len(rows), bool)
     for s in (signals, *others):
-        if not np.isfinite(np.sum(s.value)):  # one pass without a copy settles most logs
+        if not np.isfinite(np.sum(s.value)):  # one pass without a copy is enough for most logs
             good &= np.isfinite(s.value[rows]).all(axis=1)
     return rows[fresh & good], time[~good]
 

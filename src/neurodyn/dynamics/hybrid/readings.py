@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.sensors import QUATERNION, Sensor, Stream
+from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Sensor, Stream
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import Engine
-from neurodyn.multibody.sensors import SENSOR_FUNCTIONS, SensorFrame
+from neurodyn.multibody.sensors import SensorFrame
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
@@ -152,7 +152,7 @@ class SensorModel:
         found: list[Scalar] = []
         for one, link in zip(self.mounted, self._links, strict=True):
             at = SensorFrame(one.name, one.sensor, one.stream.joints, link, instant)
-            found += SENSOR_FUNCTIONS[one.sensor.kind](instant, at)
+            found += SENSOR_KINDS[one.sensor.kind].function(instant, at)
         return [*inputs.state[: engine.mechanism.nq + engine.mechanism.nv], *found]
 
 

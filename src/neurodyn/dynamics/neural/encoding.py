@@ -5,9 +5,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import torch
-from msgspec import UNSET, UnsetType
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
@@ -81,7 +79,6 @@ class EncodingConfig(Config, frozen=True):
         base_com: Centre of mass of a floating base in its own frame [m].
         contact: Constants of the contact inputs; None where no ground enters them.
         base: Known motion from the end of which predictions start; None where they start from the state itself.
-        free_motion: What older files say in place of `base`: the steps of base "free" in a frame.
         periodic: Position coordinates of joints with limits that enter by sine and cosine, as those without do.
     """
 
@@ -92,14 +89,7 @@ class EncodingConfig(Config, frozen=True):
     base_com: Vector3 = (0.0, 0.0, 0.0)
     contact: ContactConfig | None = None
     base: Base | None = None
-    free_motion: int | UnsetType | None = UNSET
     periodic: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.free_motion is not UNSET:
-            if self.free_motion is not None:
-                msgspec.structs.force_setattr(self, "base", Base(kind="free", substeps=self.free_motion))
-            msgspec.structs.force_setattr(self, "free_motion", UNSET)
 
 
 def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:

@@ -12,7 +12,7 @@ of weights meets all worlds of the group before it leaves the cache.
 
 import torch
 
-from neurodyn.nets.networks import Activation
+from neurodyn.core.activations import ACTIVATIONS, activations_with
 
 BLOCK = 256
 """Threads to a world of the network's kernel on a GPU: Warp's own block size."""
@@ -46,9 +46,6 @@ MEAN_NUMBERS = ("size", "members")
 
 MEAN_ARRAYS = ("y", "mean")
 """Arrays of reals that follow: values of all members, and their mean."""
-
-ACTIVATIONS: tuple[Activation, ...] = ("silu", "gelu", "relu", "tanh")
-"""Activations by their number in the table of `network`."""
 
 _ROTATION = """
 auto matrix = [](const real* p, real* r) {
@@ -314,12 +311,7 @@ for (int layer = 0; layer < layers; ++layer) {
   JOIN
   for (int g = 0; g < count && !last; ++g) {
     real* v = out + (long long)g * stride;
-    if (activation == 0) for (int i = lane; i < after; i += lanes_) v[i] = v[i] * sigmoid(v[i]);
-    else if (activation == 1)
-      for (int i = lane; i < after; i += lanes_)
-        v[i] = (real)0.5 * v[i] * ((real)1 + ::wp::erf(v[i] * (real)0.70710678118654752));
-    else if (activation == 2) for (int i = lane; i < after; i += lanes_) v[i] = v[i] < (real)0 ? (real)0 : v[i];
-    else for (int i = lane; i < after; i += lanes_) v[i] = ::wp::tanh(v[i]);
+    ACTIVATE
   }
   JOIN
   in = out;
@@ -339,6 +331,7 @@ for (int g = 0; g < count; ++g) {
 #undef JOIN
 """
 
+_WIDTH = 120
 
 _MEAN = """
 real sum = 0;
@@ -367,8 +360,25 @@ def network_text(dtype: torch.dtype) -> str:
     """Return the text of normalisation, network and short cut."""
     head = _head(dtype, NETWORK_NUMBERS, NETWORK_ARRAYS, indices=False)
     weights = str(len(NETWORK_NUMBERS) + len(NETWORK_ARRAYS))
-    text = _NETWORK.replace("BLOCK", str(BLOCK)) + _PRODUCTS + _LAYERS.replace("WEIGHTS", weights)
-    return head + text
+    layers = _LAYERS.replace("WEIGHTS", weights).replace("ACTIVATE", _activate(compiled_activations()))
+    return head + _NETWORK.replace("BLOCK", str(BLOCK)) + _PRODUCTS + layers
+
+
+def compiled_activations() -> tuple[str, ...]:
+    """Return activations by their number in the table of `network`."""
+    return activations_with("kernel")
+
+
+def _activate(names: tuple[str, ...]) -> str:
+    """Return the text that replaces the values of a layer by those of its activation."""
+    loop, lines = "for (int i = lane; i < after; i += lanes_)", []
+    for number, name in enumerate(names):
+        case = "" if number == len(names) - 1 else f"if (activation == {number})"
+        case = " ".join(word for word in ("else" if number else "", case) if word)
+        value = f"v[i] = {ACTIVATIONS[name].kernel};"
+        line = f"    {case} {loop} {value}".rstrip()
+        lines.append(line if len(line) <= _WIDTH else f"    {case}\n      {loop}\n        {value}")
+    return "\n".join(lines).lstrip()
 
 
 def mean_text(dtype: torch.dtype) -> str:

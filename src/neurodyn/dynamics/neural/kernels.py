@@ -12,7 +12,14 @@ from torch import Tensor
 
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.encoding import Encoding
-from neurodyn.dynamics.neural.kernel_texts import ACTIVATIONS, BLOCK, decode_text, encode_text, mean_text, network_text
+from neurodyn.dynamics.neural.kernel_texts import (
+    BLOCK,
+    compiled_activations,
+    decode_text,
+    encode_text,
+    mean_text,
+    network_text,
+)
 from neurodyn.geometry.launching import FixedLaunch, table_kernel, warp_device
 from neurodyn.nets.members import Dense, Weight, linear_weights
 from neurodyn.nets.predictor import Predictor
@@ -126,9 +133,10 @@ class CompiledNetwork:
         self._kept = (x, y, self.hidden, x.new_empty(worlds, stride), limit)
         outputs = y[1:] if len(y) > 1 else y
         group = 1 if on_gpu else _GROUP
+        known = compiled_activations()
         numbers = [
             worlds, group, x.shape[1], y.shape[-1], len(dense.cells), dense.width, len(dense.layers),
-            ACTIVATIONS.index(dense.activation), int(predictor.clip is not None), int(predictor.skip is not None),
+            known.index(dense.activation), int(predictor.clip is not None), int(predictor.skip is not None),
             stride, max(widths),
         ]  # fmt: skip
         rest = [tensor.data_ptr() for tensor in self._kept[2:]]
@@ -140,7 +148,7 @@ class CompiledNetwork:
         threads, self._found = worlds * BLOCK if on_gpu else -(-worlds // group), self._addresses()
         device = warp_device(x.device)
         self._launches = [
-            FixedLaunch(_kernel(x.dtype), threads, self._words(member), device) for member in range(len(outputs))
+            FixedLaunch(_kernel(x.dtype, known), threads, self._words(member), device) for member in range(len(outputs))
         ]
         self.commands: list[Any] = [launch.command for launch in self._launches]
         if len(y) > 1:
@@ -175,7 +183,7 @@ class CompiledNetwork:
 def is_plain(predictor: Predictor, like: Tensor) -> bool:
     """Return whether a network has a compiled form: plain layers, in the precision and on the device of `like`."""
     dense = predictor.net.dense()
-    if dense is None or dense.activation not in ACTIVATIONS:
+    if dense is None or dense.activation not in compiled_activations():
         return False
     weights = [weight for weight in _weights(predictor, dense) if weight is not None]
     if any(weight.holder.get(weight.name) is None for weight in weights):
@@ -203,7 +211,7 @@ def _place(weight: Weight | None) -> _Place | None:
 
 
 @cache
-def _kernel(dtype: torch.dtype) -> Any:
+def _kernel(dtype: torch.dtype, activations: tuple[str, ...]) -> Any:
     return table_kernel(network_text(dtype))
 
 

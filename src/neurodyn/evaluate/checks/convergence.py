@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the simulator is accurate: beside itself at shorter steps, and beside the hybrid engine over one frame."""
+"""Accuracy of the simulator: against itself at smaller steps, and against the hybrid engine over one frame."""
 
 import math
 from dataclasses import replace
@@ -25,13 +25,18 @@ JUDGED = 10
 """Horizon of the verdict [frames]."""
 
 WARNS, FAILS = 0.1, 0.3
-"""Error of the declared step over the motion in the same frames: a model learns the error instead of the robot."""
+"""Error at the declared step over the motion in the same frames; above it a model learns the error, not the robot."""
 
-_STILL = 1e-3  # motion that errors are at least compared with, as those of a robot that stands [m or rad]
+_STILL = 1e-3  # lower bound of the motion that errors are divided by, for a robot at rest [m or rad]
+FREE = (0.05, 0.3)
+"""Difference of the velocity changes relative to their size, away from limits: warning and failure."""
+AT_LIMITS = 0.5
+"""The same at joint limits: warning."""
+_SPEED = 1.0  # speed of joints that run into limits [rad/s or m/s]
 
 
 class StepErrors(Result, frozen=True):
-    """Errors beside a quarter of the step, and how far the robot moves, by horizon."""
+    """Errors relative to a quarter of the step, and the motion of the robot, by horizon."""
 
     declared: dict[str, ErrorSummary]
     half: dict[str, ErrorSummary]
@@ -39,7 +44,7 @@ class StepErrors(Result, frozen=True):
 
 
 class StepConvergence(Figures, frozen=True):
-    """Errors from random states under random control, and from resets, passive or held."""
+    """Errors from random states under random control, and from resets in passive or held motion."""
 
     driven: StepErrors
     settling: StepErrors
@@ -71,7 +76,7 @@ def _errors(subject: Subject, recording: SimulatedMotion, frames: int) -> StepEr
 
 
 def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
-    """Judge the metric whose error is the largest share of the motion."""
+    """Judge the metric with the largest error relative to the motion."""
     mark, worst, note, advice = str(JUDGED), 0.0, "", ""
     for name in errors.declared[mark].percentiles:
         unit = METRICS[name].unit
@@ -92,21 +97,12 @@ def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
     return judged(what, worst, (WARNS, FAILS), unit="%", scale=100.0, note=note, advice=advice)
 
 
-FREE = (0.05, 0.3)
-"""Difference of the change of velocity, over that change, away from limits: what warns, and what fails."""
-
-AT_LIMITS = 0.5
-"""The same at limits: what warns."""
-
-_SPEED = 1.0  # with which joints run into limits [rad/s or m/s]
-
-
 class EngineAgreement(Figures, frozen=True):
-    """Differences over one frame, medians over worlds; None of what is not finite or not there.
+    """Relative differences over one frame, medians over worlds; None if not finite or not applicable.
 
     Attributes:
         free: Away from limits.
-        at_limits: Of joints that run into a limit.
+        at_limits: For joints that run into a limit.
     """
 
     free: float | None
@@ -142,7 +138,7 @@ def _torques(subject: Subject) -> Tensor:
 
 
 def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: Tensor) -> tuple[float | None, str]:
-    """Return the difference of the velocity changes over their size, and the velocity that differs most."""
+    """Return the relative difference of the velocity changes, and the name of the velocity that differs most."""
     simulated = rolled_out(subject.free, state, torque).qd[:, 1].double()
     double = State(state.q.double(), state.qd.double())
     with torch.no_grad():
@@ -154,7 +150,7 @@ def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: 
 
 
 def _against_limits(subject: Subject, state: State) -> State | None:
-    """Return states of which one joint runs into one of its limits; None of a robot without any."""
+    """Return states in which one joint runs into a limit; None for a robot without limits."""
     bounds = limited(subject.robot)
     if not bounds:
         return None

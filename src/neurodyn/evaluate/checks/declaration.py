@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quick checks of a declaration: against its asset, its contact points, and how fast its simulator is."""
+"""Quick checks of a declaration: agreement with its asset, contact points, and simulator speed."""
 
 from neurodyn.evaluate.checks.run import CheckResult, Finding
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
+
+SLOW = 300.0
+"""Steps per CPU-second below which a million transitions take about an hour."""
 
 
 def check_asset(subject: Subject) -> CheckResult:
@@ -48,12 +51,8 @@ def check_size(subject: Subject) -> CheckResult:
     )
 
 
-SLOW = 300.0
-"""Steps per CPU-second below which a million transitions take about an hour."""
-
-
 def check_speed(subject: Subject) -> CheckResult:
-    """Time the simulator under random control."""
+    """Measure the throughput of the simulator under random control."""
     recording = subject.driven
     rate = subject.worlds * subject.frames / max(recording.cpu_seconds, 1e-9)
     slow = rate < SLOW

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether joint limits hold: each driven joint is pressed against each of its limits with full effort.
+"""Joint limits: each driven joint is pressed against each of its limits with full effort.
 
-Without gravity and ground, from the middle of its range and at rest, so that it arrives with all that its drive can
-give it. A floating base is not held: the torque acts between two bodies, and pushes it back.
+Joints start at rest at mid-range, without gravity and ground, so that they arrive with all the energy that their drive
+can supply. A floating base is free and reacts to the torque.
 """
 
 import math
@@ -21,12 +21,12 @@ SECONDS = 2.0
 """Time for which a joint is pressed against its limit [s]."""
 
 WARNS, FAILS = 0.2, 0.25
-"""Share of its range by which a joint may overshoot. MuJoCo's own limits let the ant pass by 0.11 of it."""
+"""Overshoot relative to the joint's range. MuJoCo's default limits let the ant overshoot by 0.11."""
 
 BAND = 0.02
-"""Share of its range within which a joint has settled."""
+"""Share of a joint's range within which it has settled."""
 
-_LAST = 0.5  # at the end, over which a joint that has settled is still [s]
+_LAST = 0.5  # final interval in which the swing is measured [s]
 
 
 class LimitTest(Result, frozen=True):
@@ -37,10 +37,10 @@ class LimitTest(Result, frozen=True):
         side: "lower" or "upper".
         effort: Torque or force [N m or N].
         range: Range of the joint [rad or m].
-        overshoot: How far it passes the limit at most [rad or m]; None where it is not finite.
-        settled_s: Time from first touching the limit until it stays within `BAND` [s]; None where it does not.
-        swing: Peak to peak in the last half second [rad or m]; None where it is not finite.
-        reached: Whether it reaches the limit at all.
+        overshoot: Largest distance beyond the limit [rad or m]; None if not finite.
+        settled_s: Time from first contact with the limit until it stays within `BAND` [s]; None if it does not settle.
+        swing: Peak-to-peak motion in the last half second [rad or m]; None if not finite.
+        reached: Whether it reaches the limit.
     """
 
     joint: str
@@ -54,7 +54,7 @@ class LimitTest(Result, frozen=True):
 
 
 class JointLimits(Figures, frozen=True):
-    """All limits of driven joints."""
+    """Results for all limits of driven joints."""
 
     tests: list[LimitTest]
 
@@ -157,7 +157,7 @@ def _unit(robot: Robot, name: str) -> str:
 
 
 def _soft_advice(robot: Robot) -> str | None:
-    """Return what to do about springs that MuJoCo scales by inertia; None where nothing of that kind is declared."""
+    """Return advice on limit springs, which MuJoCo scales by inertia; None if there are none."""
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if robot.simulator.solver != "mujoco" or not springs:
         return None
@@ -165,7 +165,7 @@ def _soft_advice(robot: Robot) -> str | None:
 
 
 def _stiffer(subject: Subject, name: str, factor: float) -> str:
-    """Return how to make a limit hold that is passed by so many times too much."""
+    """Return how to stiffen a limit whose overshoot is `factor` times too large."""
     robot = subject.robot
     if robot.simulator.solver == "mujoco":
         return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
@@ -184,7 +184,7 @@ def _damped(subject: Subject, name: str) -> str:
 
 
 def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
-    """Return stiffness and damping of the limits of a joint, and the inertia that it moves."""
+    """Return stiffness and damping of a joint's limits, and the inertia that the joint moves."""
     from neurodyn.sim.energy import EnergyMeter
 
     link = next(link for link in subject.mechanism.links if link.joint.name == name)

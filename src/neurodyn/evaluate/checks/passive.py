@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A robot left alone: whether passive motion gains energy, and how deep and how quietly it rests on each ground."""
+"""Passive motion: energy gain in free space, and penetration and jitter at rest on each ground."""
 
 import math
 
@@ -16,19 +16,25 @@ from neurodyn.robots import Robot
 
 FRAMES = 100
 WARNS, FAILS = 0.05, 0.3
-"""Energy gained over the greatest kinetic energy, in the median world."""
+"""Energy gain over the largest kinetic energy, in the median world."""
 
 _CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
 _NEAR = 0.02  # share of its range within which a joint is near a limit
+SECONDS, LAST = 3.0, 0.5
+"""Settling time, and time over which the rest is measured [s]."""
+DEEP = (0.01, 0.05)
+"""Depth of the deepest contact point in the ground: warning and failure [m]."""
+JITTER = (0.1, 1.0)
+"""Standard deviation of a velocity at rest: warning and failure [rad/s or m/s]."""
 
 
 class PassiveEnergy(Figures, frozen=True):
-    """Energy of passive motion, in shares of the greatest kinetic energy; None of what is not finite.
+    """Energy change of passive motion relative to the largest kinetic energy; None if not finite.
 
     Attributes:
-        gain: Greatest gain, median over worlds.
-        gain_p90: Greatest gain, 90th percentile over worlds.
-        change: Change at the end, median over worlds.
+        gain: Largest gain, median over worlds.
+        gain_p90: Largest gain, 90th percentile over worlds.
+        change: Final change, median over worlds.
         frames: Frames until a joint comes near a limit, median over worlds.
     """
 
@@ -39,7 +45,7 @@ class PassiveEnergy(Figures, frozen=True):
 
 
 def check_passive_energy(subject: Subject) -> CheckResult:
-    """Follow the energy of passive motion."""
+    """Measure the energy of passive motion."""
     from neurodyn.sim.build import build
     from neurodyn.sim.energy import EnergyMeter
 
@@ -83,7 +89,7 @@ def limited(robot: Robot) -> list[tuple[int, float, float]]:
 
 
 def inside(robot: Robot, state: State) -> State:
-    """Return the states with limited joints in the middle half of their range, slow enough to stay."""
+    """Return states with limited joints in the middle half of their range, slow enough to stay clear of the limits."""
     spec, q, qd = robot.spec, state.q.clone(), state.qd.clone()
     for column, lower, upper in limited(robot):
         quarter, dof = 0.25 * (upper - lower), spec.qd_names.index(spec.q_names[column])
@@ -93,7 +99,7 @@ def inside(robot: Robot, state: State) -> State:
 
 
 def _free(robot: Robot, q: Tensor) -> Tensor:
-    """Return which frames come before any joint is near a limit, shape [worlds, frames]."""
+    """Return which frames precede the first in which a joint is near a limit, shape [worlds, frames]."""
     near = torch.zeros(q.shape[:2], dtype=torch.bool)
     for column, lower, upper in limited(robot):
         slack = _NEAR * (upper - lower)
@@ -101,24 +107,14 @@ def _free(robot: Robot, q: Tensor) -> Tensor:
     return near.cumsum(1) == 0
 
 
-SECONDS, LAST = 3.0, 0.5
-"""Time in which a robot settles, and over which it is then measured [s]."""
-
-DEEP = (0.01, 0.05)
-"""Depth of the deepest contact point in the ground that warns, and that fails [m]."""
-
-JITTER = (0.1, 1.0)
-"""Standard deviation of a velocity at rest that warns, and that fails [rad/s or m/s]."""
-
-
 class Rest(Result, frozen=True):
-    """A robot at rest on a ground, medians over worlds; None of what is not finite.
+    """A robot at rest on a ground, medians over worlds; None if not finite.
 
     Attributes:
         depth: Depth of the deepest contact point in the ground [m].
-        jitter: Standard deviation over time of the velocity that jitters most [rad/s or m/s].
-        coordinate: The name of that velocity.
-        speed: Greatest mean velocity, as of a robot that creeps [rad/s or m/s].
+        jitter: Largest standard deviation of a velocity over time [rad/s or m/s].
+        coordinate: Name of that velocity.
+        speed: Largest mean velocity, non-zero if the robot creeps [rad/s or m/s].
     """
 
     depth: float | None
@@ -146,7 +142,7 @@ def check_rest(subject: Subject) -> CheckResult:
 
 
 def _grounds(subject: Subject) -> list[Scenario]:
-    """Return the ground that was asked for, or all of the robot's, with something to stand on."""
+    """Return the requested ground, or all of the robot's grounds, without empty scenes."""
     robot = subject.robot
     names = [subject.ground] if subject.ground is not None else list(robot.grounds)
     return [where for where in (scenario(robot, name) for name in names) if where.grounded]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the simulator stays within plausible bounds under random control, in many worlds."""
+"""Plausibility of the simulator under random control in many worlds."""
 
 import math
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from neurodyn.robots.plausible import PlausibleBounds
 
 
 class RandomControl(Figures, frozen=True):
-    """What random control does.
+    """Result of random control.
 
     Attributes:
         worlds: Number of worlds.
-        beyond: Worlds that leave plausible bounds.
-        not_finite: Worlds that are not finite at some frame.
-        departures: By which coordinates worlds leave the bounds, in words.
-        greatest_speeds: Greatest speed by kind of coordinate; None where it is not finite.
+        beyond: Worlds that leave the plausible bounds.
+        not_finite: Worlds with a non-finite state.
+        departures: Descriptions of the coordinates that leave the bounds.
+        greatest_speeds: Largest speed by kind of coordinate; None if not finite.
     """
 
     worlds: int
@@ -32,7 +32,7 @@ class RandomControl(Figures, frozen=True):
 
 
 def check_random_control(subject: Subject) -> CheckResult:
-    """Drive many worlds at random, and count those that leave plausible bounds."""
+    """Drive many worlds with random controls and count those that leave the plausible bounds."""
     from neurodyn.sim.early_ends import MOST_CUT, MOST_IMPLAUSIBLE, Departure, EarlyEndCount, early_ends
 
     robot, path, bounds = subject.robot, subject.driven.path, subject.bounds
@@ -68,7 +68,7 @@ def check_random_control(subject: Subject) -> CheckResult:
 
 @dataclass(frozen=True)
 class Speed:
-    """The greatest speed of one kind of coordinates: of which one, and how fast it may plausibly be."""
+    """Largest speed of one kind of coordinate, its plausible bound, and the name of the coordinate."""
 
     value: float
     bound: float
@@ -77,13 +77,7 @@ class Speed:
 
 
 def greatest_speeds(spec: StateSpec, bounds: PlausibleBounds, qd: Tensor) -> dict[str, Speed]:
-    """Return the greatest speeds of joints, slides and a floating base.
-
-    Args:
-        spec: Names and units of the coordinates.
-        bounds: The robot's plausible bounds.
-        qd: Velocities [rad/s or m/s], shape [..., nv].
-    """
+    """Return the largest speeds of joints, slides and a floating base from velocities [..., nv]."""
     fastest = qd.abs().nan_to_num(nan=math.inf).flatten(0, -2).amax(0).tolist()
     names = [name for joint in spec.joints for name in [joint.name] * joint.nv]
     found: dict[str, Speed] = {}
@@ -98,7 +92,7 @@ def greatest_speeds(spec: StateSpec, bounds: PlausibleBounds, qd: Tensor) -> dic
 
 
 def _advice(subject: Subject) -> str:
-    """Return what to change where worlds explode."""
+    """Return what to change if worlds explode."""
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if springs and robot.simulator.solver == "mujoco":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks of a robot (can its reference simulator be learned from?), and what they return."""
+"""Checks of a robot: whether a model can be learned from its reference simulator."""
 
 import math
 from collections.abc import Callable
@@ -20,19 +20,22 @@ from neurodyn.evaluate.rollouts import SEED
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot, load
 
+WORLDS, FRAMES = 128, 250
+_ROOM = "neurodyn.evaluate.checks"
+_WORLDS, _FRAMES = 16, 60
+
 
 class Finding(Result, frozen=True):
     """One row of a check.
 
     Attributes:
-        what: What was measured, of what.
-        verdict: "ok"; "warning", where a model can be learned but not the best one; "fails", where the simulator cannot
-            be trusted.
-        value: What was measured; None where it is not a number.
+        what: The measured quantity.
+        verdict: "ok"; "warning" if a model can be learned, but not the best one; "fails" if the simulator is wrong.
+        value: Measured value; None if it is not a number.
         unit: Unit of value and bound.
-        bound: Value beyond which the verdict is not "ok"; None where there is none.
-        note: What else there is to say, in a few words.
-        advice: What to change in the declaration; empty where nothing is wrong.
+        bound: Value above which the verdict is not "ok"; None without one.
+        note: Details in a few words.
+        advice: What to change in the declaration; empty if nothing is wrong.
     """
 
     what: str
@@ -45,18 +48,18 @@ class Finding(Result, frozen=True):
 
 
 class Figures(Result, frozen=True):
-    """Numbers behind the rows of one check, a record for each check that has any."""
+    """Measurements of one check; base class of a record for each check."""
 
 
 class CheckResult(Result, frozen=True):
-    """One check: its rows, and the numbers behind them."""
+    """Rows and measurements of one check."""
 
     findings: list[Finding]
     figures: Figures | None = None
 
 
 class RobotCheck(Result, frozen=True):
-    """All checks of a robot's reference simulator.
+    """Results of all checks of a robot's reference simulator.
 
     Attributes:
         robot: Name of the robot.
@@ -64,9 +67,9 @@ class RobotCheck(Result, frozen=True):
         worlds: Worlds under random control.
         frames: Frames under random control.
         seed: Seed of states and torques.
-        dt: Length of a frame [s].
-        simulator: The declared simulator, by option.
-        checks: The checks by name.
+        dt: Frame time [s].
+        simulator: Options of the declared simulator.
+        checks: Results by name.
     """
 
     robot: str
@@ -80,7 +83,7 @@ class RobotCheck(Result, frozen=True):
 
     @property
     def verdict(self) -> Grade:
-        """The worst verdict of all."""
+        """The worst verdict."""
         return worst_grade(finding.verdict for finding in self.findings)
 
     @property
@@ -90,13 +93,13 @@ class RobotCheck(Result, frozen=True):
 
     @property
     def failed(self) -> list[str]:
-        """Names of the checks of which a row fails."""
+        """Names of the checks with a row that fails."""
         return [
             name for name, check in self.checks.items() if any(finding.verdict == "fails" for finding in check.findings)
         ]
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data, the verdict among them."""
+        """Return plain data, including the verdict."""
         return {"verdict": self.verdict} | super().plain()
 
 
@@ -110,16 +113,10 @@ def judged(
     note: str = "",
     advice: str = "",
 ) -> Finding:
-    """Return the row of a value of which less is better.
+    """Return the row of a value that should be small; None or a non-finite value fails.
 
-    Args:
-        what: What was measured.
-        value: The value; None, or what is not finite, fails.
-        bounds: Values above which there is a warning, and above which the check fails.
-        unit: Unit in which value and bound are shown.
-        scale: Factor from the value to that unit, as 100 for percent.
-        note: What else there is to say.
-        advice: What to change if it is not ok.
+    `bounds` are the values above which the verdict is "warning" and "fails"; `scale` converts the value to `unit`, for
+    example 100 for percent. Advice is dropped if the verdict is "ok".
     """
     warns, fails = bounds
     known = None if value is None else finite(value)
@@ -136,33 +133,30 @@ def judged(
 
 
 def or_infinite(value: float | None) -> float:
-    """Return a value to find the worst by: infinite where it is None."""
+    """Return a value for comparison: infinity for None."""
     return math.inf if value is None else value
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it: None for what is not finite."""
+    """Return a number for JSON: None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
-WORLDS, FRAMES = 128, 250
-
 Check = Callable[[Subject], CheckResult]
 
-_ROOM = "neurodyn.evaluate.checks"
 CHECKS: Registry[Check] = Registry(
     "check",
-    asset=f"{_ROOM}.asset:check_asset",
-    size=f"{_ROOM}.size:check_size",
+    asset=f"{_ROOM}.declaration:check_asset",
+    size=f"{_ROOM}.declaration:check_size",
     convergence=f"{_ROOM}.convergence:check_convergence",
     joint_limits=f"{_ROOM}.joint_limits:check_joint_limits",
     random_control=f"{_ROOM}.random_control:check_random_control",
-    rest=f"{_ROOM}.rest:check_rest",
-    passive_energy=f"{_ROOM}.passive_energy:check_passive_energy",
-    engine_agreement=f"{_ROOM}.engine_agreement:check_engine_agreement",
-    speed=f"{_ROOM}.speed:check_speed",
+    rest=f"{_ROOM}.passive:check_rest",
+    passive_energy=f"{_ROOM}.passive:check_passive_energy",
+    engine_agreement=f"{_ROOM}.convergence:check_engine_agreement",
+    speed=f"{_ROOM}.declaration:check_speed",
 )
-"""Checks by name, in the order in which they are shown."""
+"""Checks by name, in the order of display."""
 
 
 def check(
@@ -175,11 +169,11 @@ def check(
     device: str = "cpu",
     threads: int = 1,
 ) -> RobotCheck:
-    """Measure whether a robot's reference simulator can be learned from.
+    """Check whether a model can be learned from a robot's reference simulator.
 
     Args:
         robot: A robot, its name, or the path of its declaration.
-        ground: Name of one of its grounds, or a file with a scene; None for the grounds that it declares.
+        ground: Name of one of its grounds, or a file with a scene; None for its declared grounds.
         worlds: Worlds under random control; other checks take up to `subject.FEW` of them.
         frames: Frames under random control, and the longest horizon of convergence.
         seed: Seed of states and torques.
@@ -195,7 +189,7 @@ def check(
     declared = robot if isinstance(robot, Robot) else load(robot)
     require_simulated(declared.drives, declared.name)
     subject = Subject(declared, ground, worlds, frames, seed, device)
-    _ = subject.scenario, subject.model  # what cannot be built at all is refused in one line
+    _ = subject.scenario, subject.model  # refuse a robot that cannot be built before any check
     subject.draw("states", 1)
     found = {}
     with torch_threads(threads):
@@ -209,18 +203,15 @@ def check(
 
 
 def _run(check: Check, subject: Subject) -> CheckResult:
-    """Run one check; what is refused on the way, as states in which a robot cannot be, is a row that fails."""
+    """Run one check; an InputError, as for states that the robot cannot reach, becomes a row that fails."""
     try:
         return check(subject)
     except InputError as error:
         return CheckResult(findings=[Finding(what="cannot be measured", verdict="fails", advice=str(error))])
 
 
-_WORLDS, _FRAMES = 16, 60
-
-
 def why_refused(robot: Robot) -> str | None:
-    """Return in a line which checks a robot's simulator fails in few worlds; None where it fails none."""
+    """Return a line on the checks that a robot's simulator fails in few worlds; None if it passes."""
     result = check(robot, worlds=_WORLDS, frames=_FRAMES)
     if not result.failed:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The robot that is checked, with the simulators and recordings that checks share."""
+"""The robot under test, with the simulators and recordings that checks share."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -26,14 +26,14 @@ FEW = 32
 
 @dataclass(frozen=True)
 class SimulatedMotion:
-    """Simulated motion, and the torques that repeat it.
+    """Simulated motion, and the torques that reproduce it.
 
     Attributes:
         path: States, shape [worlds, frames + 1, ...].
-        torque: Applied torques, within the efforts [N m or N], shape [worlds, frames, nu].
-        environment: What the worlds were in.
+        torque: Applied torques, within the effort limits [N m or N], shape [worlds, frames, nu].
+        environment: Environment of the worlds.
         seconds: Wall time [s].
-        cpu_seconds: Processor time [s].
+        cpu_seconds: CPU time [s].
     """
 
     path: Trajectory
@@ -43,18 +43,18 @@ class SimulatedMotion:
     cpu_seconds: float
 
     def replayed(self, dynamics: AnalyticDynamics) -> Trajectory:
-        """Return what other dynamics do under the same torques, from the same starts."""
+        """Return the motion of other dynamics under the same torques from the same initial states."""
         start = State(self.path.q[:, 0], self.path.qd[:, 0])
         return rolled_out(dynamics, start, self.torque, self.environment)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A robot under examination.
+    """A robot under test.
 
     Attributes:
         robot: The declared robot.
-        ground: Name or file of the ground that was asked for; None for the robot's own.
+        ground: Name or file of the requested ground; None for the robot's own.
         worlds: Worlds under random control.
         frames: Frames under random control.
         seed: Seed of states and torques.
@@ -76,7 +76,7 @@ class Subject:
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The ground, with starts from resets."""
+        """The ground, with initial states from resets."""
         return scenario(self.robot, self.ground)
 
     @cached_property
@@ -85,7 +85,7 @@ class Subject:
         return AnalyticDynamics(self.robot, device=self.device)
 
     def finer(self, factor: int) -> AnalyticDynamics:
-        """Return the simulator at a fraction of the step."""
+        """Return the simulator with a `factor` times smaller step."""
         if factor not in self._finer:
             substeps = factor * self.robot.simulator.substeps
             self._finer[factor] = AnalyticDynamics(self.robot, substeps=substeps, device=self.device)
@@ -93,19 +93,19 @@ class Subject:
 
     @cached_property
     def free(self) -> AnalyticDynamics:
-        """The simulator as declared, of which checks in free space take few worlds: one build for all of them."""
+        """The simulator as declared, built once for the checks with few worlds in free space."""
         return AnalyticDynamics(self.robot, device=self.device)
 
     @cached_property
     def model(self) -> Any:
-        """A Newton model of few worlds in free space, which nobody steps."""
+        """A Newton model of few worlds in free space; no check steps it."""
         from neurodyn.sim.build import build
 
         return build(self.robot, self.few)
 
     @cached_property
     def layout(self) -> ContactPointLayout | None:
-        """The robot's contact points; None where it has none."""
+        """The robot's contact points; None without any."""
         if self.robot.contact_points is None:
             return None
         from neurodyn.sim.contact_points import contact_point_layout
@@ -121,7 +121,7 @@ class Subject:
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
-        """The bounds of plausible states."""
+        """Bounds of plausible states."""
         from neurodyn.sim.energy import plausible_bounds
 
         return plausible_bounds(self.robot, self.model)
@@ -140,7 +140,7 @@ class Subject:
 
     @torch.no_grad()
     def record(self, start: State, environment: Environment, drive: ControlSequence) -> SimulatedMotion:
-        """Simulate as driven, with torques within the efforts."""
+        """Simulate under controls, with torques within the effort limits."""
         spec, dynamics = self.robot.spec, self.dynamics
         effort = start.q.new_tensor(list(self.robot.actuated.values()))
         carry, state = dynamics.begin(start, environment), start
@@ -163,7 +163,7 @@ class Subject:
                          seconds, cpu)  # fmt: skip
 
     def resting(self, worlds: int) -> State:
-        """Return the nominal pose at rest: joints without one in the middle of their range, a base 1 m up."""
+        """Return the nominal pose at rest: joints without a nominal angle at mid-range, a base 1 m up."""
         q: list[float] = []
         for joint in self.robot.joints:
             if joint.kind == "free":
@@ -176,7 +176,7 @@ class Subject:
         return State(q=torch.tensor(q).repeat(worlds, 1), qd=torch.zeros(worlds, self.robot.spec.nv))
 
     def draw(self, name: str, worlds: int) -> State:
-        """Draw states in free space from the sampling ranges, for a purpose."""
+        """Draw states in free space from the sampling ranges; `name` selects the random stream."""
         from neurodyn.sim.sampling import sample_states
 
         return State(*sample_states(self.robot, worlds, generator(self.seed, "check", name)))
@@ -185,16 +185,16 @@ class Subject:
 def rolled_out(
     dynamics: AnalyticDynamics, start: State, torque: Tensor, environment: Environment | None = None
 ) -> Trajectory:
-    """Return a roll-out under torques, in the memory of the CPU wherever the simulator runs."""
+    """Return a roll-out under torques in CPU memory."""
     path = dynamics.rollout(start, torque, environment)
     return Trajectory(path.q.cpu(), path.qd.cpu())
 
 
 def more_substeps(robot: Robot) -> str:
-    """Return the advice to halve the step."""
+    """Return the advice to halve the time step."""
     return f"raise simulator.substeps from {robot.simulator.substeps} to {2 * robot.simulator.substeps}"
 
 
 def some(names: list[str]) -> str:
-    """Return the first names of a list."""
+    """Return the first three names of a list."""
     return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")

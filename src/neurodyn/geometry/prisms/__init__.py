@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts of spheres, capsules and boxes with heightfields as MuJoCo has them, with the prisms below triangles."""
+"""Contacts of spheres, capsules and boxes with heightfields, by MuJoCo's method: prisms below the triangles."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts of a body with a heightfield: which prisms it touches, which four contacts count, and their kernel."""
+"""Contacts of a body with a heightfield: the prisms it touches, the four contacts kept, and their kernel."""
 
 from typing import Any
 
@@ -14,16 +14,20 @@ from neurodyn.geometry.prisms.polytope import box_in_prism
 # ruff: noqa: ANN201, ANN202, UP018, RUF046
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
+# pyright: reportAssignmentType=false
 
 
 MOST = wp.constant(50)
-"""Prisms, at most, that a body is in touch with: MuJoCo's `mjMAXCONPAIR`."""
+"""Maximum number of prisms in contact with a body: MuJoCo's `mjMAXCONPAIR`."""
 
 CONTACTS = wp.constant(4)
-"""Contacts, at most, of a body."""
+"""Maximum number of contacts of a body."""
+
+NUMBERS = wp.constant(20)
+"""Numbers that describe a contact: `Pair.kind`, the radius, and six vectors, `Pair.core` to `Pair.across_too`."""
 
 _APART_FROM_OTHERS = wp.constant(wp.float64(1e-3))
-_SAME = wp.constant(wp.float64(1e-12))  # less than this is nothing: the same edge or vertex of two prisms
+_SAME = wp.constant(wp.float64(1e-12))  # smaller distances are zero: the same edge or vertex of two prisms
 
 Numbers = wp.types.vector(length=50, dtype=wp.float64)
 Places = wp.types.matrix(shape=(50, 3), dtype=wp.float64)
@@ -33,14 +37,14 @@ Chosen = wp.types.vector(length=4, dtype=wp.int32)
 
 @wp.func
 def corner(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, row: int, place: int):
-    """Return a vertex of a heightfield of grid (first height, rows, columns, first block) and cells `cell`."""
+    """Return a vertex of a heightfield; `grid` is (first height, rows, columns, first block), `cell` the cell edges."""
     height = heights[grid[0] + row * grid[2] + place]
     return wp.vec3d(_start(place, cell[0], grid[2]), _start(row, cell[1], grid[1]), height)
 
 
 @wp.func
 def on_prism(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body: Body, number: int):
-    """Return how a body touches the prism of a number: two in a cell, cells along rows.
+    """Return the contact of a body with the prism of an index: two prisms per cell, cells in row-major order.
 
     The third component of `cell` is the lowest height.
     """
@@ -61,7 +65,7 @@ def on_prism(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body
 
 @wp.func
 def _start(number: int, edge: wp.float64, vertices: int):
-    """Return where a row or column of cells begins."""
+    """Return the coordinate at which a row or column of cells begins."""
     return edge * (wp.float64(number) - wp.float64(0.5) * wp.float64(vertices - 1))
 
 
@@ -77,9 +81,9 @@ def _end_cell(high: wp.float64, edge: wp.float64, cells: int):
 
 @wp.func
 def _stretch(begin: wp.float64, edge: wp.float64, radius: wp.float64, slope: wp.float64, stretch: wp.vec2d):
-    """Return between which of two places along an axis it is nearer than a radius to a strip; the first is then less.
+    """Clip an interval along an axis to the part within `radius` of a strip; an empty result has first > second.
 
-    The strip goes from `begin`, seen from the axis' origin, so far as `edge`; the axis crosses it with a slope.
+    The strip spans [begin, begin + edge] relative to the axis' origin; the axis crosses it with `slope`.
     """
     low = begin - radius
     high = begin + edge + radius
@@ -118,7 +122,7 @@ def in_reach(ranges: wp.array[wp.vec2d], grid: wp.vec4i, cell: wp.vec3d, body: B
 
 @wp.func
 def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body: Body):
-    """Return the numbers of the prisms that a body has its contacts with; -1 for none."""
+    """Return the indices of the prisms whose contacts with a body are kept; -1 for none."""
     zero = wp.float64(0.0)
     one = wp.float64(1.0)
     x = reach_along(body, wp.vec3d(one, zero, zero)) + body.radius
@@ -137,7 +141,7 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
     ):
         low = body.centre[0] - x
         high = body.centre[0] + x
-        # Of a capsule, the part that is above of the row, and then of the cell, says how low it is there.
+        # Only the part of a capsule above the row, then above the cell, bounds its height there.
         part = wp.vec2d(-body.half[2], body.half[2])
         if slender:
             part = _stretch(_start(row, cell[1], grid[1]) - body.centre[1], cell[1], body.radius, axis[1], part)
@@ -178,8 +182,7 @@ def _place(places: Any, index: int):
 
 @wp.func
 def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3d):
-    """Return the numbers of up to four contacts that lie apart, the deepest first."""
-    wp.float64(0.0)
+    """Return the indices of up to four contacts that are far apart, the deepest first."""
     chosen = Chosen(-1, -1, -1, -1)
     if count == 0:
         return chosen
@@ -220,16 +223,6 @@ def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3
     return chosen
 
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, UP018, RUF046
-# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
-# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
-
-
-NUMBERS = wp.constant(20)
-"""Numbers that describe a contact: `Pair.kind`, the radius, and six vectors, `Pair.core` to `Pair.across_too`."""
-
-
 @wp.func
 def _write(out: wp.array3d[wp.float64], world: int, slot: int, place: int, vector: wp.vec3d) -> None:
     for i in range(3):
@@ -267,11 +260,11 @@ def prism_contacts_kernel(
     ranges: wp.array[wp.vec2d],
     out: wp.array3d[wp.float64],
 ):
-    """Write the contacts of one link of one world: the robot's features in the link's frame, the ground's in the world.
+    """Write the contacts of one link in one world: robot features in the link's frame, ground features in the world.
 
-    The link has the shapes link_shapes[link] to before link_shapes[link + 1], and likewise slots for contacts; of more
-    contacts than slots the last are left out, and slots without one hold zeros. A world has one heightfield, its own or
-    one that all share.
+    Link i has the shapes from link_shapes[i] to before link_shapes[i + 1] and the contact slots from link_slots[i] to
+    before link_slots[i + 1]. Contacts beyond its slots are dropped; unused slots are zero. A world has one heightfield,
+    individual or shared.
     """
     world, link = wp.tid()
     zero = wp.float64(0.0)
@@ -286,7 +279,7 @@ def prism_contacts_kernel(
             joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
         )  # fmt: skip
     own = link_joint[link]
-    # The link's frame is that of its joint, which is not its body's.
+    # The link's frame is its joint's frame, not its body frame.
     origin = origin + wp.quat_rotate(rotation, joint_offset[own])
     turn = wp.quat_to_matrix(rotation * wp.quat_inverse(joint_turn[own]))
     field = int(0)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rounded box and the prism below a triangle of a heightfield: how far apart they are, and between which features."""
+"""Contact of a rounded box with the prism below a triangle of a heightfield: distance and touching features."""
 
 import warp as wp
 
 from neurodyn.geometry.distances import nearest_on_triangle
 
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201
+# ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 
@@ -23,16 +23,19 @@ FLAT = wp.constant(2)
 UPRIGHT = wp.constant(3)
 """A point of the robot vertically above or below a point of the ground: the normal stays vertical."""
 
+_NEAR = wp.constant(wp.float64(1e-6))  # MuJoCo's tolerance: closer shapes overlap [m]
+_SHORT = wp.constant(wp.float64(1e-9))  # a cross product of unit vectors below this has no direction
+
 
 @wp.struct
 class Body:
-    """A rounded box, in the frame of the heightfield.
+    """A rounded box in the frame of the heightfield.
 
     Attributes:
-        centre: Its centre.
-        turn: Its axes, in columns.
-        half: Half edges; a capsule has its third one alone.
-        radius: What it is rounded by; 0 of a box.
+        centre: Centre.
+        turn: Box axes as columns.
+        half: Half edges; a capsule has only the third.
+        radius: Rounding radius; 0 for a box.
     """
 
     centre: wp.vec3d
@@ -43,23 +46,23 @@ class Body:
 
 @wp.struct
 class Pair:
-    """Features that touch, in the frame of the heightfield.
+    """A pair of touching features in the frame of the heightfield.
 
-    Where they are `NEAREST`, the normal is what is left of core - ground across `along` and `across`; where they are
-    `FLAT`, it is along (across - along) x (across_too - along_too); where they are `UPRIGHT`, it is `across_too`, and
-    their distance across . (core - ground).
+    The normal of a `NEAREST` pair is core - ground without its components along `along` and `across`. The normal of a
+    `FLAT` pair is along (across - along) x (across_too - along_too). The normal of an `UPRIGHT` pair is `across_too`,
+    and its distance is across . (core - ground).
 
     Attributes:
-        kind: How the normal follows from them; `APART` where nothing touches.
+        kind: Kind of pair, which determines the normal; `APART` without contact.
         distance: Signed distance of the surfaces, below zero.
         normal: Outward normal of the ground.
-        place: Middle between the surfaces.
-        core: A point of the robot's feature, below its rounding.
-        along: An edge of the robot's feature; zero of a point.
-        along_too: Another one, of a face.
+        place: Midpoint between the surfaces.
+        core: A point of the robot's feature, without rounding.
+        along: An edge of the robot's feature; zero for a point.
+        along_too: Second edge of a face.
         ground: A point of the ground's feature.
-        across: An edge of the ground's feature; zero of a vertex.
-        across_too: Another one, of a face.
+        across: An edge of the ground's feature; zero for a vertex.
+        across_too: Second edge of a face.
     """
 
     kind: int
@@ -82,7 +85,7 @@ def column(turn: wp.mat33d, i: int):
 
 @wp.func
 def side_of(edge: int, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
-    """Return where an edge of a triangle begins, and where it ends."""
+    """Return the two vertices of an edge of a triangle."""
     if edge == 0:
         return a, b
     if edge == 1:
@@ -92,7 +95,7 @@ def side_of(edge: int, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
 
 @wp.func
 def upward_normal(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
-    """Return the unit normal of a triangle that points up."""
+    """Return the upward unit normal of a triangle."""
     normal = wp.normalize(wp.cross(b - a, c - a))
     if normal[2] < wp.float64(0.0):
         return -normal
@@ -101,14 +104,14 @@ def upward_normal(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
 
 @wp.func
 def reach_along(body: Body, normal: wp.vec3d):
-    """Return how far a box without its rounding reaches from its centre along a direction."""
+    """Return the extent of a box without its rounding from its centre along a direction."""
     seen = wp.transpose(body.turn) @ normal
     return wp.abs(seen[0]) * body.half[0] + wp.abs(seen[1]) * body.half[1] + wp.abs(seen[2]) * body.half[2]
 
 
 @wp.func
 def flat_pair(pair: Pair, along: wp.vec3d, along_too: wp.vec3d, across: wp.vec3d, across_too: wp.vec3d):
-    """Return a pair with these edges, in the order that gives its normal."""
+    """Return a flat pair with these edges, ordered such that they give its normal."""
     pair.kind = FLAT
     if wp.dot(wp.cross(across - along, across_too - along_too), pair.normal) < wp.float64(0.0):
         pair.along = along_too
@@ -125,7 +128,7 @@ def flat_pair(pair: Pair, along: wp.vec3d, along_too: wp.vec3d, across: wp.vec3d
 
 @wp.func
 def in_the_middle(pair: Pair, radius: wp.float64):
-    """Return a flat pair of cores with the rounding taken into account, and the place of the contact."""
+    """Apply the rounding radius to a flat pair of cores and set the place of the contact."""
     zero = wp.float64(0.0)
     between = pair.core - pair.ground
     one = pair.across - pair.along
@@ -146,10 +149,10 @@ def in_the_middle(pair: Pair, radius: wp.float64):
 
 @wp.func
 def straight_up(core: wp.vec3d, radius: wp.float64, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
-    """Return what MuJoCo makes of a wall of the prism that is nearest: the vertical between a point and the top.
+    """Return MuJoCo's contact if a wall of the prism is nearest: vertical, between a point and the top.
 
-    The top is the triangle's plane where the point is above or below the triangle, else the height of a vertex. A point
-    of a box that is above it is pushed down.
+    The top is the triangle's plane if the point is above or below the triangle, otherwise the height of a vertex.
+    A box point above the top is pushed down.
     """
     zero = wp.float64(0.0)
     one = wp.float64(1.0)
@@ -185,19 +188,9 @@ def straight_up(core: wp.vec3d, radius: wp.float64, a: wp.vec3d, b: wp.vec3d, c:
     return pair
 
 
-# Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202, UP018
-# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
-# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-
-
-_NEAR = wp.constant(wp.float64(1e-6))  # MuJoCo's tolerance: what is nearer overlaps [m]
-_SHORT = wp.constant(wp.float64(1e-9))  # a cross product of unit vectors that has no direction
-
-
 @wp.func
 def rounded_on_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
-    """Return how a sphere or capsule touches the prism below a triangle with an upward normal."""
+    """Return the contact of a sphere or capsule with the prism below a triangle with an upward normal."""
     above = _above(body, a, b, c, up)
     if above.kind != APART:
         if above.distance < wp.float64(0.0):
@@ -215,7 +208,7 @@ def rounded_on_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.v
 
 @wp.func
 def _above(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
-    """Return the nearest features of a segment and a triangle that it is above of; else none, `APART`."""
+    """Return the nearest features of a segment and a triangle below it; `APART` if it is not above."""
     zero = wp.float64(0.0)
     one = wp.float64(1.0)
     none = wp.vec3d()
@@ -292,7 +285,7 @@ def _parted(
     body: Body, best: Pair, normal: wp.vec3d, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, along: wp.vec3d,
     across: wp.vec3d, across_too: wp.vec3d,
 ):  # fmt: skip
-    """Return the pair along a direction where it parts sooner than the best so far, without its rounding."""
+    """Return the pair along a direction if it separates the cores more than the best so far; without rounding."""
     vertex = a
     if wp.dot(normal, b - vertex) > wp.float64(0.0):
         vertex = b
@@ -312,7 +305,7 @@ def _parted(
 
 @wp.func
 def _parting(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
-    """Return the features across which a segment and a prism part soonest; both directions of a wall's edge."""
+    """Return the features along which a segment and a prism separate most; both directions of a wall's edge."""
     zero = wp.float64(0.0)
     down = wp.vec3d(zero, zero, wp.float64(-1.0))
     none = wp.vec3d()

@@ -3,14 +3,14 @@
 # ruff: noqa: ANN201, ANN202, UP018, RUF046
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-"""A box in a prism as MuJoCo Warp sees it, which is not always where the two part soonest.
+"""Penetration of a box in a prism as MuJoCo Warp computes it, which is not always the least penetration.
 
-Its collision detection grows a simplex, then a polytope, in the differences of points of prism and box around the
+Its collision detection grows a simplex, then a polytope, in the Minkowski difference of prism and box around the
 origin (Gilbert, Johnson and Keerthi 1988; van den Bergh, "Proximity queries and penetration depth computation on 3D
-game objects", 2001). The face nearest to the origin is pushed out until no point lies beyond it, or until it would take
-a point again. There all top vertices of a prism count as one point, and all bottom ones, so that it often stops early,
-at a face inside of the differences. A simulation with boxes on rough ground moves by these contacts, and whoever is to
-predict it needs the same.
+game objects", 2001). The face nearest to the origin is expanded until no point lies beyond it, or until a point would
+be added twice. All top vertices of a prism count as one point there, and all bottom vertices as another, so that the
+search often stops early, at a face inside the difference. Simulated boxes on rough ground move by these contacts, so a
+prediction has to reproduce them.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ def _vertex(number: int, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, floor: wp.float6
 
 @wp.func
 def _corner(body: Body, number: int):
-    """Return a corner of a box: a bit of its number for the sign along each axis."""
+    """Return a corner of a box; the bits of its index are the signs along the axes."""
     point = body.centre
     for i in range(3):
         if (number >> i) & 1 == 1:
@@ -67,7 +67,7 @@ def _corner(body: Body, number: int):
 
 @wp.func
 def _extreme(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, floor: wp.float64, toward: wp.vec3d):
-    """Return the difference of prism and box that lies furthest in a direction, as 8 * vertex + corner."""
+    """Return the support point of prism minus box in a direction, as 8 * vertex + corner."""
     number = int(0)
     most = wp.float64(-1e30)
     for i in range(6):
@@ -89,7 +89,7 @@ def _difference(mark: int, body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, fl
 
 @wp.func
 def _foot(p: wp.vec3d, q: wp.vec3d, r: wp.vec3d, centre: wp.vec3d):
-    """Return the nearest point to the origin on a face's plane, seen outward; zero where it is none."""
+    """Return the point of a face's plane nearest to the origin, oriented outward; zero for a degenerate face."""
     normal = wp.cross(q - p, r - p)
     square = wp.dot(normal, normal)
     if square <= wp.float64(0.0):
@@ -102,7 +102,7 @@ def _foot(p: wp.vec3d, q: wp.vec3d, r: wp.vec3d, centre: wp.vec3d):
 
 @wp.func
 def _on_line(p: wp.vec3d, q: wp.vec3d):
-    """Return the nearest point to the origin between two points, and which it depends on; outside, the latter."""
+    """Return the point of a segment nearest to the origin and its vertices as bits; past the end, the second vertex."""
     along = q - p
     share = -wp.dot(p, along)
     square = wp.dot(along, along)
@@ -113,7 +113,7 @@ def _on_line(p: wp.vec3d, q: wp.vec3d):
 
 @wp.func
 def _on_triangle(p: wp.vec3d, q: wp.vec3d, r: wp.vec3d):
-    """Return the point of a triangle that MuJoCo takes for the nearest to the origin, and which it depends on."""
+    """Return MuJoCo's nearest point of a triangle to the origin, and a bit mask of the vertices it depends on."""
     zero = wp.float64(0.0)
     normal = wp.cross(q - p, r - p)
     first = wp.dot(normal, wp.cross(q, r))
@@ -144,7 +144,7 @@ def _on_triangle(p: wp.vec3d, q: wp.vec3d, r: wp.vec3d):
 
 @wp.func
 def _enclosing(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, floor: wp.float64):
-    """Return a simplex of differences around the origin; -1 in its first place where there is none."""
+    """Return a simplex of difference points around the origin; -1 in its first entry if there is none."""
     zero = wp.float64(0.0)
     apart = Simplex(-1, -1, -1, -1)
     marks = Simplex(0, 0, 0, 0)
@@ -163,7 +163,7 @@ def _enclosing(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, floor: wp.floa
             return apart
         marks[count] = mark
         count += 1
-        # A point of the simplex near the origin, and its feature: bit i of `kept` for the vertex i.
+        # The simplex's point nearest to the origin and its feature: bit i of `kept` stands for vertex i.
         kept = int(1)
         p = _difference(marks[0], body, a, b, c, floor)
         q = _difference(marks[1], body, a, b, c, floor)
@@ -212,7 +212,7 @@ def _side_of_origin(p: wp.vec3d, q: wp.vec3d, r: wp.vec3d, other: wp.vec3d):
 
 @wp.func
 def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.float64):
-    """Return the contact of a box with the prism below a triangle of a heightfield of a lowest height."""
+    """Return the contact of a box with the prism below a triangle of a heightfield with this lowest height."""
     zero = wp.float64(0.0)
     floor = lowest - _BASE
     simplex = _enclosing(body, a, b, c, floor)
@@ -338,7 +338,7 @@ def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.f
     pair = in_the_middle(flat_pair(pair, along, along_too, across, across_too), zero)
     if one / 24 == two / 24 and one / 24 == three / 24:
         return pair
-    # MuJoCo takes the corner that lies furthest away from the heightfield's origin, at its lowest height.
+    # MuJoCo uses the corner furthest from the heightfield's origin at its lowest height.
     witness = pair.place + wp.float64(0.5) * pair.distance * pair.normal - wp.vec3d(zero, zero, lowest)
     far = body.centre
     for i in range(3):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts of a batch of robots with heightfields, as features of robot and ground."""
+"""Contacts of a batch of robots with heightfields, as pairs of features of robot and ground."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -20,14 +20,14 @@ from neurodyn.geometry.prisms.contacts import NUMBERS as _NUMBERS
 from neurodyn.geometry.tensors import Positions, Velocities
 
 NUMBERS = int(_NUMBERS)
-"""Numbers that describe a contact; see `kernel`."""
+"""Numbers that describe a contact; see `prisms.contacts.NUMBERS`."""
 
 _MOST = 8
-"""Contacts of a link, at most: shapes of a link that touch in more lie on each other."""
+"""Maximum number of contacts of a link; more only arise if its shapes overlap."""
 
 
 def contact_slots(shapes: Sequence[RoundedBox]) -> dict[int, int]:
-    """Return how many contacts the links that have shapes may have, by the number of their joint."""
+    """Return the maximum number of contacts of each link with shapes, by joint index."""
     joints = sorted({shape.joint for shape in shapes})
     return {joint: min(_MOST, int(CONTACTS) * sum(shape.joint == joint for shape in shapes)) for joint in joints}
 
@@ -36,11 +36,11 @@ class PrismContacts(OperatorHandle):
     """Finds the contacts of a robot's shapes with a heightfield in one kernel over (world, link)."""
 
     def __init__(self, joints: tuple[ChainJoint, ...], shapes: Sequence[RoundedBox], base_com: Vector3) -> None:
-        """Take a robot.
+        """Prepare the query.
 
         Args:
-            joints: Its joints, in the order of its coordinates.
-            shapes: Its shapes.
+            joints: The robot's joints, in the order of its coordinates.
+            shapes: The robot's shapes.
             base_com: Centre of mass of the first joint's child body in its frame [m].
         """
         start_warp()
@@ -54,19 +54,19 @@ class PrismContacts(OperatorHandle):
 
     @property
     def slots(self) -> int:
-        """Contacts of a robot, at most."""
+        """Maximum number of contacts of a robot."""
         return sum(self._slots.values())
 
     def __call__(self, ground: Ground, q: Positions, qd: Velocities) -> Tensor:
-        """Return the contacts, shape [worlds, slots, NUMBERS], zeros where there is none; not differentiable.
+        """Return the contacts, shape [worlds, slots, NUMBERS]; zeros in unused slots. Not differentiable.
 
         Args:
-            ground: One heightfield for all worlds or for each, and nothing else.
+            ground: One heightfield, shared or per world, and nothing else.
             q: Positions, shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
 
         Raises:
-            InputError: The ground is for another number of worlds.
+            InputError: The ground has another number of worlds.
         """
         state = [x.detach().double().contiguous() for x in (q, qd)]
         pose = ground.poses(len(q), q.device, torch.float64)
@@ -116,13 +116,8 @@ def _find(q: Tensor, qd: Tensor, pose: Tensor, query: int, ground: int, out: Ten
     held(query).launch(q, qd, pose, ground, out)
 
 
-def _nothing(*_: Any) -> None:
-    """Write to tensors without data."""
-
-
 _FIND = operator(
     "prism_contacts",
     "(Tensor q, Tensor qd, Tensor pose, int query, int ground, Tensor(a!) out) -> ()",
     _find,
-    _nothing,
 )

@@ -1,7 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks as the authors of NeRD train them, read from their checkpoints (arXiv 2508.15755)."""
-
-from neurodyn.dynamics.kinds import Kind
-
-KIND = Kind("nerd", "network of NeRD")
-KIND.add("artifact", "neurodyn.interop.nerd.model:NERD")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
@@ -21,7 +22,6 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, p
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.geometry.tensors import WorldMask
 from neurodyn.nets.mlp import MLP
-from neurodyn.nets.networks import Activation
 
 EPSILON = 1e-5
 """Added to variances."""
@@ -49,10 +49,11 @@ class NerdNetConfig(Config, frozen=True):
     heads: int
     positions: int
     head: tuple[int, ...] = (64,)
-    activation: Activation = "relu"
+    activation: str = "relu"
     bias: bool = False
 
     def __post_init__(self) -> None:
+        require_activation(self.activation, "function")
         require_numbers(self, above=("inputs", "outputs", "width", "depth", "heads", "positions", "head"))
         if self.width % self.heads:
             raise ValueError(f"width is {self.width} with {self.heads} heads; valid: a multiple of the heads")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import read_config
 from neurodyn.core.description.contacts import ContactPointLayout
@@ -73,7 +72,6 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
             limits, "contact" for that with soft contacts, limits and friction; None where it learns the whole motion.
         base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts whose mechanism and quantities base
             "contact" takes; None for the mechanism that comes with simulated data.
-        free_motion: What older files say in place of `base`: true for "free".
         members: Number of networks, whose disagreement says how uncertain a prediction is.
         bootstrap: Whether each of several members learns from its own draw, with replacement, of the episodes.
     """
@@ -85,16 +83,12 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
     velocity_products: bool = True
     base: str | None = None
     base_from: str | None = None
-    free_motion: bool | UnsetType = UNSET
     members: int = 1
     bootstrap: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_members(self.net, self.members)
-        if self.free_motion is True:
-            msgspec.structs.force_setattr(self, "base", "free")
-        msgspec.structs.force_setattr(self, "free_motion", UNSET)
         if self.base is not None:
             BASES.require(self.base)
         if self.base_from is not None and self.base != "contact":

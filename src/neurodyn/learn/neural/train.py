@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a neural model from a trajectory store, or adapt one to other data."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, notice
-from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.mixture import Mixture
@@ -33,10 +32,9 @@ from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
-from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, check_run, shares_of, train_by_plan
 from neurodyn.learn.settings import RunRecord
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import SimulatorConfig
@@ -89,51 +87,28 @@ RunConfig = RunRecord[Settings]
 """How a run of neural dynamics was made."""
 
 
-def train(
-    robot: Robot,
-    robot_name: str,
-    data: str | tuple[str, ...],
-    store: Store | Mixture,
-    out: Path,
-    settings: Settings,
-    *,
-    resume: bool = False,
-    progress: Progress | None = None,
-    device: str = "cpu",
-    callbacks: Sequence[Callback] = (),
-) -> TrainState:
+@taking(TrainingJob[Settings])
+def train(job: TrainingJob[Settings]) -> TrainState:
     """Train a neural model of a robot and write it to a run directory.
-
-    Args:
-        robot: The robot.
-        robot_name: Name or path by which the robot is found again.
-        data: Where the trajectories came from, for the record.
-        store: The trajectories, of one store or of several.
-        out: Run directory.
-        settings: How to train.
-        resume: These are those of `learn.train`.
-        progress: Likewise.
-        device: Likewise.
-        callbacks: Likewise.
 
     Raises:
         InputError: The data are another robot's or too short, or the run exists or cannot be resumed.
     """
-    mixture = Mixture.of(store)
+    robot, settings, mixture = job.robot, job.settings, Mixture.of(job.store)
     for part in mixture.stores:
         require_data(robot, part)
     record = RunConfig(
-        kind="neural", robot=robot_name, data=data, shares=shares_of(mixture), settings=settings,
+        kind="neural", robot=job.robot_name, data=job.data, shares=shares_of(mixture), settings=settings,
         versions=package_versions("torch", "newton"), base=None,
     )  # fmt: skip
-    going_on = check_run(out, record, resume)
+    going_on = check_run(job.out, record, job.resume)
     header = mixture.header
     spec = msgspec.structs.replace(header.spec, contacts=())  # it feels the ground instead
     coordinates = Coordinates(spec, _base_com(header))
     samples = _transitions(mixture, coordinates)
     base, mechanism = known_base(settings, header)
     if going_on:
-        config, _ = NEURAL.read(out)
+        config, _ = NEURAL.read(job.out)
     else:
         qd, dq, dqd = _changes(build_base(spec, mechanism, base), coordinates, samples)
         encoding = fit_encoding(
@@ -150,56 +125,45 @@ def train(
             margin=None if robot.contact_points is None else robot.contact_points.margin,
         )
         config = ModelConfig(
-            kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name, members=settings.members
+            kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
         )  # fmt: skip
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     model = build_model(config, _model_spec(robot, mixture, spec, mechanism))
     _fit_statistics(model, samples)
-    learner = NeuralLearner(out, model, mixture, settings, _scale(samples), device=device)
-    return train_by_plan(learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks)
+    learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
+    return train_by_plan(learner, job, record, resume=going_on)
 
 
-def finetune(
-    base: str,
-    data: str | tuple[str, ...],
-    store: Store | Mixture,
-    out: Path,
-    settings: Settings,
-    *,
-    resume: bool = False,
-    progress: Progress | None = None,
-    device: str = "cpu",
-    callbacks: Sequence[Callback] = (),
-) -> TrainState:
+@taking(FinetuningJob[Settings])
+def finetune(job: FinetuningJob[Settings]) -> TrainState:
     """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
 
     Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
-    base model itself included, so that the result is not worse on the validation episodes. Arguments are those of
-    `train`; the network is that of the run `base`.
+    base model itself included, so that the result is not worse on the validation episodes.
 
     Raises:
         InputError: The data are another robot's, or the run exists, or it cannot be resumed.
     """
-    config, _ = NEURAL.read(base)
-    model = NEURAL.load(base).requires_grad_(True).train()
-    mixture = Mixture.of(store)
+    settings, mixture = job.settings, Mixture.of(job.store)
+    config, _ = NEURAL.read(job.base)
+    model = NEURAL.load(job.base).requires_grad_(True).train()
     for part, name in zip(mixture.stores, mixture.names, strict=True):
-        require_match(model, part.header.spec, None, name or str(data))
+        require_match(model, part.header.spec, None, name or str(job.data))
     record = RunConfig(
         kind="neural",
         robot=config.robot,
-        data=data,
+        data=job.data,
         shares=shares_of(mixture),
         settings=settings,
         versions=package_versions("torch", "newton"),
-        base=base,
+        base=job.base,
     )
-    going_on = check_run(out, record, resume)
+    going_on = check_run(job.out, record, job.resume)
     if model.training_range is not None:
         model.training_range = model.training_range.joined(training_range(mixture))
     samples = _transitions(mixture, model.encoding.coordinates)
-    learner = NeuralLearner(out, model, mixture, settings, _scale(samples), device=device)
-    return train_by_plan(learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks)
+    learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
+    return train_by_plan(learner, job, record, resume=going_on)
 
 
 def require_data(robot: Robot, store: Store) -> None:

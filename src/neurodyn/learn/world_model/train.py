@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a world model from a store of logs."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import msgspec
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture
@@ -20,8 +17,7 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.loop import Callback
-from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, check_run, shares_of, train_by_plan
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLearner
@@ -38,37 +34,26 @@ WorldRunConfig = RunRecord[WorldSettings]
 """How a run of a world model was made."""
 
 
-def train_world_model(
-    robot: Robot,
-    robot_name: str,
-    data: str | tuple[str, ...],
-    store: Store | Mixture,
-    out: Path,
-    settings: WorldSettings,
-    *,
-    resume: bool = False,
-    progress: Progress | None = None,
-    device: str = "cpu",
-    callbacks: Sequence[Callback] = (),
-) -> TrainState:
+@taking(TrainingJob[WorldSettings])
+def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
     """Train a world model of a robot and write it to a run directory.
 
-    What the store measures is what the model predicts. Arguments are those of `learn.neural.train.train`.
+    What the store measures is what the model predicts.
 
     Raises:
         InputError: The data are another robot's, too short, or hold columns that do not vary; or the run exists or
             cannot be resumed.
     """
-    mixture = Mixture.of(store)
+    settings, mixture = job.settings, Mixture.of(job.store)
     for part in mixture.stores:
-        require_log(robot, part)
+        require_log(job.robot, part)
         if part.header.spec.contacts != mixture.header.spec.contacts:
             raise MismatchError("data with other contacts do not mix; valid: logs that observe the same contacts")
     record = WorldRunConfig(
-        kind="world-model", robot=robot_name, data=data, shares=shares_of(mixture), settings=settings,
+        kind="world-model", robot=job.robot_name, data=job.data, shares=shares_of(mixture), settings=settings,
         versions=package_versions("torch"),
     )  # fmt: skip
-    going_on = check_run(out, record, resume)
+    going_on = check_run(job.out, record, job.resume)
     for part in mixture.stores:
         require_long_enough(part, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
@@ -76,48 +61,34 @@ def train_world_model(
         bool((part.status[episodes_of(part, Split.TRAIN)] == Status.TERMINATED).any()) for part in mixture.stores
     )
     spec = mixture.header.spec.with_context(settings.context)
-    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
+    model = WorldModel(spec, settings.net, terminates=terminates, declaration=job.robot_name)
     model.training_range = training_range(mixture)
     change = fit_statistics(model, mixture, settings)
     weights = event_weights(model, mixture, settings)
-    learner = WorldModelLearner(out, model, mixture, settings, change, weights, device=device)
-    return train_by_plan(
-        learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks,
-        patience=settings.patience,
-    )  # fmt: skip
+    learner = WorldModelLearner(job.out, model, mixture, settings, change, weights, device=job.device)
+    return train_by_plan(learner, job, record, resume=going_on, patience=settings.patience)
 
 
-def finetune_world_model(
-    base: str,
-    data: str | tuple[str, ...],
-    store: Store | Mixture,
-    out: Path,
-    settings: WorldSettings,
-    *,
-    resume: bool = False,
-    progress: Progress | None = None,
-    device: str = "cpu",
-    callbacks: Sequence[Callback] = (),
-) -> TrainState:
+@taking(FinetuningJob[WorldSettings])
+def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     """Adapt the weights of a trained world model to other logs of its robot and write them to a new run.
 
     Normalisation, and whether failures are predicted, stay as in the base model; its members learn from bootstraps of
-    the new logs. The best model by held-out roll-outs is kept, the base model itself included. Arguments are those of
-    `train_world_model`; network and context are those of the run `base`.
+    the new logs. The best model by held-out roll-outs is kept, the base model itself included.
 
     Raises:
         InputError: The data are another robot's or too short; or the run exists, or it cannot be resumed.
     """
-    config, _ = WORLD_MODEL.read(base)
-    model = WORLD_MODEL.load(base).requires_grad_(True).train()
-    mixture = Mixture.of(store)
+    settings, mixture = job.settings, Mixture.of(job.store)
+    config, _ = WORLD_MODEL.read(job.base)
+    model = WORLD_MODEL.load(job.base).requires_grad_(True).train()
     for part, name in zip(mixture.stores, mixture.names, strict=True):
-        require_match(model, part.header.spec, None, name or str(data))
+        require_match(model, part.header.spec, None, name or str(job.data))
     record = WorldRunConfig(
-        kind="world-model", robot=config.robot, data=data, shares=shares_of(mixture), settings=settings,
-        versions=package_versions("torch"), base=base,
+        kind="world-model", robot=config.robot, data=job.data, shares=shares_of(mixture), settings=settings,
+        versions=package_versions("torch"), base=job.base,
     )  # fmt: skip
-    going_on = check_run(out, record, resume)
+    going_on = check_run(job.out, record, job.resume)
     for part in mixture.stores:
         require_long_enough(part, settings)
     if model.training_range is not None:
@@ -125,11 +96,8 @@ def finetune_world_model(
     states, _, following = _transitions(model, mixture)
     change = Normaliser(model.observation.size, eps=1e-12).fit(following - states).std.clone()
     weights = event_weights(model, mixture, settings)
-    learner = WorldModelLearner(out, model, mixture, settings, change, weights, device=device)
-    return train_by_plan(
-        learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks,
-        patience=settings.patience,
-    )  # fmt: skip
+    learner = WorldModelLearner(job.out, model, mixture, settings, change, weights, device=job.device)
+    return train_by_plan(learner, job, record, resume=going_on, patience=settings.patience)
 
 
 def require_log(robot: Robot, store: Store) -> None:

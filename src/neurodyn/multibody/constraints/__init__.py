@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soft constraints of contacts, limits and joint friction, as MuJoCo has them."""
+"""MuJoCo's soft constraints: contacts, joint limits and joint friction."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soft constraints yield, from solref and solimp, and the tangents in which MuJoCo puts friction."""
+"""Compliance of soft constraints from solref and solimp, and MuJoCo's friction tangents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import Vector, array, dot
 
 _LEAST, _MOST = 1e-4, 0.9999
-"""MuJoCo keeps impedances and midpoints between these."""
+"""MuJoCo clamps impedances and midpoints to this range."""
 
 
 def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
-    """Return the values of a constraint's parameters by the names of quantities.
+    """Return the values of a constraint's parameters by quantity name.
 
     Args:
-        solref: Name of the first two, as "contact.solref" of "contact.solref.timeconst".
-        solimp: Name of the other five.
+        solref: Prefix of the first two, e.g. "contact.solref" for "contact.solref.timeconst".
+        solimp: Prefix of the other five.
         parameters: The values.
     """
     values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
@@ -28,12 +28,12 @@ def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParame
 
 @dataclass(frozen=True)
 class Yielding:
-    """How a kind of constraint yields; numbers, or traced values where they are parameters.
+    """Compliance of a kind of constraint; numbers, or traced values for parameters.
 
     Attributes:
         damping: b [1/s].
         stiffness: k [1/s^2].
-        impedance: d by |r|.
+        impedance: d as a function of |r|.
     """
 
     damping: Any
@@ -41,23 +41,23 @@ class Yielding:
     impedance: Callable[[Any], Any]
 
     def weight(self, violation: Any, inverse_weight: Any) -> Any:
-        """Return 1 / R of a row that is violated by this much, from its A."""
+        """Return 1 / R of a row with this violation, from its A."""
         share = self.impedance(violation)
         return share / ((1.0 - share) * inverse_weight)
 
     def reference(self, violation: Any) -> Any:
-        """Return k d r of a row that is violated by this much, with r = -violation."""
+        """Return k d r of a row with this violation, r = -violation."""
         return -(self.stiffness * self.impedance(violation) * violation)
 
 
 def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) -> Yielding:
-    """Return how a kind of constraint yields.
+    """Return the compliance of a kind of constraint.
 
     Args:
-        quantity: Values of quantities by their names.
-        solref: Name of two of them; see `constraint_quantities`.
-        solimp: Name of the other five.
-        dt: Length of the step [s]; MuJoCo keeps time constants above two of them.
+        quantity: Values of quantities by name.
+        solref: Prefix of two of them; see `constraint_quantities`.
+        solimp: Prefix of the other five.
+        dt: Length of the step [s]; MuJoCo keeps time constants above two steps.
     """
     time, ratio = (quantity(f"{solref}.{part}") for part in SOLREF)
     first, last, width, midpoint, power = (quantity(f"{solimp}.{part}") for part in SOLIMP)
@@ -78,20 +78,20 @@ def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) 
 
 
 def _power(x: Any, exponent: Any) -> Any:
-    """Return x to a power of at least 0, of x at least 0."""
+    """Return x to a power, both at least 0."""
     if isinstance(exponent, float) and exponent.is_integer():
         return x ** int(exponent) if exponent else 1.0
     return exp(exponent * log(x))
 
 
 _ALIGNED = 0.5
-"""Least length of a capsule's unit axis along the ground, for which MuJoCo turns the tangents to it."""
+"""Least length of a capsule's unit axis projected to the ground for which MuJoCo aligns the tangents with it."""
 
 
 def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
-    """Return the first tangent of a contact, as MuJoCo Warp has it.
+    """Return the first tangent of a contact, as MuJoCo Warp defines it.
 
-    MuJoCo's C library has another one of capsules that stand on a plane.
+    MuJoCo's C library differs for capsules that stand on a plane.
 
     Args:
         normal: Unit normal.
@@ -100,12 +100,12 @@ def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
     y = normal[1]
     across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])
     along = array([-(normal[0] * normal[2]), -(y * normal[2]), 1.0 - normal[2] * normal[2]])
-    steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 where the y axis is too near to the normal
+    steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 if the y axis is too close to the normal
     chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
     if axis is None:
         return _unit(chosen)
     flat = axis - dot(normal, axis) * array(normal)
-    # Here it takes the y or z axis as it is, not its part along the plane.
+    # MuJoCo uses the y or z axis itself here, not its projection to the plane.
     fallback = [steep * 0.0, 1.0 - steep, steep]
     size = safe_sqrt(dot(flat, flat))
     return array([select_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structure of a problem of soft constraints, the places of its inputs, and the convex cost of a contact in it."""
+"""Structure of a soft-constraint problem, the layout of its inputs, and the convex cost of a contact."""
 
 from dataclasses import dataclass
 
 from neurodyn.core.description.contacts import Cone
 
 PER_POINT = 13
-"""Inputs of a contact point: place, normal and first tangent (3 each), depth, D, k d r, friction."""
+"""Inputs of a contact point: position, normal and first tangent (3 each), depth, D, k d r, friction."""
 
 PER_LIMIT = 4
-"""Inputs of a limit: depth, side (1: lower), D, residual without the acceleration."""
+"""Inputs of a joint limit: violation, side (1: lower), D, residual without the acceleration."""
 
 PER_FRICTION = 3
-"""Inputs of a joint's friction: D, residual without the acceleration, greatest friction."""
+"""Inputs of a joint's friction: D, residual without the acceleration, friction limit."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ContactPointGroup:
 
     Attributes:
         chain: Velocity coordinates that move the link, ascending.
-        points: Their number; points of groups follow each other.
+        points: Number of points; groups follow each other.
     """
 
     chain: tuple[int, ...]
@@ -33,10 +33,10 @@ class ConstraintStructure:
     """Structure of a problem.
 
     Attributes:
-        chains: For each velocity coordinate those that carry it, itself last: where the mass matrix may not be zero.
+        chains: For each velocity coordinate those that carry it, itself last: the nonzeros of the mass matrix.
         groups: Contact points by link.
-        limits: Velocity coordinates that have limits.
-        frictions: Velocity coordinates that have friction.
+        limits: Velocity coordinates with limits.
+        frictions: Velocity coordinates with friction.
         cone: Friction cone.
         impratio: Ratio of the impedances of friction and normal force.
     """
@@ -50,19 +50,19 @@ class ConstraintStructure:
 
 
 class ConstraintLayout:
-    """Where the inputs of a problem begin.
+    """Start indices of a problem's inputs.
 
     Attributes:
         nv: Number of velocity coordinates.
         points: Number of contact points.
         entries: Rows and columns of the entries of M, which come first.
-        free: Where the accelerations without constraints begin.
-        velocity: The velocities.
-        columns: The motion of links per unit of each velocity coordinate.
+        free: Accelerations without constraints.
+        velocity: Velocities.
+        columns: Link motions per unit of each velocity coordinate.
         damping: b of the contacts.
-        first_point: The points.
-        first_limit: The limits.
-        first_friction: The frictions of joints.
+        first_point: Contact points.
+        first_limit: Joint limits.
+        first_friction: Joint frictions.
         inputs: Number of inputs.
     """
 
@@ -88,21 +88,21 @@ STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22")
 
 
 def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
-    """Return text that declares `F0` to `F2`, and `W00` to `W22`, of a residual.
+    """Return text that declares force (`F0` to `F2`) and stiffness (`W00` to `W22`) at a residual.
 
-    It reads the weight of the normal `D` and the friction `mu`, and declares more names on its way.
+    It reads the normal weight `D` and the friction `mu`, and declares further names.
 
     Args:
         cone: Kind of cone.
         impratio: Ratio of the impedances of friction and normal force.
-        y: Names of the residual's three numbers.
-        stiffness: Whether the stiffness is wanted.
+        y: Names of the residual's three components.
+        stiffness: Whether to declare the stiffness.
     """
     return _pyramid(y, stiffness) if cone == "pyramidal" else _ellipse(y, impratio, stiffness)
 
 
 def friction_slope_text(cone: Cone, impratio: float) -> str:
-    """Return text that declares `P0` to `P2`, the derivative of the force by the friction, after that of the cone."""
+    """Return text, to follow `cone_text`, that declares `P0` to `P2`: the derivative of the force by the friction."""
     if cone == "pyramidal":
         return (
             "const real P0 = -D * (ia * c1 - ib * c1 + ic * c2 - id * c2);"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The solver of soft constraints as nodes of an ONNX graph: the method of `constraint_loop`, on matrices of all worlds.
+"""The soft-constraint solver as nodes of an ONNX graph: the method of `constraint_loop` on matrices of all worlds.
 
-A pyramid of friction is four rows that push one way, as those of joint limits do. Values have the axes [worlds, rows,
-columns]; a vector is one column.
+A friction pyramid is four one-sided rows, like those of joint limits. Values have the axes [worlds, rows, columns]; a
+vector is one column.
 """
 
 from abc import ABC, abstractmethod
@@ -34,11 +34,11 @@ def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -
 
     Args:
         structure: The problem.
-        nodes: Where they are added.
-        given: Its inputs as of `constraint_loop`, by name, shape [worlds, inputs].
+        nodes: The graph.
+        given: Name of the inputs (see `constraint_loop`), shape [worlds, inputs].
 
     Returns:
-        The accelerations, shape [worlds, nv], and their number.
+        Name of the accelerations, shape [worlds, nv], and nv.
 
     Raises:
         InputError: The friction cones are elliptic.
@@ -97,7 +97,7 @@ class _OnnxProblem:
         return nodes("Mul", nodes.shaped(entries, -1, nv, nv), nodes.reals(there))
 
     def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str | None, str, str]:
-        """Return the rows that push one way, what they are without acceleration, and their D; None for no rows."""
+        """Return the one-sided rows, their residuals without acceleration, and their D; None without rows."""
         nodes, structure = self._nodes, self._structure
         parts = [self._edges(at, given)] if at.points else []
         if structure.limits:
@@ -113,7 +113,7 @@ class _OnnxProblem:
         return rows, rest, weights
 
     def _edges(self, at: ConstraintLayout, given: str) -> tuple[str, str, str]:
-        """Return rows, rest and D of the edges of all pyramids of friction."""
+        """Return rows, residuals and D of the edges of all friction pyramids."""
         nodes, nv, count = self._nodes, at.nv, at.points
         points = nodes.shaped(nodes.part(given, at.first_point, at.first_limit), -1, count, PER_POINT)
         columns = nodes.shaped(nodes.part(given, at.columns, at.damping), -1, 1, nv, 6)
@@ -139,7 +139,7 @@ class _OnnxProblem:
         return rows, rest, nodes("Where", touches, weight, _zero(nodes))
 
     def _four(self, value: str, count: int) -> str:
-        """Return a number of each point for its four edges."""
+        """Repeat a number of each point for its four edges."""
         return self._nodes.shaped(self._nodes("Tile", value, self._nodes.integers([1, 1, 4])), -1, 4 * count, 1)
 
     def _cross(self, a: str, b: str) -> str:
@@ -151,7 +151,7 @@ class _OnnxProblem:
         return nodes("Sub", nodes("Mul", a1, b2), nodes("Mul", a2, b1))
 
     def iteration(self, nodes: OnnxNodes, given: list[str]) -> list[str]:
-        """Add one step of Newton's method: from accelerations, which worlds still move, and the greatest fall."""
+        """Add one Newton step on accelerations, active worlds and the greatest decrease so far."""
         a, live, scale = given
         apart = nodes("Sub", a, self.free)
         gradient = inert = nodes("MatMul", self._mass, apart)
@@ -205,11 +205,11 @@ class _OnnxProblem:
 
 
 class _Cost(ABC):
-    """A cost of the rows y = R a + rest, at given accelerations.
+    """A cost of the rows y = R a + rest at given accelerations.
 
     Attributes:
-        turn: Axes of the rows' transpose.
-        force: Minus its slope by y.
+        turn: Axis permutation that transposes the rows.
+        force: Minus the cost's derivative by y.
     """
 
     turn: ClassVar[list[int]]
@@ -234,11 +234,11 @@ class _Cost(ABC):
         return self.gathered(self._nodes("Mul", self._active, self._rows))
 
     def go(self, s: str) -> None:
-        """Take a step of the accelerations."""
+        """Set the step of the accelerations."""
         self._step = self._nodes("MatMul", self._rows, s)
 
     def missed(self) -> str:
-        """Return what the force after the whole step misses of its linear change, squared and weighed by 1 / D."""
+        """Return how far the force after the step deviates from its linear prediction, squared, weighted by 1 / D."""
         nodes = self._nodes
         after, _ = self.at(nodes, nodes("Add", self._y, self._step))
         linear = nodes("Sub", self.force, nodes("Mul", self._active, self._step))
@@ -247,14 +247,14 @@ class _Cost(ABC):
         return nodes.sum(nodes("Div", nodes("Mul", lost, lost), nodes("Max", self._weights, least)), 1, keep=True)
 
     def along(self, nodes: OnnxNodes, reach: str) -> tuple[str, str]:
-        """Return force and stiffness along the step, at a share of it."""
+        """Return force and stiffness along the step, at the share `reach` of it."""
         force, active = self.at(nodes, nodes("Add", self._y, nodes("Mul", reach, self._step)))
         bends = nodes("Mul", active, nodes("Mul", self._step, self._step))
         return _dot(nodes, force, self._step), nodes.sum(bends, 1, keep=True)
 
 
 class _Pushing(_Cost):
-    """Rows that push one way: D / 2 min(0, y)^2; each world has its own."""
+    """One-sided rows, D / 2 min(0, y)^2; they differ between worlds."""
 
     turn: ClassVar[list[int]] = [0, 2, 1]
 
@@ -265,7 +265,7 @@ class _Pushing(_Cost):
 
 
 class _Rubbing(_Cost):
-    """Friction of joints: Huber's function, with a slope of at most the friction; the same rows in all worlds."""
+    """Joint friction: Huber's function, whose slope is limited to the friction; the rows are the same in all worlds."""
 
     turn: ClassVar[list[int]] = [1, 0]
 
@@ -289,7 +289,7 @@ def _dot(nodes: OnnxNodes, a: str, b: str) -> str:
 
 
 def _solution(nodes: OnnxNodes, matrix: str, right: str, size: int) -> str:
-    """Return the solution of a symmetric positive definite system, by elimination from the last row to the first."""
+    """Solve a symmetric positive definite system by elimination from the last row to the first."""
     both = nodes("Concat", matrix, right, axis=2)
     for k in range(size - 1, -1, -1):
         row, column = nodes.part(both, k, k + 1, 1), nodes.part(both, k, k + 1, 2)

@@ -23,7 +23,7 @@ from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
 
 class InverseWeights:
-    """The inverse weights of a mechanism."""
+    """MuJoCo's inverse weights of a mechanism, from the mass matrix at the reference pose."""
 
     def __init__(self, tree: Tree) -> None:
         """Compute the mass matrix at the reference pose."""
@@ -53,16 +53,16 @@ class InverseWeights:
 
 
 _NEAREST, _FLAT = 1.5, 2.5
-"""Kinds of pairs below these are of nearest and of flat features; see `geometry.prisms.pair`."""
+"""Upper bounds of the kinds `NEAREST` and `FLAT` of `geometry.prisms.pair`."""
 
 
 def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]) -> list[tuple[int, list[Any]]]:
-    """Return link, and place, normal, first tangent, depth, 1/R and k d r, of every contact that there may be.
+    """Return link, and position, normal, first tangent, depth, 1/R and k d r, of every possible contact.
 
     Args:
         contacts: The step.
         inertia: Its mass matrix.
-        weights: A of the contacts of each link that has shapes.
+        weights: A of the contacts of each link with shapes.
     """
     quantities = constraint_quantities("contact.solref", "contact.solimp", ConstraintParameters())
     blocks, items, links = [], [], []
@@ -85,7 +85,7 @@ def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]
 
 
 def _contact(block: list[Any], item: list[Any]) -> tuple[Vector, Vector, Any]:
-    """Return place (from the origin of the tree's first link), normal and depth of a contact; of none, -1."""
+    """Return position (from the origin of the tree's first link), normal and depth of a contact; depth -1 for none."""
     turn = array([block[3 * i : 3 * i + 3] for i in range(3)])
     origin, from_root = array(block[9:12]), array(block[12:15])
     kind, radius = item[:2]
@@ -105,7 +105,7 @@ def _contact(block: list[Any], item: list[Any]) -> tuple[Vector, Vector, Any]:
 
 
 def _nearest(between: Vector, along: Vector, across: Vector) -> tuple[Vector, Vector]:
-    """Return the normal of nearest features, and from the core to the nearest point on the robot's edge."""
+    """Return the normal of nearest features, and the vector from the core to the nearest point on the robot's edge."""
     aside = along - dot(along, across) * across
     size = dot(aside, aside)
     share = dot(between, aside) / maximum(size, TINY)
@@ -116,7 +116,7 @@ def _nearest(between: Vector, along: Vector, across: Vector) -> tuple[Vector, Ve
 def _flat(
     between: Vector, along: Vector, along_too: Vector, across: Vector, across_too: Vector
 ) -> tuple[Vector, Vector]:  # fmt: skip
-    """Return the normal of flat features, and from the core to the point of the robot's feature in touch."""
+    """Return the normal of flat features, and the vector from the core to the contact on the robot's feature."""
     one, other = across - along, across_too - along_too
     area = cross(one, other)
     square = dot(area, area)
@@ -129,11 +129,11 @@ def _flat(
 
 
 _LEAST_FRICTION = 1e-5
-"""MuJoCo's least coefficient of friction."""
+"""MuJoCo's lower bound of the friction coefficient."""
 
 
 class SoftContactModel(ContactModel):
-    """Contact, limits and joint friction as soft constraints; networks may act on the forces of contacts."""
+    """Contacts, joint limits and joint friction as soft constraints; networks may act on contact forces."""
 
     constrains_joints = True
 
@@ -156,7 +156,7 @@ class SoftContactModel(ContactModel):
         return values
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
-        """Return accelerations over the step."""
+        """Return the accelerations over the step."""
         inertia = TreeInertia(contacts.tree, contacts.poses)
         weights = InverseWeights(contacts.tree)
         touching, limits = _contacts(contacts, inertia, weights), _limits(contacts, weights)
@@ -173,18 +173,18 @@ SOFT = SoftContactModel()
 
 @dataclass
 class _Contact:
-    """A contact that there may be.
+    """A possible contact.
 
     Attributes:
-        link: Its link.
-        place: Where it pushes, from the origin of its tree's first link.
-        normal: Normal, in world axes.
-        tangent: First tangent, likewise.
-        depth: Depth; negative where nothing touches.
+        link: Index of its link.
+        place: Position, from the origin of the tree's first link.
+        normal: Normal, world axes.
+        tangent: First tangent, world axes.
+        depth: Depth; negative without contact.
         weight: 1/R of the normal.
         reference: k d r.
         friction: Coefficient.
-        name: Name of its point; empty where contacts are those of shapes.
+        name: Name of its point; empty for contacts of shapes.
     """
 
     link: int
@@ -200,7 +200,7 @@ class _Contact:
 
 @dataclass
 class _Contacts:
-    """Contacts, those of a link after each other.
+    """Contacts, grouped by link.
 
     Attributes:
         each: The contacts.
@@ -283,7 +283,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, surfa
 
 @dataclass
 class _Limit:
-    """The limits of a joint: the nearer one acts."""
+    """The limits of a joint, of which the nearer one acts."""
 
     dof: int
     violation: Any
@@ -309,7 +309,7 @@ def _limits(contacts: Contacts, inverse: InverseWeights) -> list[_Limit]:
 
 
 def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
-    """Return the distance to the nearer limit of a joint, and its side: 1 for the lower one."""
+    """Return the distance to the nearer limit of a joint, and its side: 1 for lower, -1 for upper."""
     name = link.joint.name
     if link.upper is None:
         return q - scope(f"{name}.lower"), 1.0
@@ -322,7 +322,7 @@ def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
 
 @dataclass
 class _Friction:
-    """The friction of a joint."""
+    """The dry friction of a joint."""
 
     dof: int
     weight: Any
@@ -346,7 +346,7 @@ def _solve(
     contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: _Contacts, limits: Sequence[_Limit],
     frictions: Sequence[_Friction],
 ) -> list[Any]:  # fmt: skip
-    """Return the accelerations, and the forces of the contacts (normal and tangents)."""
+    """Return the accelerations, then the contact forces (normal and tangents)."""
     constraints = contacts.tree.mechanism.constraints
     chains = inertia.chains
     columns = [[*column.spin, *column.velocity] for column in inertia.columns]
@@ -377,7 +377,7 @@ def _solve(
 def _with_networks(
     contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], touching: _Contacts, forces: Sequence[Any]
 ) -> list[Any]:
-    """Name the forces of the contacts; return the accelerations under what networks make of them."""
+    """Name the contact forces; return the accelerations with the networks' changes to them."""
     change: list[Any] = [0.0] * len(acceleration)
     for index, contact in enumerate(touching.each):
         if not contact.name and contacts.pushes is None:
@@ -412,7 +412,7 @@ def _with_networks(
 
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
-    """Return the accelerations of a step whose damping of joints is implicit in the velocity."""
+    """Return the accelerations with joint damping implicit in the velocity."""
     damping = {dof: contacts.scope(f"{name}.damping") for dof, name in contacts.tree.single_dofs()}
     if all(map(is_zero, damping.values())):
         return acceleration

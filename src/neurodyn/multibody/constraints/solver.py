@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The native loop that solves MuJoCo's convex problem of soft constraints, and its implicit adjoint.
+r"""The native loop that solves MuJoCo's convex soft-constraint problem, and its implicit adjoint.
 
 In the accelerations a of a mechanism (MuJoCo's documentation, "Computation: primal problem"):
 
 $$a = \arg\min \tfrac{1}{2} |a - a_s|^2_M + s(J a - a_{ref})$$
 
-with the acceleration $a_s$ without constraints, and s the cost of contacts (`friction_cone`), joint limits
+with the acceleration $a_s$ without constraints, and s the cost of contacts (`layout.cone_text`), joint limits
 $\tfrac{D}{2} \min(0, y)^2$ and joint friction (Huber's function with slope at most the friction). The minimum is
 unique. Newton's method with a line search finds it: $H = M + J^T W J$, $H \delta = -g$. A contact's row touches only
 the joints that carry its link, so H has the zeros of M and is factored from the leaves, $H = L^T D L$, without fill-in.
-Costs are quadratic but for switches: a step along which nothing switches ends in the minimum, and the loop with it.
+The costs are piecewise quadratic: a step that crosses no switch reaches the minimum and terminates the loop.
 
-The adjoint is that of the minimum (implicit function theorem), with one solve: for the seed $\bar a$,
-$H \lambda = \bar a$, and every input θ gets $-\lambda^T \partial g/\partial \theta$. What is active is held: at a
-switch the derivative is one-sided.
+The adjoint differentiates the minimum (implicit function theorem) with one solve. For the seed $\bar a$,
+$H \lambda = \bar a$, and every input θ receives $-\lambda^T \partial g/\partial \theta$. The active set is held, so the
+derivative is one-sided at a switch.
 
-Where no row pushes, neither direction costs more than finding that out.
+If no row is active, both directions return right after that check.
 """
 
 from functools import partial
@@ -36,18 +36,19 @@ from neurodyn.multibody.trace import Loop
 
 _ITERATIONS = 30
 _SEARCHES = 12
-_FLAT = 1e-3  # slope at the end of a line search, as a share of that at its start
+_FLAT = 1e-3  # a line search stops when the slope has fallen to this share
 
 _TWICE = tuple((axis, (axis + 1) % 3, (axis + 2) % 3) for axis in range(3))
-"""Each axis with the two after it: the indices of a cross product."""
+"""Each axis with the next two: the indices of a cross product."""
 
 
 def constraint_loop(structure: ConstraintStructure) -> Loop:
     """Return the loop of a problem.
 
-    Its inputs are the entries of M by rows as `chains` has them; a_s; the velocities; the motion of the links per unit
-    of each velocity coordinate (angular, linear); b of the contacts; and what `PER_POINT`, `PER_LIMIT` and
-    `PER_FRICTION` say. Its outputs are the accelerations, and the force of each contact along its normal and tangents.
+    Its inputs are the entries of M by rows, as in `chains`; a_s; the velocities; the link motions per unit of each
+    velocity coordinate (angular, linear); b of the contacts; then `PER_POINT`, `PER_LIMIT` and `PER_FRICTION` inputs
+    for each point, limit and friction. Its outputs are the accelerations, and the force of each contact along its
+    normal and tangents.
     """
     writer = _ConstraintWriter(structure)
     return Loop(
@@ -57,12 +58,12 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
 
 
 class _ConstraintWriter:
-    """The texts of a problem.
+    """Writes the texts of a problem.
 
-    Contacts, points that touch, are numbered as they are found. Contact i is of the group `of[i]`, its rows begin at
-    `where[i]` of J, its residual at rest is in `e`, and `weight[i]` is its D: zero in the lanes of worlds in which it
-    does not touch. Points share one text, with loops over the joints that carry them, so that its length does not grow
-    with their number.
+    Touching points (contacts) are numbered as they are found. Contact i belongs to group `of[i]`, its rows start at
+    `where[i]` in J, its residual at rest is in `e`, and `weight[i]` is its D, which is zero in the lanes of worlds in
+    which it does not touch. All points share one text with loops over the joints that carry them, so that its length
+    does not grow with their number.
     """
 
     def __init__(self, structure: ConstraintStructure) -> None:
@@ -117,7 +118,7 @@ class _ConstraintWriter:
         return f"in[{self._first_friction + PER_FRICTION * number + what}]"
 
     def _tables(self) -> str:
-        """Return text that declares the chains of the groups, and where the rows of H begin."""
+        """Return text that declares the chains of the groups, and the start of the rows of H."""
         groups = self.structure.groups
         chains = [dof for group in groups for dof in group.chain]
         first = [sum(len(group.chain) for group in groups[:g]) for g in range(len(groups))]
@@ -159,7 +160,7 @@ room += 3 * n; ++count;
 }}"""
 
     def _may_push(self) -> str:
-        """Return the condition that a row may push at all."""
+        """Return the condition that any row may be active."""
         masks = [f"({self._limit(k, 0)} > (real)0)" for k in range(len(self.structure.limits))]
         masks += [f"({self._friction(k, 2)} > (real)0)" for k in range(len(self.structure.frictions))]
         parts = ["count > 0"] if self.points else []
@@ -181,7 +182,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return cone_text(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
 
     def _gradient(self) -> str:
-        """Return text that declares H, the gradient g, a - a_s as d, M d as m, and the size of what pushes."""
+        """Return text that declares H, the gradient g, a - a_s as d, M d as m, and `pushed` (above 0: a row acts)."""
         dofs = range(self.nv)
         lines = [f"real pushed = (real)0; real d[{self.nv}]; real g[{self.nv}]; real H[{len(self._entries)}];"]
         lines += [f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in dofs]
@@ -241,7 +242,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join([f"real {name}[{self.nv}];", *lines])
 
     def _factored(self) -> str:
-        """Return text that turns H into its factors: L beside the diagonal, 1 / D on it."""
+        """Return text that replaces H by its factors: L off the diagonal, 1 / D on it."""
         lines = []
         for k in range(self.nv - 1, -1, -1):
             others = self.structure.chains[k][:-1]
@@ -253,7 +254,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _solved(self, right: str) -> str:
-        """Return text that declares the solution s of H s = right with the factors of H."""
+        """Return text that declares the solution s of H s = right, from the factors of H."""
         lines = [f"real s[{self.nv}];", *(f"s[{i}] = {right}[{i}];" for i in range(self.nv))]
         for k in range(self.nv - 1, -1, -1):
             lines += [f"s[{i}] -= {self._h(k, i)} * s[{k}];" for i in self.structure.chains[k][:-1]]
@@ -263,10 +264,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _whole_step(self) -> str:
-        """Return text that goes the whole step: slope and curvature there, and how far it is from a minimum.
+        """Return text that takes the whole step: slope and curvature there, and its distance from a minimum.
 
-        That is measured by what the forces miss of their linear change along the step, squared and weighed by 1/D, so
-        that it bounds the fall that is left.
+        The distance is the deviation of the forces from their linear prediction along the step, squared and weighted by
+        1/D, which bounds the remaining decrease.
         """
         lines = ["real missed = (real)0; real slope = sloped + curved; real bend = curved;"]
         lines += [
@@ -293,7 +294,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _line_search(self) -> str:
-        """Return text that finds the length of the step, `reach`: 1 where nothing is to be searched."""
+        """Return text that finds the step length `reach`; 1 where no search is needed."""
         lines = ["real low = (real)0; real high = (real)-1; real reach = (real)1;"]
         lines += [f"for (int search = 0; search < {_SEARCHES}; ++search) {{"]
         lines += [f"searching = searching & ((slope < -(real){_FLAT} * fall) | (slope > (real){_FLAT} * fall));"]
@@ -344,7 +345,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _seeded(self) -> str:
-        """Return text that adds to the accelerations' adjoints those of the forces at the solution."""
+        """Return text that adds the adjoints of the forces at the solution to those of the accelerations."""
         return self._each_contact(
             f"const real* f = seed + {self.nv} + 3 * at[i];",
             self._cone(("yn[0]", "yn[1]", "yn[2]")),
@@ -353,10 +354,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         )
 
     def _contacts_pulled(self) -> str:
-        """Return text that takes the adjoints back to the inputs of contacts and to the motions of links.
+        """Return text that propagates the adjoints to the inputs of contacts and to the link motions.
 
         The adjoint of the rows is F lambda + q omega, with omega = a + b v: two forces at the point, F and q along the
-        rows, that work on the motions lambda and omega.
+        rows, that do work on the motions lambda and omega.
         """
         moved = " ".join(f"lm{part} += column[{part}] * s[j]; om{part} += column[{part}] * omega;" for part in range(6))
         declared = " ".join(f"real lm{part} = (real)0; real om{part} = (real)0;" for part in range(6))
@@ -406,7 +407,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _joints_pulled(self) -> str:
-        """Return text that takes the adjoints back to the inputs of limits and joint friction."""
+        """Return text that propagates the adjoints to the inputs of limits and joint friction."""
         lines = []
         for k, dof in enumerate(self.structure.limits):
             first = self._first_limit + PER_LIMIT * k
@@ -422,20 +423,20 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
 
 def _rows_times(x: str, name: str, *, rest: bool) -> str:
-    """Return text that declares `name`0 to 2: J x of a contact, with its residual at rest added where `rest`."""
+    """Return text that declares `name`0 to 2: J x of a contact, plus its residual at rest if `rest`."""
     declared = " ".join(f"real {name}{row} = {f'en[{row}]' if rest else '(real)0'};" for row in range(3))
     added = " ".join(f"{name}{row} += Jn[{f'{row} * n + ' if row else ''}k] * xk;" for row in range(3))
     return f"{declared} for (int k = 0; k < n; ++k) {{ const real xk = {x}[dofs[k]]; {added} }}"
 
 
 def _along() -> str:
-    """Return text that adds to slope and curvature along a step dy those of a contact at its end."""
+    """Return text that adds a contact's slope and curvature along a step dy."""
     curvature = " + ".join(f"dy{row} * ({_stiffness_times(row, 'dy{}')})" for row in range(3))
     return f"slope -= F0 * dy0 + F1 * dy1 + F2 * dy2; bend += {curvature};"
 
 
 def _stiffness_times(row: int, x: str) -> str:
-    """Return the text of a row of W x, with {} for the row in x."""
+    """Return the text of a row of W x; `x` contains {} for the index."""
     return " + ".join(f"{STIFFNESS[row][other]} * {x.format(other)}" for other in range(3))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalar expressions, traced once, differentiated in reverse and compiled: arithmetic without mechanics."""
+"""Tracing, reverse differentiation and compilation of scalar expressions, independent of mechanics."""
 
 from neurodyn.multibody.trace.expression import (
     Expression,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph of scalar expressions: each operation or loop is a node, equal nodes are one, and constants fold."""
+"""A graph of scalar expressions: operations and loops are nodes, equal nodes are shared, constants are folded."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 TINY = 1e-12
-"""Least argument of a root, and least squared radius of an angle."""
+"""Least argument of a root or logarithm, and least squared radius of an angle."""
 
 _FOLD: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,
@@ -32,7 +32,7 @@ _COMMUTATIVE = frozenset({"add", "mul"})
 
 
 class Expression:
-    """One scalar of a graph; made by a `Graph` and by arithmetic, never by hand."""
+    """One scalar of a graph, created by a `Graph` or by arithmetic."""
 
     __slots__ = ("graph", "index")
 
@@ -42,7 +42,7 @@ class Expression:
 
     @property
     def value(self) -> float | None:
-        """The number, where the expression is a constant; None otherwise."""
+        """The number if the expression is a constant; None otherwise."""
         node = self.graph.nodes[self.index]
         return node[1] if node[0] == "constant" else None
 
@@ -104,16 +104,16 @@ class Expression:
 
 
 Scalar = Expression | float | int
-"""What arithmetic with expressions takes."""
+"""Operands of traced arithmetic."""
 
 
 class Graph:
-    """Nodes in the order in which they were made, which is an order of evaluation.
+    """Nodes in order of creation, which is an order of evaluation.
 
     Attributes:
-        nodes: One tuple each: ("constant", value), ("input", array, index), ("loop", Loop, inputs...),
-            ("reverse", Loop, loop node, seeds...), ("result", node, number) or (operation, argument, ...), where
-            nodes and arguments are given by their indices.
+        nodes: Tuples ("constant", value), ("input", array, index), ("loop", Loop, inputs...),
+            ("reverse", Loop, loop node, seeds...), ("result", node, number) or (operation, argument, ...); nodes and
+            arguments are indices.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Graph:
         self._known: dict[tuple[Any, ...], int] = {}
 
     def arguments(self, index: int) -> tuple[int, ...]:
-        """Return the nodes that a node is computed from."""
+        """Return the nodes that a node depends on directly."""
         name, *rest = self.nodes[index]
         if name in {"constant", "input"}:
             return ()
@@ -130,7 +130,7 @@ class Graph:
         return tuple(rest[1:] if name in {"loop", "reverse"} else rest)
 
     def node(self, *node: Any) -> int:
-        """Return the index of a node, which is made where it is new."""
+        """Return the index of a node; create it if it is new."""
         index = self._known.get(node)
         if index is None:
             index = self._known[node] = len(self.nodes)
@@ -153,7 +153,7 @@ class Graph:
         return [self.input(array, index) for index in range(count)]
 
     def lift(self, value: Scalar) -> Expression:
-        """Return a number as a constant, an expression as it is."""
+        """Return a number as a constant, an expression unchanged."""
         if not isinstance(value, Expression):
             return self.constant(value)
         if value.graph is not self:
@@ -161,9 +161,9 @@ class Graph:
         return value
 
     def operation(self, name: str, *operands: Scalar) -> Expression:
-        """Return the result of an operation, simplified where only rounding and the sign of zero can tell.
+        """Return the result of an operation, with simplifications that only affect rounding and the sign of zero.
 
-        A product with the constant 0 is 0, even of what may turn out infinite.
+        A product with the constant 0 is 0, even if the other factor may be infinite.
         """
         if any(isinstance(operand, np.ndarray) for operand in operands):
             return NotImplemented  # an operator of arrays, entry by entry
@@ -224,7 +224,7 @@ class Graph:
         node = self.nodes[b.index]
         for one, other in (node[1:], node[:0:-1]) if node[0] == "mul" else ():
             factor = self.nodes[one]
-            # A factor that overflows or vanishes while the product does not stays by itself.
+            # Constants are not merged if their product overflows or vanishes.
             if factor[0] == "constant" and 0.0 < abs(x * factor[1]) < math.inf:
                 return self.constant(x * factor[1]) * Expression(self, other)
         return None
@@ -239,7 +239,7 @@ class Graph:
 
 
 def _apply(name: str, *values: Scalar) -> Any:
-    """Trace an operation where an argument is traced, compute it where all are numbers."""
+    """Trace an operation if an argument is traced; otherwise compute it."""
     graph = next((value.graph for value in values if isinstance(value, Expression)), None)
     return _FOLD[name](*map(float, values)) if graph is None else graph.operation(name, *values)
 
@@ -270,22 +270,22 @@ def tanh(x: Any) -> Any:
 
 
 def safe_sqrt(x: Any) -> Any:
-    """Return the root of `max(x, TINY)`: at 0 it is 1e-6 and flat, not infinitely steep."""
+    """Return the root of `max(x, TINY)`: 1e-6 with zero slope at 0, instead of infinite slope."""
     return _apply("sqrt", maximum(x, TINY))
 
 
 def arctan2(y: Any, x: Any) -> Any:
-    """Return the angle of (x, y); its slope is bounded where both vanish."""
+    """Return the angle of (x, y); its derivative is bounded at the origin."""
     return _apply("atan2", y, x)
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """Return the lesser; a tie counts as `a`."""
+    """Return the lesser value; on a tie, `a`."""
     return _apply("min", a, b)
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """Return the greater; a tie counts as `a`."""
+    """Return the greater value; on a tie, `a`."""
     return _apply("max", a, b)
 
 
@@ -300,8 +300,8 @@ def absolute(x: Any) -> Any:
 
 
 def softplus(x: Any) -> Any:
-    """Return log(1 + exp(x)), computed so that it never overflows."""
-    # Both choices fall on the same side of 0, so that the slope there is 1/2; maximum and absolute would make it 1.
+    """Return log(1 + exp(x)) without overflow."""
+    # Both selections switch at the same side of 0, so that the slope there is 1/2; maximum and absolute would give 1.
     return select_less(x, 0.0, 0.0, x) + log(1.0 + exp(select_less(x, 0.0, x, -x)))
 
 
@@ -309,36 +309,36 @@ def softplus(x: Any) -> Any:
 class Loop:
     """A native loop.
 
-    In the texts `in` and `out` are arrays of the loop's inputs and outputs, and `saved` an array that the forward text
-    may fill for the adjoint. The adjoint text sees all of these, `seed` (adjoints of the outputs) and `adj` (adjoints
-    of the inputs, zero at first, to be added to). Weights are read from the array `weight` and their gradients added to
-    `weight_adj`.
+    In the texts, `in` and `out` are arrays of the loop's inputs and outputs, and `saved` is an array that the forward
+    text may fill for the adjoint. The adjoint text sees all of these, `seed` (adjoints of the outputs) and `adj`
+    (adjoints of the inputs, initially zero, to be added to). Weights are read from the array `weight`; their gradients
+    are added to `weight_adj`.
 
-    A `real` is a number of the working precision, or one for each of several worlds in the lanes of a vector, and a
-    `mask` what a comparison of two gives. So the texts branch on values in these forms alone:
+    A `real` is a number of the working precision, or one number per world in the lanes of a vector. A `mask` is the
+    result of comparing two. The texts may therefore branch on values only as follows:
 
     * `SELECT(mask, a, b)` is a where the mask holds, else b; both are computed.
-    * `if (ANY(mask))`, `if (ALL(mask))`: whether it holds in any, or in all, of the lanes. What such a block assigns
-      must be right in lanes in which the mask does not hold.
+    * `if (ANY(mask))`, `if (ALL(mask))`: whether it holds in any, or in all, of the lanes. Assignments in such a block
+      must also be right in lanes in which the mask does not hold.
     * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
 
-    A `number` is one number of the working precision in either case: weights are numbers, all else is `real`. The
-    gradients by weights are `Sums`: `weight_adj + i` is one again, and `weight_adj[i] += x` adds to it.
+    A `number` is always one number of the working precision: weights are numbers, everything else is `real`. The
+    gradients of the weights are `Sums`: `weight_adj + i` is a `Sums` too, and `weight_adj[i] += x` adds to it.
 
     Attributes:
-        name: What it is, for messages.
+        name: Name in messages.
         inputs: Number of inputs.
         outputs: Number of outputs.
         saved: Length of `saved`.
         forward: Text that fills `out` and `saved`.
-        adjoint: Text that fills `adj`.
+        adjoint: Text that adds to `adj`.
         weights: Number of weights it reads.
-        first_weight: Where they begin in the program's weights.
-        sufficient: First outputs that are all that the adjoint text needs of the forward text, which is then not run
-            again before it; 0 where it needs more.
-        fixed: Number of inputs, the last ones, to which no derivative goes.
-        onnx: Adds the same as nodes of an ONNX graph (`onnx_nodes`): from the inputs side by side, by name, to the
-            first outputs side by side and their number; None where there is no such form.
+        first_weight: Index of the first in the program's weights.
+        sufficient: Number of first outputs from which alone the adjoint text works, so that the forward text need not
+            run again; 0 if it needs more.
+        fixed: Number of last inputs without derivative.
+        onnx: Adds the loop as nodes of an ONNX graph: from the name of the concatenated inputs to the name of the
+            concatenated first outputs and their number; None if there is no such form.
     """
 
     name: str
@@ -355,7 +355,7 @@ class Loop:
 
 
 def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expression]:
-    """Return the outputs of a loop at these inputs."""
+    """Return the outputs of a loop for these inputs."""
     if len(inputs) != loop.inputs:
         raise ValueError(f"loop {loop.name!r} takes {loop.inputs} inputs, not {len(inputs)}")
     node = graph.node("loop", loop, *(graph.lift(x).index for x in inputs))
@@ -363,7 +363,7 @@ def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expre
 
 
 def pull_back_loop(graph: Graph, index: int, seeds: dict[int, Expression]) -> list[tuple[int, Expression]]:
-    """Return the contributions of a loop's outputs' adjoints to its inputs, as results of one more node."""
+    """Return the contributions of a loop's output adjoints to its inputs, as results of one more node."""
     _, loop, *inputs = graph.nodes[index]
     zero = graph.constant(0.0)
     given = [seeds.get(number, zero).index for number in range(loop.outputs)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How compiled programs run: Warp kernels over blocks of worlds, operators of torch, and memory for tapes."""
+"""Execution of compiled programs: Warp kernels over blocks of worlds, torch operators, and memory for tapes."""
 
 import ctypes
 import struct
@@ -25,12 +25,12 @@ def _table(words: int) -> Any:
 
 
 def block_kernel(text: str, words: int, cuda: bool) -> Any:
-    """Return the kernel of a text that sees `table` and blocks from `begin` to before `end`, in a module of its own.
+    """Return the kernel of a text that uses `table` and the blocks from `begin` to before `end`, in a separate module.
 
     Args:
         text: The text.
         words: Length of the table.
-        cuda: Whether every thread has a block of its own; otherwise one thread goes through all from `first` on.
+        cuda: Whether there is one thread per block; otherwise one thread runs all blocks.
     """
     table_type = _table(words)
 
@@ -54,22 +54,22 @@ def block_kernel(text: str, words: int, cuda: bool) -> Any:
 
 
 def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:
-    """Return Warp's record of a launch of a kernel on blocks from 0, with these words.
+    """Record a launch of a kernel on blocks from 0 with these table words.
 
     Args:
-        kernel: What `block_kernel` returned.
+        kernel: Result of `block_kernel`.
         words: The table.
         threads: Number of threads.
         blocks: Number of blocks.
         device: Warp device.
-        block_dim: Threads in a block of a GPU; 0 for Warp's own choice.
+        block_dim: Threads per GPU block; 0 for Warp's default.
     """
     given = [0, blocks, _table(len(words))(*words)]
     return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block_dim or None)
 
 
 class CpuLaunch:
-    """A compiled kernel on the processor; safe to call from several threads at once."""
+    """A compiled kernel on the CPU; safe to call from several threads at once."""
 
     def __init__(self, kernel: Any, words: int) -> None:
         """Compile the kernel."""
@@ -80,15 +80,15 @@ class CpuLaunch:
         self._arguments = struct.Struct(f"=ii{words}q")
 
     def __call__(self, first: int, last: int, words: list[int]) -> None:
-        """Run blocks from `first` to before `last`."""
+        """Run the blocks from `first` to before `last`."""
         self._run(self._bounds, self._arguments.pack(first, last, *words))
 
 
 class CudaLaunch:
-    """A kernel on a GPU. The words are arguments, so that a captured graph keeps those it was captured with."""
+    """A kernel on a GPU. The words are kernel arguments, so a captured graph keeps their values."""
 
     def __init__(self, kernel: Any, words: int, threads: int, block: int, device: str) -> None:
-        """Compile the kernel and record a launch of so many threads, in blocks of `block`."""
+        """Compile the kernel and record a launch of `threads` threads in blocks of `block`."""
         self._command: Any = recorded_launch(kernel, [0] * words, threads, threads, device, block)
         self._words = struct.Struct(f"={words}q")
 
@@ -123,19 +123,18 @@ rollout_operator = operator(
     _rollout,
     _fake,
 )
-"""States at the frames of a program, shape [worlds, frames + 1, state], without gradients."""
-
+"""Returns the states at the frames of a program, shape [worlds, frames + 1, state], without gradients."""
 
 _LEAST = 1 << 20
 _MOST = 1 << 28
 _spare: list[np.ndarray] = []
-_lock = threading.RLock()  # a buffer may come back while this thread takes one
+_lock = threading.RLock()  # the garbage collector may return a buffer while this thread takes one
 
 
 def tape_memory(like: Tensor, size: int) -> Tensor:
-    """Return a tensor of `size` numbers, not initialised, in the precision and on the device of another.
+    """Return an uninitialised tensor of `size` numbers with the precision and device of `like`.
 
-    On the processor up to 256 MiB that tensors of this function gave back are used again.
+    On the CPU, up to 256 MiB of released buffers are reused.
     """
     count = size * like.element_size()
     if count < _LEAST or not like.is_cpu:
@@ -147,19 +146,19 @@ def tape_memory(like: Tensor, size: int) -> Tensor:
 
 
 def _taken(count: int) -> np.ndarray:
-    """Return the least spare buffer that is large enough, or a new one."""
+    """Return the smallest spare buffer that is large enough, or a new one."""
     with _lock:
         fitting = [i for i, buffer in enumerate(_spare) if buffer.nbytes >= count]
         if fitting:
             return _spare.pop(min(fitting, key=lambda i: _spare[i].nbytes))
-    # Aligned to whole vectors; numpy asks for large pages, torch does not.
+    # Aligned to vector registers; numpy requests huge pages, torch does not.
     whole = np.empty(count + 64, dtype=np.uint8)
     start = -whole.ctypes.data % 64
     return whole[start : start + count]
 
 
 def _returned(buffer: np.ndarray) -> None:
-    """Keep a buffer, and drop the smallest as long as too much is kept."""
+    """Keep a buffer; drop the smallest while too much is kept."""
     if buffer.nbytes > _MOST:
         return
     with _lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of a traced step as an ONNX graph: a node for each operation, in the loop over the steps of the frame."""
+"""A frame of a traced step as an ONNX graph: one node per operation, in a loop over the substeps."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,14 +11,11 @@ from neurodyn.multibody.trace.expression import Graph
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes, Step
 from neurodyn.multibody.trace.text import live_nodes
 
-OPSET = 20
-"""Version of ONNX's operators; what is written means the same in later ones."""
-
 
 class OnnxNodes:
-    """The nodes of one ONNX graph and of those inside it.
+    """The nodes of an ONNX graph and its subgraphs.
 
-    Values are known by their names. Those of a graph are seen by the graphs of the loops inside it.
+    Values are referred to by name; subgraphs see the values of the graphs around them.
 
     Attributes:
         dtype: Precision of all numbers, float32 or float64.
@@ -34,7 +31,7 @@ class OnnxNodes:
 
     @property
     def kind(self) -> int:
-        """ONNX's number of the precision."""
+        """ONNX's code of the precision."""
         from onnx import helper
 
         return helper.np_dtype_to_tensor_dtype(self.dtype)
@@ -74,7 +71,7 @@ class OnnxNodes:
         return self._known[key]
 
     def shaped(self, value: str, *shape: int) -> str:
-        """Return a value in another shape; -1 stands for what is left."""
+        """Reshape a value; -1 stands for the remaining axis."""
         return self("Reshape", value, self.integers(shape))
 
     def sum(self, value: str, axis: int, *, keep: bool = False) -> str:
@@ -92,13 +89,13 @@ class OnnxNodes:
         body: Callable[["OnnxNodes", list[str]], list[str]],
         until: Callable[["OnnxNodes", list[str]], str] | None = None,
     ) -> list[str]:
-        """Repeat a graph on the values that it returns, and return the last ones.
+        """Add a loop that maps values to the next values; return the last ones.
 
         Args:
-            most: How often, at most.
-            begin: The first values.
-            body: Adds nodes for one turn: from the values to the next.
-            until: Adds nodes that say of the next values whether to go on; None for always.
+            most: Maximum number of iterations.
+            begin: Initial values.
+            body: Adds the nodes of one iteration: from the values to the next.
+            until: Adds nodes that decide from the next values whether to continue; None for always.
         """
         from onnx import TensorProto, helper
 
@@ -127,9 +124,9 @@ class OnnxNodes:
         """Return the graph.
 
         Args:
-            name: Its name.
-            inputs: Widths of its inputs by name, shape [worlds, width].
-            outputs: Of each output the value's name, and its width.
+            name: Name of the graph.
+            inputs: Width of each input by name, shape [worlds, width].
+            outputs: Value name and width of each output.
         """
         from onnx import helper
 
@@ -162,17 +159,17 @@ def frame_graph(
     """Return a graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, each of shape [worlds, width].
 
     Args:
-        sizes: Lengths of the arrays of the step, whose state is [q, qd]; it has no weights.
+        sizes: Sizes of the step's arrays; its state is [q, qd], and it has no weights.
         step: The step.
         substeps: Steps in the frame.
         nq: Number of positions.
-        held: What is held over the frame, as numbers.
-        parameters: The parameters, likewise.
+        held: Inputs held over the frame, as numbers.
+        parameters: Parameters, as numbers.
         dtype: Precision of all numbers.
 
     Raises:
-        InputError: A loop of the step has no nodes in ONNX.
-        ValueError: The step has weights, or an operation that ONNX has no operator for.
+        InputError: A loop of the step has no ONNX nodes.
+        ValueError: The step has weights, or an operation without an ONNX operator.
     """
     if sizes.weights:
         raise ValueError("a step with weights has no ONNX graph")
@@ -199,7 +196,7 @@ def _split(nodes: OnnxNodes, value: str, width: int) -> list[str]:
 
 
 class _OnnxFrameWriter:
-    """Nodes of a graph of scalars, each of which is a column of worlds."""
+    """Writes a graph of scalars as nodes, one column of worlds per scalar."""
 
     def __init__(self, nodes: OnnxNodes, graph: Graph, state: list[str], control: list[str]) -> None:
         self._nodes, self._graph = nodes, graph
@@ -209,7 +206,7 @@ class _OnnxFrameWriter:
         self._zeros = nodes("Expand", nodes.reals([[0.0]]), nodes("Shape", state[0]))
 
     def joined(self, indices: Sequence[int]) -> str:
-        """Return the columns of these nodes side by side, shape [worlds, nodes]."""
+        """Return these nodes concatenated as columns, shape [worlds, nodes]."""
         for index in live_nodes(self._graph, indices):
             if self._graph.nodes[index][0] != "loop":
                 self._names[index] = self._node(index)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled programs of traced functions: the loop over time inside, worlds side by side, and the adjoint beside.
+"""Compiled programs of traced steps: the loop over time inside, worlds in parallel, with an adjoint program.
 
-A `TracedProgram` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h
-(what is held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text
-for every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. On a processor several
-worlds run in the lanes of its vectors, and large batches on several threads; see `target`.
+A `TracedProgram` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with per-frame inputs u (controls) and h (held
+over a frame), parameters p and weights w. Both kernels are text in a native Warp function. The text is the same for
+every device and is cached by Warp, so that a program is compiled once per machine. On a CPU, several worlds run in the
+lanes of a vector, and large batches on several threads; see `target`.
 """
 
 from collections.abc import Callable
@@ -53,19 +53,19 @@ __all__ = ["ProgramGradients", "ProgramInputs", "ProgramRun", "ProgramSizes", "S
 
 _MOST_LAUNCHES = 16
 _GROUPS = 16
-"""Groups of worlds, at most, whose weights' gradients are summed apart: as many on one thread as on several."""
+"""Maximum number of partial sums of weight gradients, independent of the number of threads."""
 
 _CUDA_GROUPS = 256
-"""The same on a GPU, where the worlds of a group add to the same sums at once, by atomic additions."""
+"""The same on a GPU, where the worlds of a group add to one sum atomically."""
 
 _SMALL = 500
-"""Statements below which a thread takes less than 64 registers in single precision; a quarter of it in double."""
+"""Number of statements below which a thread needs fewer than 64 registers in float32; a quarter of it in float64."""
 
 _THREAD_WORTH = 5e-4
-"""Work that is worth being split among threads [s]."""
+"""Duration above which work is split among threads [s]."""
 
 _OPERATION = 3e-10
-"""About the time that an operation of a `real` takes [s]."""
+"""Approximate duration of one operation on a `real` [s]."""
 
 _EMPTY = (0, 0, 0, 0)
 _ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN), (SEEDED_ROWS, SEEDED_PLAIN))
@@ -73,7 +73,7 @@ _WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 
 class ProgramRun:
-    """All that a roll-out takes besides its first states; attributes as of `TracedProgram.rollout`."""
+    """The inputs of a roll-out except its initial states; attributes: see `TracedProgram.rollout`."""
 
     __slots__ = (
         "_words", "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights",
@@ -104,16 +104,16 @@ class ProgramRun:
     @property
     def words(self) -> list[int]:
         """Addresses and strides of control, held inputs and parameters."""
-        if self._words is None:  # which tensors without data have not
+        if self._words is None:  # computed late, because tensors without data have no address
             self._words = [*_row(self.control), *_row(self.held), *_row(self.parameters)]
         return self._words
 
 
 @dataclass(slots=True)
 class ProgramGradients:
-    """Gradients by first state, control, held inputs and parameters of every world, and by the weights of all.
+    """Gradients with respect to the initial state, control, held inputs and parameters of every world, and the weights.
 
-    Worlds come first; weights have the shape [weights].
+    Shapes start with the worlds, except that of weights, [weights].
     """
 
     state: Tensor
@@ -124,12 +124,12 @@ class ProgramGradients:
 
 
 class TracedProgram(OperatorHandle):
-    """A traced recurrence, compiled when it first runs.
+    """A traced recurrence, compiled on first use.
 
     Attributes:
         sizes: Lengths of the arrays.
-        step: The step as it was given.
-        threads: CPU threads, at most, among which worlds are split.
+        step: The step function.
+        threads: Maximum number of CPU threads that worlds are split among.
     """
 
     def __init__(self, sizes: ProgramSizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
@@ -137,9 +137,9 @@ class TracedProgram(OperatorHandle):
 
         Args:
             sizes: Lengths of the arrays.
-            step: The step, called once, with expressions.
-            threads: CPU threads, at most, among which worlds are split.
-            lanes: Worlds in a vector; None for as many as the processor's have room for, and one for few worlds.
+            step: The step function, called once with expressions.
+            threads: Maximum number of CPU threads that worlds are split among.
+            lanes: Worlds per vector; None for the width of the CPU's registers, or 1 for few worlds.
         """
         start_warp()
         super().__init__()
@@ -156,7 +156,7 @@ class TracedProgram(OperatorHandle):
 
     @property
     def operations(self) -> tuple[int, int]:
-        """Statements of the step and of its adjoint."""
+        """Number of statements of the step and of its adjoint."""
         return self._texts.forward.count("const real v"), self._texts.adjoint.count("const real v")
 
     def rollout(
@@ -170,16 +170,16 @@ class TracedProgram(OperatorHandle):
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Run the recurrence in every world; differentiable by every tensor.
+        """Run the recurrence in every world; differentiable with respect to every tensor.
 
         Args:
             state: Initial states, shape [worlds, state].
             frames: Number of frames.
-            substeps: Steps in a frame; u and h are held over them.
-            control: Shape [worlds, frames, control].
-            held: Shape [worlds, frames, held].
-            parameters: Shape [parameters] for all worlds, or [worlds, parameters].
-            weights: Shape [weights].
+            substeps: Steps per frame; control and held inputs are constant over a frame.
+            control: Controls, shape [worlds, frames, control].
+            held: Held inputs, shape [worlds, frames, held].
+            parameters: Parameters, shape [parameters] for all worlds, or [worlds, parameters].
+            weights: Weights, shape [weights].
 
         Returns:
             States at the frames, shape [worlds, frames + 1, state], the initial ones first.
@@ -192,7 +192,7 @@ class TracedProgram(OperatorHandle):
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
         given = self._fitted(x, frames, control, held, parameters, weights)
         silent = not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in (x, *given))
-        if silent and takes_operator(x):  # before anything asks for addresses, which traced tensors do not have
+        if silent and takes_operator(x):  # must precede any use of addresses, which tensors in torch.compile lack
             return rollout_operator(x, *given, self.handle, frames, substeps)
         run = self._run(x, frames, substeps, given)
         if silent:
@@ -210,7 +210,7 @@ class TracedProgram(OperatorHandle):
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> "ProgramRun":
-        """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
+        """Return the inputs of `forward` and `adjoint`, for use without torch's autograd; arguments: see `rollout`."""
         return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
 
     def _fitted(
@@ -222,7 +222,7 @@ class TracedProgram(OperatorHandle):
         parameters: Tensor | None,
         weights: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return control, held inputs, parameters and weights in the shapes and the precision of a run."""
+        """Return control, held inputs, parameters and weights, checked and in the precision of the state."""
         worlds, s = state.shape[0], self.sizes
         return (
             _fitting("control", control, [(worlds, frames, s.control)], state),
@@ -237,19 +237,19 @@ class TracedProgram(OperatorHandle):
         return ProgramRun(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
 
     def forward(self, run: "ProgramRun", state: Tensor) -> Tensor:
-        """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
+        """Return the states at the frames, shape [worlds, frames + 1, state], without gradients."""
         return self._forward(run, state, None)
 
     def bound(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Any]:
-        """Return the states at the frames, as `forward` does, and the recorded launch that computes them anew.
+        """Return the states at the frames and the recorded launch that recomputes them in place.
 
-        The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
+        The launch reads and writes the memory of these tensors, which are contiguous and which the caller keeps alive.
         """
         path = self._path(run, state)
         words = [run.frames, run.substeps, run.worlds, 1, *_row(state), *run.words, *_row(path)]
         words += [run.weights.data_ptr(), 0]
         if run.on_cpu:
-            self._cpu_launch(0, run)  # which may find that there are no vectors
+            self._cpu_launch(0, run)  # may fall back to one world at a time
             kernel, threads = self.kernel(0, Target("cpu", run.single, run.lanes)), 1
         else:
             kernel, threads = self.kernel(0, Target("cuda", run.single)), run.worlds
@@ -257,9 +257,9 @@ class TracedProgram(OperatorHandle):
         return path, recorded_launch(kernel, words, threads, blocks, warp_device(state.device))
 
     def record(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states as `forward` does, and the tape that `adjoint` takes."""
+        """Return the states at the frames and the tape for `adjoint`."""
         if run.on_cpu and run.lanes > 1:
-            self._cpu_launch(1, run)  # a tape for vectors is of no use where the adjoint has none
+            self._cpu_launch(1, run)  # may fall back to one world at a time, which the tape's layout depends on
         padded = -(-run.worlds // run.lanes) * run.lanes
         tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
         return self._forward(run, state, tape), tape
@@ -272,7 +272,7 @@ class TracedProgram(OperatorHandle):
         return path
 
     def _path(self, run: "ProgramRun", like: Tensor) -> Tensor:
-        """Return room for the states at the frames; on a GPU the same numbers of all worlds lie side by side."""
+        """Allocate the states at the frames; on a GPU, worlds are the fastest axis."""
         if run.on_cpu:
             return like.new_empty(run.worlds, run.frames + 1, self.sizes.state)
         return like.new_empty(run.frames + 1, self.sizes.state, run.worlds).permute(2, 0, 1)
@@ -281,18 +281,18 @@ class TracedProgram(OperatorHandle):
         """Return the gradients of sum(seeds * states at the frames).
 
         Args:
-            run: What `record` was given.
+            run: The run passed to `record`.
             tape: The tape that it returned.
-            seeds: Shape [worlds, frames + 1, state].
+            seeds: Seeds, shape [worlds, frames + 1, state].
         """
         worlds, sizes = run.worlds, self.sizes
         seeds = _readable(seeds)
-        # What is empty need not be made: allocations are a tenth of a small program's time.
+        # Empty tensors are not allocated: allocation is a tenth of a small program's time.
         state = seeds.new_empty(worlds, sizes.state)
         control = seeds.new_empty(worlds, run.frames, sizes.control) if sizes.control else run.control
         held = seeds.new_empty(worlds, run.frames, sizes.held) if sizes.held else run.held
         parameters = seeds.new_empty(worlds, sizes.parameters)
-        # Strides that are known need not be asked for, which would be another tenth.
+        # Known strides are written directly: querying them would be another tenth.
         rest = [
             *run.words, *_row(seeds), state.data_ptr(), sizes.state, 0, 1,
             *(_row(control) if sizes.control else _EMPTY), *(_row(held) if sizes.held else _EMPTY),
@@ -310,11 +310,11 @@ class TracedProgram(OperatorHandle):
     def frame(
         self, state: Tensor, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor, weights: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Return the states after one frame, and a function that differentiates them, on the processor.
+        """Return the states after one frame and a function that differentiates them; CPU only.
 
-        The function takes seeds, gradients by the states after the frame, shape [worlds, rows, state]. It returns those
-        by the states before it, of the same shape, and by the controls, shape [worlds, rows, control].
-        Arguments are as of `rollout`.
+        The function maps seeds, gradients with respect to the states after the frame, shape [worlds, rows, state], to
+        the gradients with respect to the states before it (same shape) and the controls, shape [worlds, rows, control].
+        Arguments: see `rollout`.
         """
         run = self.run(
             state, frames=1, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
@@ -361,7 +361,7 @@ class TracedProgram(OperatorHandle):
             self._split(launch, -(-blocks // group), group, blocks, pieces, words)
 
     def _split(self, launch: CpuLaunch, groups: int, group: int, blocks: int, pieces: int, words: list[int]) -> None:
-        """Run pieces of whole groups on threads, of which this is one; whoever is done takes the next."""
+        """Run pieces of whole groups on this and other threads; a thread that is done takes the next piece."""
         bounds = [min(groups * piece // pieces * group, blocks) for piece in range(pieces + 1)]
         following = count()
 
@@ -377,7 +377,7 @@ class TracedProgram(OperatorHandle):
             other.result()
 
     def _cpu_launch(self, which: int, run: "ProgramRun") -> CpuLaunch:
-        """Return a compiled kernel; where it compiles for no vectors, the run goes on with one world at a time."""
+        """Return a compiled kernel; if it does not compile for vectors, the run continues with one world at a time."""
         launch = self._cpu.get((which, run.single, run.lanes))
         if launch is not None:
             return launch
@@ -385,7 +385,7 @@ class TracedProgram(OperatorHandle):
             try:
                 with native_stderr_dropped():
                     return self._compiled(which, run)
-            except Exception:  # what Warp raises where its compiler refuses a text
+            except Exception:  # Warp's error for a text that does not compile
                 notice(
                     "a compiled program runs one world at a time: the text of a contact model or network does not "
                     "compile for vectors (see `neurodyn.multibody.trace.Loop` for what such texts may do)"
@@ -410,21 +410,21 @@ class TracedProgram(OperatorHandle):
         return launch
 
     def cuda_block(self, which: int, single: bool) -> int:
-        """Return how many threads of a kernel make a block of a GPU.
+        """Return the number of threads per GPU block of a kernel.
 
         A multiprocessor has 65,536 registers and room for 32 blocks. A block is one warp, so that a batch is spread
-        over as many multiprocessors as there are; but where a thread takes less than 64 registers, more than 32 warps
-        fit, and a block is two.
+        over as many multiprocessors as possible. If a thread needs fewer than 64 registers, more than 32 warps fit, and
+        a block is two warps.
         """
         return 64 if self._operations[which] * (1 if single else 4) < _SMALL else 32
 
     def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
-        """Return forward and adjoint as a GPU runs them, in a precision."""
+        """Return the GPU kernels of forward and adjoint in a precision."""
         target = Target("cuda", dtype == torch.float32)
         return self.kernel(0, target), self.kernel(1, target)
 
     def kernel(self, which: int, target: Target) -> Any:
-        """Return a kernel (0: forward, 1: adjoint) as Warp compiles it for a target."""
+        """Return a kernel (0: forward, 1: adjoint, 2: seeded adjoint) for a target."""
         key = (which, target)
         if key not in self._kernels:
             text = (self._texts.forward, self._texts.adjoint, self._texts.seeded)[which]
@@ -434,7 +434,7 @@ class TracedProgram(OperatorHandle):
 
 
 def _lanes(worlds: int, single: bool, wanted: int | None) -> int:
-    """Return the number of worlds in a vector; few worlds do not fill vectors and run one by one."""
+    """Return the number of worlds per vector; few worlds do not fill vectors and run one by one."""
     if wanted is not None:
         return wanted
     lanes = vector_lanes(single)
@@ -442,7 +442,7 @@ def _lanes(worlds: int, single: bool, wanted: int | None) -> int:
 
 
 def _row(tensor: Tensor) -> tuple[int, int, int, int]:
-    """Return address and strides by world, frame and element of an array of one to three of these dimensions."""
+    """Return address and strides by world, frame and element of an array with one to three of these axes."""
     if not tensor.numel():
         return _EMPTY
     strides = tensor.stride()
@@ -452,7 +452,7 @@ def _row(tensor: Tensor) -> tuple[int, int, int, int]:
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    """Return a tensor whose rows kernels can read: on the processor its elements lie side by side."""
+    """Return a tensor with rows that kernels can read: on a CPU, elements are contiguous."""
     if tensor.is_contiguous() or not tensor.is_cpu or tensor.stride(-1) == 1 or tensor.shape[-1] < 2:
         return tensor
     return tensor.contiguous()
@@ -461,7 +461,7 @@ def _readable(tensor: Tensor) -> Tensor:
 def _fitting(
     name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], like: Tensor, *, whole: bool = False
 ) -> Tensor:
-    """Return a tensor in the precision of another, after its shape and device are checked; None where it is empty."""
+    """Return a tensor in the precision of another, with shape and device checked; None is valid for an empty one."""
     if tensor is None and 0 in shapes[0]:
         return like.new_empty(shapes[0])
     if tensor is None or tuple(tensor.shape) not in shapes or tensor.device != like.device:
@@ -474,11 +474,11 @@ def _fitting(
 
 
 class _Rollout(torch.autograd.Function):
-    """A roll-out in torch's autograd."""
+    """Autograd function of a roll-out."""
 
     @staticmethod
     def forward(ctx: Any, program: TracedProgram, run: ProgramRun, state: Tensor, *others: Tensor) -> Tensor:
-        """Run; see `TracedProgram.rollout`. The other tensors are those of the run, for autograd to see."""
+        """Run; see `TracedProgram.rollout`. The other tensors are the run's, passed so that autograd sees them."""
         path, tape = program.record(run, state)
         ctx.program, ctx.run = program, run
         ctx.save_for_backward(tape, *others)
@@ -487,8 +487,8 @@ class _Rollout(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        """Return the gradients by state, control, held, parameters and weights."""
-        tape, *_ = ctx.saved_tensors  # which makes sure that none was changed since
+        """Return the gradients with respect to state, control, held, parameters and weights."""
+        tape, *_ = ctx.saved_tensors  # also checks that none was modified in place
         by = ctx.program.adjoint(ctx.run, tape, gradients[0])
         by_parameters = by.parameters if ctx.run.parameters.ndim == 2 else by.parameters.sum(0)
         return None, None, by.state, by.control, by.held, by_parameters, by.weights

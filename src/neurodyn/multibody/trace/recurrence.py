@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of a recurrence and of its adjoint: a traced step with the loop over time around it.
+"""Texts of a recurrence and of its adjoint: a traced step inside the loop over time.
 
-What depends on parameters alone is computed once, before the loop. The adjoint gathers the gradients by those values
-over the loop, and takes them back to the parameters after it. It computes a step anew from its state before it goes
-back through it, but for what takes long: sines, quotients and their like are read from a tape that the forward loop
-wrote.
+Values that depend only on parameters are computed once, before the loop. The adjoint accumulates the gradients with
+respect to these values over the loop, and propagates them to the parameters after it. It recomputes each step from its
+state before going back through it. Expensive operations (sines, quotients and the like) are read from a tape that the
+forward loop wrote.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,11 +21,11 @@ class ProgramSizes:
     """Lengths of the arrays of a program.
 
     Attributes:
-        state: Length of the state x.
-        control: Length of the control u, one for each frame.
-        held: Length of what is held over a frame, h.
-        parameters: Length of p.
-        weights: Length of w, which all worlds share.
+        state: State x.
+        control: Control u, one per frame.
+        held: Inputs h held over a frame.
+        parameters: Parameters p.
+        weights: Weights w, shared by all worlds.
     """
 
     state: int
@@ -37,7 +37,7 @@ class ProgramSizes:
 
 @dataclass(frozen=True)
 class ProgramInputs:
-    """Expressions that a traced step is given; lists as long as `ProgramSizes` says."""
+    """Expressions passed to a traced step, in lists of the lengths in `ProgramSizes`."""
 
     graph: Graph
     state: list[Expression]
@@ -47,26 +47,26 @@ class ProgramInputs:
 
 
 Step = Callable[[ProgramInputs], list[Scalar]]
-"""A step: from inputs to the next state."""
+"""A step: returns the next state from its inputs."""
 
 FORWARD_ROWS = ("x0", "u", "h", "p", "x")
 """Arrays of the forward kernel by world: first state, control, held, parameters, path."""
 
 FORWARD_PLAIN = ("w", "t")
-"""Other arrays of it: weights, tape (address 0 for none)."""
+"""Its other arrays: weights, tape (address 0 for none)."""
 
 ADJOINT_ROWS = ("u", "h", "p", "gx", "gx0", "gu", "gh", "gp")
 """Arrays of the adjoint by world: control, held, parameters; seeds of the path; gradients by x0, u, h and p."""
 
 ADJOINT_PLAIN = ("w", "t", "gw")
-"""Other arrays of it: weights, tape, gradients by weights."""
+"""Its other arrays: weights, tape, gradients by weights."""
 
 SEEDED_ROWS = ("u", "h", "p", "gx", "gx0", "gu")
 """Arrays of the seeded adjoint by world: control, held, parameters; and by seed: seeds, gradients by x0 and u."""
 
 SEEDED_PLAIN = ("w", "t", "gw", "parts")
-"""Other arrays of it: weights, tape of one world at a time, sums for weights' gradients, which are not wanted, and room
-for what the seeds of a world have become."""
+"""Its other arrays: weights, tape of one world at a time, (unused) sums of weight gradients, and scratch memory for the
+adjoints of a world's seeds."""
 
 _TAPED = {"sin", "cos", "exp", "log", "tanh", "atan2", "sqrt", "div"}
 _ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_.get({})", "a": "a[{}]", "f": "gf_[{}]"}
@@ -202,22 +202,22 @@ for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
 
 
 class ProgramTexts:
-    """Texts of the forward loop, of its adjoint and of the adjoint with many seeds for the same states.
+    """Texts of the forward loop, of its adjoint, and of the adjoint with many seeds for the same states.
 
     Attributes:
         forward: The forward loop.
         adjoint: Its adjoint.
-        taped: How many values a step puts on the tape, its state first.
+        taped: Number of values that a step puts on the tape, its state first.
     """
 
     def __init__(self, forward: str, adjoint: str, taped: int, make_seeded: Callable[[], str]) -> None:
-        """Take texts, and what makes the last one, which is long in the making and rarely wanted."""
+        """Keep the texts, and the function that makes the last one on demand: it is slow to make and rarely used."""
         self.forward, self.adjoint, self.taped = forward, adjoint, taped
         self._make_seeded = make_seeded
 
     @cached_property
     def seeded(self) -> str:
-        """The adjoint of one frame by state and control, with lanes for seeds in place of worlds."""
+        """The adjoint of one frame with respect to state and control, with seeds in the lanes in place of worlds."""
         return self._make_seeded()
 
 
@@ -253,7 +253,7 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     taped = {index: sizes.state + i for i, index in enumerate(_taped(graph, after, [value for _, value in changes]))}
     lengths["nk"] = sizes.state + len(taped)
     numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
-    # The new state replaces the old one only when all of it is computed.
+    # The new state replaces the old one after all of it is computed.
     assigned = [(f"after[{i}] =", x) for i, x in enumerate(after)]
     before, body, _ = _around(graph, assigned, _FORWARD_ELEMENTS, keep=taped)
     forward = _FORWARD.format(before=before, body=body, **numbers)
@@ -269,11 +269,11 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
 def _seeded_text(
     inputs: ProgramInputs, after: Sequence[Scalar], taped: Mapping[int, int], numbers: Mapping[str, int]
 ) -> str:
-    r"""Return the adjoint with lanes for seeds: what does not depend on seeds is computed once for all of them.
+    r"""Return the adjoint with seeds in the lanes: everything independent of the seeds is computed once for all.
 
-    Where some outputs s (velocities) are all that the others (positions) need from the step besides its inputs,
-    derivatives of s alone are computed from its beginning, $S = \partial s/\partial(x, u)$; those of all outputs are
-    $a^T \partial x'/\partial (x, u) = d + S^T \lambda$ with gradients d and $\lambda$ by inputs and s held apart.
+    If the other outputs (positions) depend on the step only through some outputs s (velocities) and the inputs, only s
+    is differentiated from the start of the step, $S = \partial s/\partial(x, u)$. The derivatives of all outputs are
+    $a^T \partial x'/\partial (x, u) = d + S^T \lambda$ with gradients d and $\lambda$ by inputs and s as independent.
     """
     graph = inputs.graph
     by = [*inputs.state, *inputs.control]
@@ -317,7 +317,7 @@ def _seeded_text(
 
 
 def _inner(graph: Graph, after: Sequence[Scalar]) -> list[Expression]:
-    """Return the outputs that others are computed from, where little else is needed for those; otherwise all."""
+    """Return the outputs that the other outputs depend on, if little else is needed for those; otherwise all."""
     outputs = sorted({x.index for x in map(graph.lift, after) if graph.nodes[x.index][0] not in {"constant", "input"}})
     needed = {j: set(live_nodes(graph, [j])) for j in outputs}
     found = [i for i in outputs if any(i in needed[j] for j in outputs if j != i)]
@@ -337,10 +337,10 @@ def _around(
     effects: bool = False,
     kept: Mapping[int, Sequence[str]] | None = None,
 ) -> tuple[str, str, frozenset[int]]:
-    """Return the texts before and inside of a loop for what is assigned in it, and the nodes of the former.
+    """Return the texts before and inside a loop for the values assigned in it, and the nodes of the former.
 
-    Nodes that are `given` come from elsewhere; those to `keep` go to these places of the tape; loops that are `kept`
-    need not run.
+    `given` nodes come from elsewhere, nodes to `keep` are written to these places of the tape, and `kept` loops need
+    not run.
     """
     frontier = _frontier(graph, [value for _, value in assignments])
     before = statements(graph, [("(void)", x) for x in frontier], arrays)
@@ -351,11 +351,11 @@ def _around(
 
 
 def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> list[int]:
-    """Return the nodes of a step that take long and that its adjoint needs as well."""
+    """Return the expensive nodes of a step that its adjoint also needs."""
     still = live_nodes(graph, [x.index for x in _frontier(graph, [*step, *adjoint])])
     forward = live_nodes(graph, [graph.lift(x).index for x in step], still)
     slow = {i for i in forward if graph.nodes[i][0] in _TAPED and i not in still}
-    # Down from the adjoint, past what is on the tape already: only what is still needed then is taped.
+    # Walk down from the adjoint and stop at taped values: only nodes still needed then are taped.
     roots = [graph.lift(x).index for x in adjoint]
     present = set(forward)
     needed = live_nodes(graph, roots, slow | set(still))
@@ -365,7 +365,7 @@ def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> l
 
 
 def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
-    """Return the loops whose adjoints need their first outputs alone, where these are all among some nodes."""
+    """Return the loops whose adjoints need only their first outputs, if these are all among the given nodes."""
     found: dict[int, list[int]] = {}
     for index, (kind, *rest) in enumerate(list(graph.nodes)):
         if kind == "loop" and rest[0].sufficient:
@@ -376,7 +376,7 @@ def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
 
 
 def _frontier(graph: Graph, outputs: Sequence[Scalar]) -> list[Expression]:
-    """Return the values that depend on parameters alone and that others, or the outputs, are computed from."""
+    """Return the values that depend only on parameters and that other nodes, or the outputs, depend on directly."""
     still: set[int] = set()
     for index, (kind, *rest) in enumerate(graph.nodes):
         arguments = graph.arguments(index)

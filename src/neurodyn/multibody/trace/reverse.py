@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reverse differentiation of a graph: the adjoint of every node, as more nodes of the same graph."""
+"""Reverse-mode differentiation of a graph: adjoints as further nodes of the same graph."""
 
 from collections.abc import Sequence
 
@@ -17,20 +17,19 @@ from neurodyn.multibody.trace.expression import (
 
 
 def pull_back(outputs: Sequence[Scalar], seeds: Sequence[Scalar], inputs: Sequence[Expression]) -> list[Expression]:
-    """Return the gradient of sum_i seeds_i outputs_i by each input.
+    """Return the gradient of sum_i seeds_i outputs_i with respect to each input.
 
     Args:
-        outputs: What is differentiated.
-        seeds: One weight for each, held fixed.
-        inputs: By what; any nodes, of one graph. Each is taken as independent: what they are computed from is
-            not followed further.
+        outputs: The outputs to differentiate.
+        seeds: One weight per output, held fixed.
+        inputs: Nodes of one graph, treated as independent: dependencies between them are not followed.
 
     Returns:
-        One expression for each input, of the same graph. The gradients by the weights of loops come as an effect of
-        the nodes that are made.
+        One expression per input, in the same graph. The created nodes also accumulate the gradients of the weights of
+        loops, as a side effect.
 
     Raises:
-        ValueError: An output depends on the derivative of a loop, which has no derivative itself.
+        ValueError: An output depends on the derivative of a loop, which cannot be differentiated again.
     """
     if not inputs:
         return []
@@ -72,7 +71,7 @@ def _add(adjoint: dict[int, Expression], index: int, value: Expression) -> None:
 
 
 def _dependents(graph: Graph, wanted: set[int], last: int) -> set[int]:
-    """Return the nodes up to `last` that depend on a wanted one, the wanted included."""
+    """Return the nodes up to `last` that depend on a wanted node, wanted nodes included."""
     dependents = set(wanted)
     for index in range(last + 1):
         kind = graph.nodes[index][0]
@@ -83,7 +82,7 @@ def _dependents(graph: Graph, wanted: set[int], last: int) -> set[int]:
 
 
 def _local(graph: Graph, index: int, seed: Expression) -> list[tuple[int, Expression]]:
-    """Return the contribution of one node's adjoint to each of its arguments."""
+    """Return the contributions of a node's adjoint to its arguments."""
     name, *indices = graph.nodes[index]
     if name in {"constant", "input"}:
         return []
@@ -103,7 +102,7 @@ def _atan2(seed: Expression, _: Expression, y: Expression, x: Expression) -> lis
 
 def _divide(seed: Expression, result: Expression, a: Expression, b: Expression) -> list[Expression | None]:
     if a.graph.nodes[a.index] == ("constant", 1.0):
-        return [None, -(seed * result * result)]  # no second division, where there is one already
+        return [None, -(seed * result * result)]  # avoids a second division
     scale = seed / b
     return [scale, -(scale * result)]
 

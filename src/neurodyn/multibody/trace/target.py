@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program's text is compiled for, a processor or a GPU, and the text of the elementary functions there."""
+"""Compilation targets of a program's text, CPU or GPU, and the text of the elementary functions on a CPU."""
 
 import platform
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ import torch
 
 @dataclass(frozen=True)
 class _Precision:
-    """Constants of a precision; polynomials lowest power first."""
+    """Constants of a precision; polynomial coefficients in ascending order."""
 
     magic: str
-    """1.5 * 2^(bits of the mantissa): added and taken off again it rounds to a whole number, which its bits hold."""
+    """1.5 * 2^(bits of the mantissa): adding it rounds to an integer, held in the low bits of the sum."""
 
     mantissa: int
     bias: int
@@ -182,7 +182,7 @@ _PLAIN = ("sin", "cos", "exp", "log", "tanh")
 
 
 def _each(name: str, lanes: int, arguments: str) -> str:
-    """Return the text that calls Warp's function of one number, lane by lane."""
+    """Return text that calls Warp's scalar function lane by lane."""
     if lanes == 1:
         return f"return ::wp::{name}({arguments});"
     names = arguments.split(", ")
@@ -191,7 +191,7 @@ def _each(name: str, lanes: int, arguments: str) -> str:
 
 
 def _polynomial(coefficients: Sequence[float], variable: str) -> str:
-    """Return c0 + c1 x + ..., in pairs that need not wait for each other (Estrin's scheme)."""
+    """Return c0 + c1 x + ... in independent pairs (Estrin's scheme)."""
     terms, power = [f"(real)({c!r})" for c in coefficients], variable
     while len(terms) > 1:
         pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
@@ -201,15 +201,15 @@ def _polynomial(coefficients: Sequence[float], variable: str) -> str:
 
 
 NUMBERS = ("frames", "substeps", "worlds", "group")
-"""Numbers that come first in a kernel's table; `group` blocks share the sums of their weights' gradients."""
+"""First numbers of a kernel's table; `group` blocks share a sum of weight gradients."""
 
 _MOST_BITS = {"AVX512": 512, "AVX2": 256}
-"""Bits of a vector register by what torch found the processor to have; 128 elsewhere on 64-bit ARM, else none."""
+"""Bits of a vector register by torch's CPU capability; otherwise 128 on 64-bit ARM, and none elsewhere."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a text is compiled for.
+    """A compilation target.
 
     Attributes:
         device: "cpu" or "cuda".
@@ -222,12 +222,12 @@ class Target:
     lanes: int = 1
 
     def text(self, rows: Sequence[str], plain: Sequence[str], body: str) -> str:
-        """Return a whole text.
+        """Return the complete text of a kernel.
 
         Args:
-            rows: Arrays of one row for each world and frame, in the order of the kernel's table.
+            rows: Arrays with one row per world and frame, in the order of the kernel's table.
             plain: Other arrays, after them.
-            body: What is computed.
+            body: The computation.
         """
         head = _NAMES.format(number="float" if self.single else "double", lanes=self.lanes)
         if self.device == "cpu":
@@ -253,7 +253,7 @@ class Target:
         return _SEVERAL.format(lanes=self.lanes, numbers=", ".join(map(str, range(self.lanes))))
 
     def _of_one(self) -> str:
-        """Return the functions of one number, for what is the same in all lanes."""
+        """Return the functions of one number, for values equal in all lanes."""
         if self.lanes == 1:
             return "typedef functions functions_of_one;\n"
         kinds = f"typedef number real;\ntypedef bool mask;\ntypedef {'int' if self.single else 'long long'} whole;\n"
@@ -262,7 +262,7 @@ class Target:
     def _rows(self) -> str:
         """Return the struct of the rows of a block's worlds.
 
-        Written from the last lane to the first, so that lanes beyond the last world do not replace what that has.
+        It writes from the last lane to the first, so that the lanes past the last world do not overwrite it.
         """
         lanes = range(self.lanes)
         get = "return at[0][i];" if self.lanes == 1 else f"return (real){{{', '.join(f'at[{n}][i]' for n in lanes)}}};"
@@ -283,7 +283,7 @@ def table_length(rows: Sequence[str], plain: Sequence[str]) -> int:
 
 @cache
 def vector_lanes(single: bool) -> int:
-    """Return how many numbers of a precision the processor's vector registers hold; 1 where there are none."""
+    """Return how many numbers of a precision the CPU's vector registers hold; 1 without vector registers."""
     bits = _MOST_BITS.get(torch.backends.cpu.get_cpu_capability(), 0)
     if not bits and platform.machine().lower() in ("arm64", "aarch64"):
         bits = 128

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Straight-line text of a graph, in the language of Warp's native functions, and loops whose body is traced."""
+"""Straight-line text of a graph in the language of Warp's native functions, and loops with traced bodies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -22,17 +22,17 @@ def statements(
     also: Sequence[int] = (),
     kept: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
-    """Return text that computes what is assigned, and nothing else.
+    """Return text that computes the assigned values and nothing else.
 
     Args:
         graph: The graph.
-        assignments: Left sides with their operators, as "out[3] =", and what is assigned.
-        arrays: For each input array the text of an element, with {} for its index.
-        known: Nodes that text around this one has computed.
-        effects: Whether the gradients by the weights of loops are gathered too.
+        assignments: Left-hand sides with operators, e.g. "out[3] =", and their values.
+        arrays: Text of an element of each input array, with {} for its index.
+        known: Nodes already computed by the surrounding text.
+        effects: Whether to accumulate the gradients of the weights of loops.
         after: Text that follows the declarations of nodes.
-        single: Whether what is computed is the same in all lanes of a `real`, and a `number` therefore.
-        also: Loops that are to run, too.
+        single: Whether all values are equal in all lanes of a `real`, and therefore of type `number`.
+        also: Further loops to run.
         kept: Loops that need not run, with their first outputs.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
@@ -48,7 +48,7 @@ def statements(
 
 
 def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
-    """Return what roots are computed from, themselves included, in order; not what known nodes are computed from."""
+    """Return the nodes that the roots depend on, roots included, in order; dependencies of known nodes are skipped."""
     live: set[int] = set()
     stack = list(roots)
     while stack:
@@ -139,25 +139,25 @@ def _weights(loop: Loop, reverse: bool) -> str:
 
 
 Body = Callable[[list[Scalar], list[Expression], list[Expression]], Sequence[Scalar]]
-"""Results of an item, from what is common to all, from the block that the item belongs to, and from its own numbers."""
+"""Returns the results of an item from the common values, those of the item's block, and those of the item."""
 
 
 def mapped(
     graph: Graph, name: str, body: Body, common: Sequence[Scalar], blocks: Sequence[Sequence[Scalar]],
     items: Sequence[tuple[int, Sequence[Scalar]]],
 ) -> list[list[Expression]]:  # fmt: skip
-    """Return the results of a function for each of some items.
+    """Return the results of a function for each of several items, computed in a loop.
 
-    An item is skipped where its first number is not above 0 in any world, and its results are 0; where it is above 0 in
-    other worlds of a vector alone, results are computed from what numbers there are, and must be finite.
+    An item is skipped, with results 0, if its first number is not above 0 in any world of a vector. If it is above 0 in
+    some of the worlds, the results are computed in all of them and must be finite.
 
     Args:
         graph: The graph of all values.
-        name: What it is, for messages.
+        name: Name in messages.
         body: The function, traced once.
-        common: Values that all items take; numbers among them fold.
-        blocks: Values that some items take, as many for each block.
-        items: For each item the number of its block and its own values, as many for each; no derivative goes to these.
+        common: Values common to all items; numbers are folded.
+        blocks: Values shared by the items of a block, equally many per block.
+        items: Block index and values of each item, equally many per item; these values have no derivative.
     """
     inner = Graph()
     traced = [value for value in common if isinstance(value, Expression)]

@@ -67,7 +67,7 @@ def default_settings(
     Raises:
         InputError: The kind is unknown or not that of the run, or the file is missing or bad.
     """
-    refit: Refit = KINDS[_kind(dynamics, kind)].parts["refit"]
+    refit = KINDS[_kind(dynamics, kind)].refit.get()
     return OnlineSettings(
         frames=refit.frames if dynamics == NEW else 0,
         rollout=SHORT if refit.short else None,
@@ -101,7 +101,7 @@ def pose(
             given; run, data or policy are missing or of another robot or task.
     """
     kind = _kind(dynamics, kind)
-    refit: Refit = KINDS[kind].parts["refit"]
+    refit = KINDS[kind].refit.get()
     folder = None
     if policy is not None:
         folder, begun = begun_with(task, policy, settings.policy)
@@ -130,7 +130,7 @@ def pose(
 
 
 def _kind(dynamics: str, kind: str | None) -> str:
-    able = [name for name, known in KINDS.items() if "refit" in known.parts]
+    able = [name for name, known in KINDS.items() if known.refit]
     if kind is not None and kind not in able:
         raise InputError(f"--kind is {kind!r}; valid: {choices(able)}")
     if dynamics == NEW:

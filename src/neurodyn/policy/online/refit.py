@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the model of each kind is fitted to all data so far: a part "refit" of the kinds' records."""
+"""How the model of each kind is fitted to all data so far; see `dynamics.kinds.Kind.refit`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.logs import BEHAVIOURS, behaviour, logs_rows, record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
@@ -319,5 +318,4 @@ def _require_some_data(settings: OnlineSettings, kind: str, *, new: bool, data: 
         raise InputError(f"frames is 0, and a new model of kind {kind} learns from data; valid: at least 1, or --data")
 
 
-for _kind, _refit in (("neural", NeuralRefit()), ("hybrid", HybridRefit()), ("world-model", WorldModelRefit())):
-    KINDS[_kind].add("refit", _refit)
+NEURAL_REFIT, HYBRID_REFIT, WORLD_MODEL_REFIT = NeuralRefit(), HybridRefit(), WorldModelRefit()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations from assets: what a URDF, MJCF or USD does not say is chosen, tried, and explained."""
+"""Declarations from assets: values that a URDF, MJCF or USD lacks are chosen, tested and explained."""

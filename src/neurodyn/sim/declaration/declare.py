@@ -40,22 +40,22 @@ from neurodyn.sim.reference import ReferenceSimulator
 _SUBSTEPS = (2, 4, 8, 16)
 _ARMATURES = (1.0, 2.0, 4.0, 8.0)
 _FRAMES_TO_RATED_SPEED = 2
-"""Full effort may not take a joint to its rated speed in fewer frames."""
+"""Minimum number of frames in which full effort may accelerate a joint to its rated speed."""
 
-_ABOUT_NOMINAL = 0.5  # rad; positions of data lie so far about the nominal pose of a robot that stands
-_SHARE_OF_SLACK = 0.6  # beyond which limits yield so much that positions get bounds of their own
-_STILL = 0.5  # rad/s; joints of a robot that stands are slower
-_RATE = {"revolute": 5.0, "prismatic": 1.0}  # of data, where the asset says nothing [rad/s, m/s]
+_ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot [rad]
+_SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
+_STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
+_RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One line of what was decided.
+    """One decision of a declaration.
 
     Attributes:
-        what: What it is about.
-        value: What was decided.
-        why: Where it comes from.
+        what: Topic.
+        value: Chosen value.
+        why: Reason.
     """
 
     what: str
@@ -70,9 +70,9 @@ class Declaration:
     Attributes:
         path: The file.
         robot: The robot.
-        decisions: What was decided, and why.
         trial: The last trial of its simulator.
-        base: What first models best start from (`learn.train`); None where the engine does not know all of the robot.
+        decisions: The decisions with their reasons.
+        base: Recommended base of first models (`learn.train`); None if the hybrid engine does not support the robot.
     """
 
     path: Path
@@ -102,16 +102,16 @@ def declare(
     Args:
         asset: A URDF, MJCF or USD.
         out: Folder to write; None for one named after the robot.
-        name: Name of the robot; None for that of the asset.
+        name: Name of the robot; None for the asset's.
         floating: Whether the base of a URDF is free; None to guess.
         dt: Length of a frame [s].
-        lock: Joints to hold at zero, beside mimics and grippers.
-        budget: Most contact points.
+        lock: Joints to hold at zero, besides mimic joints and grippers.
+        budget: Maximum number of contact points.
         force: Whether to replace the files of an existing folder.
-        accept: Asked whether a simulator that passed the trial is good enough; returns why not, None if it is.
+        accept: Judges a simulator that passed the trial: returns the reason for refusal, or None.
 
     Raises:
-        InputError: The asset is bad, the folder exists, or no simulator of the robot can be learned from.
+        InputError: The asset is invalid, the folder exists, or no simulator of the robot can be learned from.
     """
     path = Path(asset)
     robot_name = name or path.stem.replace("_", "-").lower()
@@ -139,7 +139,7 @@ def declare(
 
 
 class _Draft:
-    """A declaration in the making: plain data, and the decisions that led to it."""
+    """A declaration in progress: plain data, and the decisions behind it."""
 
     def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, accept: Judge) -> None:
         self.facts, self.budget, self.accept, self.meshes = facts, budget, accept, facts.meshes
@@ -197,11 +197,11 @@ class _Draft:
 
     @property
     def base(self) -> str | None:
-        """What first models best start from."""
+        """Recommended base of first models."""
         return None if self.facts.unmodelled else "contact"
 
     def robot(self, **change: Any) -> Robot:
-        """Return the robot as drafted so far."""
+        """Return the current draft of the robot."""
         return from_dict(self.tree | change, Robot).located(self.facts.path.resolve().parent)
 
     def _decide(self, what: str, value: str, why: str) -> None:
@@ -209,7 +209,7 @@ class _Draft:
         tell(0.0, f"{what}: {value}")
 
     def _stand(self) -> None:
-        """Choose contact points, the nominal pose, grounds, and the height at which the robot stands."""
+        """Choose contact points, nominal pose, grounds, and standing height."""
         nominal = self.tree["nominal"]
         chosen = self._points(nominal)
         if chosen.layout is None:
@@ -242,7 +242,7 @@ class _Draft:
         return chosen
 
     def _contact(self, chosen: ChosenPoints) -> ContactPointLayout:
-        """Declare the chosen contact points, and the grounds that they can touch."""
+        """Declare the chosen contact points and the grounds."""
         selection, layout = chosen.selection, chosen.layout
         assert selection is not None
         assert layout is not None
@@ -270,7 +270,7 @@ class _Draft:
         return layout
 
     def _ranges(self) -> None:
-        """Ranges of states for data and for evaluation."""
+        """Set the ranges of states for data and evaluation."""
         nominal, stands = self.tree["nominal"], self.stands
         q: dict[str, list[float]] = {}
         lifted = self._vertical() if stands and not self.facts.floating else None
@@ -302,7 +302,7 @@ class _Draft:
             self._heights(lifted)
 
     def _heights(self, lifted: str | None) -> None:
-        """Heights such that random poses are about clear of the ground."""
+        """Set height ranges in which random poses are mostly clear of the ground."""
         for section, tilt, fraction, over in (("sampling", 0.4, 0.1, 0.5), ("reset", 0.1, 0.5, 0.05)):
             needed = self._clear_heights(section, tilt if lifted is None else 0.0, lifted)
             low = float(np.quantile(needed, fraction))
@@ -319,7 +319,7 @@ class _Draft:
         )
 
     def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
-        """Return how high the base must be for random poses to be clear of a flat ground [m], shape [count]."""
+        """Return the base heights at which random poses are clear of a flat ground [m], shape [count]."""
         rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
         model, ranges = build(robot), self.tree[section]["q"]
         rows = []
@@ -336,20 +336,20 @@ class _Draft:
         return -lowest_point(model, robot, self.layout, np.array(rows))
 
     def _vertical(self) -> str | None:
-        """Return the sliding joint without limits that lifts a robot whose base is guided, if it has one."""
+        """Return the unlimited prismatic joint that lifts a robot with a guided base, if any."""
         for joint, chain in zip(self.facts.joints, self.layout.joints, strict=True):
             if joint.kind == "prismatic" and joint.lower is None and abs(chain.axis[2]) > 0.99:
                 return joint.name
         return None
 
     def _rate(self, joint: AssetJoint) -> float:
-        """Return the greatest velocity of a joint's first states in data."""
+        """Return the maximum initial velocity of a joint in data."""
         if joint.velocity is None:
             return _RATE[joint.kind] if not self.stands or joint.lower is not None else 1.0
         return _round(0.3 * joint.velocity if self.stands else min(joint.velocity, 2 * math.pi))
 
     def _armatures(self) -> None:
-        """Give rotor inertias where the asset has none and full effort would make the rated speed in two frames."""
+        """Set rotor inertias if the asset has none and full effort would reach the rated speed within two frames."""
         self.needed: dict[str, float] = {}
         self.from_asset = False
         if any(joint.armature > 0 for joint in self.scalars):
@@ -381,14 +381,14 @@ class _Draft:
             )  # fmt: skip
 
     def _set_armature(self, factor: float) -> None:
-        """Declare rotor inertias, unless they are just those of the asset."""
+        """Declare rotor inertias unless they equal the asset's."""
         for entry in self.tree["joints"]:
             entry.pop("armature", None)
             if entry["name"] in self.needed and not (self.from_asset and factor == 1.0):
                 entry["armature"] = _round(factor * self.needed[entry["name"]])
 
     def _gains(self) -> None:
-        """A PD controller that holds the nominal pose although its torque is held for a frame."""
+        """Choose a PD controller that holds the nominal pose with torques held over a frame."""
         model, robot, dt = build(self.robot()), self.robot(), self.tree["dt"]
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float()[None]
         inertia = 1.0 / torch.linalg.inv(EnergyMeter(model).mass_matrix(q))[0].diagonal()
@@ -418,7 +418,7 @@ class _Draft:
         """Hold the nominal pose on flat ground for two seconds with several gains.
 
         Returns:
-            Height of the base [m], cosine of its tilt, and greatest velocity of a joint, shapes [gains].
+            Height of the base [m], cosine of its tilt, and maximum joint velocity, shapes [gains].
         """
         robot, worlds = self.robot(), len(gains)
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float().expand(worlds, -1).clone()
@@ -433,7 +433,7 @@ class _Draft:
         return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
 
     def _simulator(self) -> None:
-        """Raise substeps until the simulator passes the trial, then both until whoever else judges it accepts."""
+        """Increase substeps until the trial passes, then substeps and armature until `accept` agrees."""
         for substeps in tracked(_SUBSTEPS):
             if self._try(1.0, substeps).passed:
                 break
@@ -444,7 +444,7 @@ class _Draft:
             if self._try(factor, min(2 * first, _SUBSTEPS[-1])).passed and not (refused := self._refusal()):
                 break
         else:
-            if refused:  # nothing helped: as it was
+            if refused:  # nothing helped: restore
                 self._try(1.0, first)
             factor = 1.0
         self._settled(factor, self._bounds(self.trial))
@@ -452,13 +452,13 @@ class _Draft:
             self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
 
     def _refusal(self) -> str:
-        """Return why the simulator that passed the trial is not good enough; empty if it is."""
+        """Return why `accept` refuses the simulator that passed the trial; empty if it does not."""
         self._bounds(self.trial)
-        with showing(None):  # whoever judges does not know how many trials there will be
+        with showing(None):  # hides the progress of a single judgement
             return self.accept(self.robot()) or ""
 
     def _try(self, factor: float, substeps: int) -> SimulatorTrial:
-        """Run the trial with so many substeps and so much more armature."""
+        """Run the trial with these substeps and this factor on armatures."""
         self._set_armature(factor)
         self.tree["simulator"]["substeps"] = substeps
         self.tree.pop("range", None)
@@ -473,7 +473,7 @@ class _Draft:
         )
 
     def _settled(self, factor: float, fastest: float) -> None:
-        """Say which simulator it became."""
+        """Record the decisions on the simulator."""
         if self.needed and factor > 1.0:
             self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
         self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
@@ -482,7 +482,7 @@ class _Draft:
         )
 
     def _bounds(self, trial: SimulatorTrial) -> float:
-        """Set bounds of states by what a trial reached; return the greatest velocity of a joint in it."""
+        """Set state bounds from the states reached in a trial; return the maximum joint velocity."""
         spec, joints = self.robot().spec, {joint.name: joint for joint in self.scalars}
         speed = dict(zip(spec.qd_names, trial.speed.tolist(), strict=True))
         groups: dict[Any, float] = {}
@@ -519,7 +519,7 @@ def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
 
 
 def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:
-    """Return what coordinates share a velocity bound: the base's linear, its angular, joints of a kind and speed."""
+    """Return the group of coordinates that share a velocity bound: base linear, base angular, joints alike."""
     if name in joints:
         return joints[name].kind, joints[name].velocity
     return name.rpartition(".")[2][0]
@@ -547,10 +547,10 @@ def _up(value: float) -> float:
 
 
 def _round(value: float) -> float:
-    """Return a value with two significant digits."""
+    """Round to two significant digits."""
     return float(f"{value:.2g}")
 
 
 def _whole(value: float) -> float:
-    """Round a bound up: to whole numbers, from 20 on to tens."""
+    """Round a bound up: to integers, above 20 to tens."""
     return float(math.ceil(value / 10) * 10) if value > 20 else float(max(1, math.ceil(value)))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an asset says about its robot: joints with limits, efforts and velocities, and whether the base floats."""
+"""Reads a robot's asset: joints with limits, efforts and velocities, and whether the base floats."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from neurodyn.core.description.elements import modelled_tags
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.declaration import ASSET_SUFFIXES
@@ -16,24 +17,24 @@ from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.urdf import parse_xml
 
 _UNSAID = 1e5
-"""Efforts and velocities from here on stand for none: importers fill in 1e6."""
+"""Efforts and velocities from here on count as unspecified: importers fill in 1e6."""
 
 _WORLD_LINKS = ("world", "map", "odom", "ground")
 _STROKE = 0.15
-"""Sliding fingers move by no more than this [m]."""
+"""Maximum stroke of a sliding finger [m]."""
 
 
 @dataclass(frozen=True)
 class AssetJoint:
-    """One moving joint as the asset has it; None where it says nothing.
+    """A moving joint as the asset has it; None for unspecified values.
 
     Attributes:
         name: Name.
         kind: Kind.
-        lower: Least position [rad or m].
-        upper: Greatest position [rad or m].
-        effort: Greatest torque or force of its drive [N m or N]; None for a joint without one.
-        velocity: Greatest velocity of its drive [rad/s or m/s].
+        lower: Lower position limit [rad or m].
+        upper: Upper position limit [rad or m].
+        effort: Maximum torque or force of its drive [N m or N]; None for a joint without a drive.
+        velocity: Maximum velocity of its drive [rad/s or m/s].
         armature: Rotor inertia [kg m^2 or kg].
     """
 
@@ -53,18 +54,18 @@ class AssetJoint:
 
 @dataclass(frozen=True)
 class AssetFacts:
-    """What an asset says.
+    """Contents of an asset.
 
     Attributes:
         path: The asset.
         joints: Moving joints in the order of the built articulation, without those of `locked`.
         floating: Whether the base is free.
-        why_floating: How that is known.
+        why_floating: Reason for `floating`.
         locked: Joints to hold at zero.
-        has_floor: Whether the asset brings a floor along.
+        has_floor: Whether the asset includes a floor.
         meshes: Whether masses are unknown without meshes.
-        notes: What else is worth knowing, a line each.
-        unmodelled: What is simulated, but unknown to the hybrid engine: names of elements.
+        notes: Further notes, one line each.
+        unmodelled: Names of elements that are simulated, but not supported by the hybrid engine.
     """
 
     path: Path
@@ -79,15 +80,16 @@ class AssetFacts:
 
 
 def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...] = ()) -> AssetFacts:
-    """Read what an asset says about its robot.
+    """Read a robot's asset.
 
     Args:
         path: A URDF, MJCF or USD.
-        floating: Whether the base is free; None to go by the asset.
-        lock: Joints to hold at zero, beside those that mimic others and grippers.
+        floating: Whether the base is free; None to decide from the asset.
+        lock: Joints to hold at zero, besides mimic joints and grippers.
 
     Raises:
-        InputError: The asset is of no known kind, missing or damaged, or a body has no mass or an impossible inertia.
+        InputError: The asset is of an unknown format, missing or damaged, or a body has no mass or an impossible
+            inertia.
     """
     if path.suffix.lower() not in ASSET_SUFFIXES:
         raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {', '.join(ASSET_SUFFIXES)}")
@@ -102,13 +104,18 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
     if path.suffix.lower() == ".xml":
         root = parse_xml(path, "mujoco", "MJCF")
         efforts = _mjcf_efforts(path, notes)
-        unmodelled = tuple(tag for tag in ("equality", "tendon") if root.find(f"{tag}/*") is not None)
+        known = modelled_tags()
+        unmodelled = tuple(
+            tag
+            for tag in ("equality", "tendon")
+            if any(f"{tag}/{child.tag}" not in known for child in root.findall(f"{tag}/*"))
+        )
         notes += [
             f"the asset has <{tag}>: it is simulated, but the hybrid engine does not know it" for tag in unmodelled
         ]
         floor = any(geom.get("type") in ("plane", "hfield") for geom in root.findall("worldbody/geom"))
         joints, meshes = _built_joints(path, lock, floating=False)
-        joints = tuple(_with_effort(joint, efforts.get(joint.name)) for joint in joints)
+        joints = tuple(replace(joint, effort=efforts.get(joint.name) or joint.effort) for joint in joints)
     else:
         if lock:
             raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
@@ -133,7 +140,7 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
 
 
 def _held_joints(root: ElementTree.Element, notes: list[str]) -> list[str]:
-    """Return joints of a URDF that are held: mimics, what they mimic, fingers, and joints without any range."""
+    """Return joints of a URDF that are held: mimic joints and those they mimic, fingers, and joints without range."""
     held: dict[str, str] = {}
     parents = {child.get("link"): joint for joint in root.findall("joint") for child in joint.findall("child")}
     for joint in root.findall("joint"):
@@ -157,7 +164,7 @@ def _held_joints(root: ElementTree.Element, notes: list[str]) -> list[str]:
 
 
 def _ends_arm(joint: ElementTree.Element, parents: dict[str | None, Any], root: ElementTree.Element) -> bool:
-    """Return whether no joint moves beyond this one, and some other one moves it."""
+    """Return whether a joint is the last moving joint of a chain with other moving joints."""
     moving = [other for other in root.findall("joint") if other.get("type") != "fixed" and other is not joint]
     child = joint.find("child")
     beyond = {None if child is None else child.get("link")}
@@ -175,14 +182,14 @@ def _ends_arm(joint: ElementTree.Element, parents: dict[str | None, Any], root: 
 
 
 def _guess_floating(root: ElementTree.Element, locked: tuple[str, ...]) -> tuple[bool, str]:
-    """Return whether a URDF's base floats, and why: two or more moving branches stand on it, or nothing moves."""
+    """Return whether a URDF's base floats, and why: two or more moving branches start at it, or nothing moves."""
     children = {end.get("link") for joint in root.findall("joint") for end in joint.findall("child")}
     roots = [link.get("name", "") for link in root.findall("link") if link.get("name") not in children]
     if any(name.lower() in _WORLD_LINKS for name in roots):
         return False, f"its root link is named {roots[0]!r}"
     base, branches = set(roots), 0
     grown = True
-    while grown:  # everything that is fixed to the root belongs to the base
+    while grown:  # everything fixed to the root belongs to the base
         grown, branches = False, 0
         for joint in root.findall("joint"):
             start, end = joint.find("parent"), joint.find("child")
@@ -199,7 +206,7 @@ def _guess_floating(root: ElementTree.Element, locked: tuple[str, ...]) -> tuple
 
 
 def _built_joints(path: Path, locked: tuple[str, ...], *, floating: bool) -> tuple[tuple[AssetJoint, ...], bool]:
-    """Return the moving joints as they are built, and whether masses need the meshes."""
+    """Return the moving joints as built, and whether masses need the meshes."""
     try:
         builder, meshes = read_asset(path, locked=locked, meshes=False, floating=floating), False
     except InputError:
@@ -243,16 +250,10 @@ def _built_joint(builder: Any, index: int, name: str, kind: JointKind) -> AssetJ
     )  # fmt: skip
 
 
-def _with_effort(joint: AssetJoint, effort: float | None) -> AssetJoint:
-    return AssetJoint(
-        joint.name, joint.kind, joint.lower, joint.upper, effort or joint.effort, joint.velocity, joint.armature
-    )
-
-
 def _mjcf_efforts(path: Path, notes: list[str]) -> dict[str, float]:
-    """Return the greatest torque or force of each driven joint of an MJCF, as MuJoCo compiles it."""
+    """Return the maximum torque or force of each driven joint of an MJCF, as MuJoCo compiles it."""
     mujoco: Any = import_module("mujoco")  # has no types
-    mujoco.set_mju_user_warning(notes.append)  # otherwise it writes a file wherever it runs
+    mujoco.set_mju_user_warning(notes.append)  # otherwise MuJoCo writes a log file to the working directory
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
@@ -278,7 +279,7 @@ def _mjcf_efforts(path: Path, notes: list[str]) -> dict[str, float]:
 
 
 def _force(model: Any, index: int) -> float:
-    """Return the greatest force of an actuator before its gear [N m or N]; infinite where it has no bound."""
+    """Return the maximum force of an MJCF actuator before its gear [N m or N]; infinite if unbounded."""
     if model.actuator_forcelimited[index]:
         return float(abs(model.actuator_forcerange[index]).max())
     if not model.actuator_ctrllimited[index]:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nominal pose of a robot (knees bent, feet below the hips, the height at which it stands).
-
-And contact points within a budget.
-"""
+"""The nominal pose of a robot (knees bent, feet below the hips, at standing height), and contact points in a budget."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,15 +16,15 @@ from neurodyn.sim.contact_points import carriers, contact_point_layout
 from neurodyn.sim.declaration.facts import AssetJoint
 from neurodyn.sim.engine import import_newton
 
-_FROM_LIMIT = 0.2  # share of a joint's range that a nominal pose stays away from its limits
-_KNEE = 0.8  # bend of a leg that could as well be straight [rad]
+_FROM_LIMIT = 0.2  # margin of a nominal pose to joint limits, as a share of the joint's range
+_KNEE = 0.8  # knee angle of a leg that would otherwise be straight [rad]
 _STRAIGHT = 0.3
 _LONGEST = 4  # moving joints of a leg
 _SEARCH = np.linspace(-1.6, 1.6, 161)
 
 
 def rest_position(joint: AssetJoint) -> float:
-    """Return zero, or what is next to it well within a joint's limits [rad or m]."""
+    """Return the position closest to zero with a margin to the joint's limits [rad or m]."""
     if joint.lower is None or joint.upper is None:
         return 0.0
     slack = _FROM_LIMIT * (joint.upper - joint.lower)
@@ -49,17 +46,17 @@ def point_positions(model: Any, robot: Robot, layout: ContactPointLayout, q: np.
 def bend_legs(
     model: Any, robot: Robot, layout: ContactPointLayout, joints: tuple[AssetJoint, ...], nominal: dict[str, float]
 ) -> dict[str, float]:
-    """Return a nominal pose whose legs are bent, with the feet below the hips.
+    """Return a nominal pose with bent legs and the feet below the hips.
 
-    A leg is a chain of at most four joints from the base to an end, the last two of which are parallel: a hip and a
-    knee. Chains of another kind stay as they are.
+    A leg is a chain of at most four joints from the base to a foot, whose last two (hip and knee) have parallel axes.
+    Other chains are left unchanged.
 
     Args:
         model: A model of the robot.
         robot: The robot.
         layout: Its contact points.
         joints: Its joints as the asset has them.
-        nominal: Positions by joint to begin with [rad or m].
+        nominal: Initial positions by joint [rad or m].
     """
     parents = [joint.parent for joint in layout.joints]
     pose = dict(nominal)
@@ -89,7 +86,7 @@ def bend_legs(
 
 
 def full_position(robot: Robot, pose: dict[str, float]) -> np.ndarray:
-    """Return all coordinates of a pose, the base upright at the origin, shape [nq]."""
+    """Return all coordinates of a pose, with the base upright at the origin, shape [nq]."""
     q: list[float] = []
     for joint in robot.joints:
         if joint.scalar:
@@ -124,7 +121,7 @@ def _axis(model: Any, robot: Robot, pose: dict[str, float], index: int) -> np.nd
 
 
 def _body_poses(model: Any, robot: Robot, q: np.ndarray) -> list[dict[int, np.ndarray]]:
-    """Return for each row of positions the pose of the body that each joint moves, [x y z, qx qy qz qw]."""
+    """Return the pose of the body that each joint moves, [x y z, qx qy qz qw], for each row of positions."""
     state, carrier = model.state(), carriers(model, robot)
     poses = []
     for row in q:
@@ -136,7 +133,7 @@ def _body_poses(model: Any, robot: Robot, q: np.ndarray) -> list[dict[int, np.nd
 
 
 BUDGET = 44
-"""Most contact points that a selection has; four feet, four shanks of eight corners, and a trunk."""
+"""Default maximum of contact points: four feet, four shanks of eight corners, and a trunk."""
 
 _VERTICES = (16, 8, 4)
 
@@ -146,10 +143,10 @@ class ChosenPoints:
     """A selection of contact points.
 
     Attributes:
-        selection: For the declaration; None where no shape can touch anything.
+        selection: The declared selection; None if no shape can touch anything.
         layout: Its points on the built robot.
         shapes: The chosen shapes and the joints that move them.
-        left_out: Number of shapes that are left out.
+        left_out: Number of shapes left out.
     """
 
     selection: ContactPointSelection | None
@@ -172,8 +169,8 @@ def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> 
 
     Args:
         robot: The robot without contact points.
-        q: The pose in which it stands, shape [nq].
-        budget: Most points.
+        q: The standing pose, shape [nq].
+        budget: Maximum number of points.
     """
     best = ChosenPoints(None, None, {}, 0)
     for vertices in _VERTICES:
@@ -195,10 +192,10 @@ def _points(chosen: ChosenPoints) -> int:
 def _fitting(
     robot: Robot, layout: ContactPointLayout, shapes: list[_Shape], vertices: int, budget: int
 ) -> tuple[ChosenPoints, bool]:
-    """Return a selection within the budget, and whether it has all ends of limbs and the base.
+    """Return a selection within the budget, and whether it has the end of every limb and the base.
 
-    A point within a sphere is redundant only as long as the sphere is chosen, too, so that a selection may have more
-    points than its shapes have among all.
+    A point inside a sphere is redundant only if the sphere is chosen too, so a selection may have more points than its
+    shapes have among all shapes.
     """
     allowed = budget
     while True:
@@ -212,7 +209,7 @@ def _fitting(
 
 
 def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[_Shape]] | None:
-    """Return all shapes that could touch a ground; None where there is none."""
+    """Return all shapes that could touch a ground; None if there are none."""
     whole = msgspec.structs.replace(
         robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
     )
@@ -227,7 +224,7 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
 
 
 def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
-    """Return a selection of shapes as a robot has it."""
+    """Return a selection of shapes on the built robot."""
     names = tuple(_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True
@@ -239,7 +236,7 @@ def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: 
 
 
 def _pattern(name: str) -> str:
-    """Return a pattern of a shape's label: names that bodies share come as BODY/SHAPE."""
+    """Return a pattern for a shape's label; names shared between bodies are given as BODY/SHAPE."""
     return f"*{name}" if "/" in name else name
 
 
@@ -260,7 +257,7 @@ def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[_Shape]:
 
 
 def _choose(shapes: list[_Shape], layout: ContactPointLayout, budget: int) -> tuple[list[_Shape], bool]:
-    """Return chosen shapes in their order, and whether all ends of limbs and the base are among them."""
+    """Return the chosen shapes in order, and whether the end of every limb and the base are among them."""
     parents = {joint.parent for joint in layout.joints}
     ends = sorted({shape.joint for shape in shapes} - parents)
     feet = [min((s for s in shapes if s.joint == end), key=lambda s: s.lowest) for end in ends]
@@ -277,7 +274,7 @@ def _choose(shapes: list[_Shape], layout: ContactPointLayout, budget: int) -> tu
         importance = 0 if names & foot_names else 1 if base.name in names else 2
         return importance, min(shape.lowest for shape in group)
 
-    # A limb without its end would sink into the ground, so that ends are chosen beyond the budget, too.
+    # A limb without contact points at its end would sink into the ground, so these may exceed the budget.
     chosen = set(foot_names)
     used = sum(foot.count for foot in feet)
     for group in sorted(groups.values(), key=rank):

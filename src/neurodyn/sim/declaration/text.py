@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a declaration.
-
-Short, with patterns in place of names that share a value, and a comment where a choice was made.
-"""
+"""The text of a declaration: short, with patterns for names that share a value, and comments on choices."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -14,7 +11,7 @@ from neurodyn.core.description.spec import COORDINATES
 
 
 def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return a table with patterns in place of names that share a value, as few keys as are found.
+    """Return a table with patterns for names that share a value, with as few keys as found.
 
     Args:
         table: Values by name.
@@ -23,9 +20,10 @@ def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     groups: dict[Any, list[str]] = {}
     for name in names:
         if name in table:
-            groups.setdefault(_key(table[name]), []).append(name)
+            value = table[name]
+            groups.setdefault(tuple(value) if isinstance(value, list) else value, []).append(name)
     short = {key: table[group[0]] for group in groups.values() for key in _keys(group, names)}
-    if len(groups) > 1 and len(table) == len(names):  # the commonest for all, and the others over it
+    if len(groups) > 1 and len(table) == len(names):  # the most common value as "*", overridden by the others
         common = max(groups.values(), key=len)
         others = [group for group in groups.values() if group is not common]
         over = {"*": table[common[0]]} | {key: table[group[0]] for group in others for key in _keys(group, names)}
@@ -35,7 +33,7 @@ def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _keys(group: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return patterns and names that stand for a group."""
+    """Return patterns and names that match a group."""
     if (pattern := pattern_of(group, names)) is not None:
         return [pattern]
     for ending in (True, False):  # left_knee and right_knee; knee_left and knee_right
@@ -50,7 +48,7 @@ def _keys(group: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def pattern_of(group: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return a pattern that matches a group of names and no other; None where there is no short one."""
+    """Return a pattern that matches exactly a group of names; None if there is no short one."""
     if len(group) < 2:
         return None
     if list(group) == list(names):
@@ -63,14 +61,10 @@ def pattern_of(group: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _shared(words: Sequence[str]) -> str:
-    """Return the longest beginning that words share."""
+    """Return the longest common prefix of words."""
     least, most = min(words), max(words)
     same = next((i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
     return least[:same]
-
-
-def _key(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 _DEFAULTS = {"fixed_base": True, "locked": [], "meshes": True, "nominal": {}, "passive_fraction": 0.0}
@@ -93,7 +87,7 @@ _ORDER = (
 
 
 class _WithoutAnchors(yaml.SafeDumper):
-    """Writes a value that occurs twice twice."""
+    """Writes repeated values in full instead of as anchors and aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -103,8 +97,8 @@ def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> s
     """Return the YAML of a declaration.
 
     Args:
-        tree: Its plain data, in which every joint stands by name.
-        decisions: Decisions (with `value` and `why`) by what they are about.
+        tree: Its plain data, in which every joint is listed by name.
+        decisions: Decisions (with `value` and `why`) by topic.
     """
     joints = tree["joints"]
     scalars = [joint["name"] for joint in joints if len(COORDINATES[joint["kind"]].qd) == 1]
@@ -158,7 +152,7 @@ def _in_order(table: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return entries of joints, neighbours that share everything but their name as one."""
+    """Merge adjacent joint entries that differ only by name."""
     grouped: list[dict[str, Any]] = []
     for entry in entries:
         rest = {key: value for key, value in entry.items() if key != "name"}
@@ -171,7 +165,7 @@ def _grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML in one line."""
+    """Return a value as YAML on one line."""
     text = yaml.dump(
         value, Dumper=_WithoutAnchors, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a drafted simulator can be learned from: random control for a short while, beside itself at half the step."""
+"""Trial of a drafted simulator: random control for a short while, compared with itself at half the step."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import data_scene
 
 WORST_ERROR = 0.05
-"""Greatest error beside half the step, as a share of the motion itself (median over worlds, ten frames)."""
+"""Maximum error relative to half the step, as a share of the motion (median over worlds, ten frames)."""
 
 WILD = 3.0
-"""Velocities beyond this many times those of the robot's energy budget count as an explosion."""
+"""Factor on the velocities of the robot's energy budget beyond which a simulation has exploded."""
 
 _WORLDS = 48
 _FRAMES = 50
@@ -27,15 +27,15 @@ _COMPARED = 10
 
 @dataclass(frozen=True)
 class SimulatorTrial:
-    """What a trial showed.
+    """Result of a trial.
 
     Attributes:
         substeps: Solver steps in one frame.
         finite: Share of worlds that stayed finite.
         outside: Share of worlds that left plausible bounds.
-        error: Error beside half the step, as a share of the motion.
-        speed: Greatest velocity of each coordinate in worlds that did not explode [rad/s or m/s], shape [nv].
-        reach: Least and greatest position of each coordinate in those [rad or m], shape [nq, 2].
+        error: Error relative to half the step, as a share of the motion.
+        speed: Maximum velocity of each coordinate in worlds that did not explode [rad/s or m/s], shape [nv].
+        reach: Minimum and maximum position of each coordinate in those worlds [rad or m], shape [nq, 2].
     """
 
     substeps: int
@@ -47,12 +47,12 @@ class SimulatorTrial:
 
     @property
     def passed(self) -> bool:
-        """Whether the simulator can be learned from."""
+        """Whether models can be learned from the simulator."""
         return self.finite == 1.0 and self.outside == 0.0 and self.error <= WORST_ERROR
 
     @property
     def text(self) -> str:
-        """What was measured, in a line."""
+        """The results on one line."""
         return (
             f"{self.finite:.0%} of worlds finite, {self.outside:.0%} beyond plausible speeds, "
             f"{self.error:.1%} error beside half the step"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Activations of networks: one record each, from which everything that knows them by name is derived.
+
+An activation comes in several forms, because networks run as modules of torch, inside compiled steps, in kernels of
+their own and in files. Where a form is missing, what needs it refuses the activation by name, or does without: neural
+dynamics without a kernel run as modules of torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from neurodyn.core.errors import unknown
+from neurodyn.core.registry import Registry, imported
+
+Form = Literal["function", "value", "kernel", "onnx", "rsl_rl"]
+
+Operators = Callable[[Callable[..., str], str], str]
+"""From a function that adds an ONNX operator, `(operator, *inputs) -> output`, and an input to the activation of it."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation y = f(z) in every form that networks have here.
+
+    Callables may be given as "module:attribute". Expressions are of C, with `real` for the type of numbers.
+
+    Attributes:
+        function: From a tensor to a tensor of the same shape, for networks of torch.
+        module: Class of the module of torch without arguments.
+        in_place: The function where the input may be overwritten; empty for `function`.
+        value: y as an expression in z, inside compiled steps; empty for none.
+        slope: dy/dz as an expression in z and y.
+        curvature: Its derivative by z, likewise.
+        kernel: y as an expression in v[i] and `sigmoid`, in the kernel of neural dynamics; empty for none.
+        onnx: ONNX operators that compute it in Newton's files of actuator networks; None for none.
+        rsl_rl: What rsl_rl calls it, for policies; empty where it does not know it.
+    """
+
+    function: str | Callable[..., Any]
+    module: str | Callable[[], Any]
+    in_place: str | Callable[..., Any] = ""
+    value: str = ""
+    slope: str = ""
+    curvature: str = ""
+    kernel: str = ""
+    onnx: Operators | None = None
+    rsl_rl: str = ""
+
+    @cached_property
+    def apply(self) -> Callable[..., Any]:
+        """The function."""
+        return imported(self.function)
+
+    @cached_property
+    def apply_(self) -> Callable[..., Any]:
+        """The function where the input may be overwritten."""
+        return imported(self.in_place or self.function)
+
+    @cached_property
+    def new_module(self) -> Callable[[], Any]:
+        """The class of the module."""
+        return imported(self.module)
+
+
+_SIGMOID = "(real)1 / ((real)1 + ::wp::exp(-z))"
+
+ACTIVATIONS: Registry[Activation] = Registry(
+    "activation",
+    silu=Activation(
+        function="torch.nn.functional:silu",
+        module="torch.nn:SiLU",
+        in_place="neurodyn.nets.mlp:silu_",
+        value="z / ((real)1 + ::wp::exp(-z))",
+        slope="y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",
+        curvature=f"{_SIGMOID} * ((real)1 - {_SIGMOID}) * ((real)2 + z * ((real)1 - (real)2 * {_SIGMOID}))",
+        kernel="v[i] * sigmoid(v[i])",
+        onnx=lambda add, z: add("Mul", z, add("Sigmoid", z)),
+        rsl_rl="swish",
+    ),
+    gelu=Activation(
+        function="torch.nn.functional:gelu",
+        module="torch.nn:GELU",
+        kernel="(real)0.5 * v[i] * ((real)1 + ::wp::erf(v[i] * (real)0.70710678118654752))",
+    ),
+    relu=Activation(
+        function="torch.nn.functional:relu",
+        module="torch.nn:ReLU",
+        in_place="torch:relu_",
+        value="SELECT(z > (real)0, z, (real)0)",
+        slope="SELECT(z > (real)0, (real)1, (real)0)",
+        curvature="(real)0 * z",
+        kernel="v[i] < (real)0 ? (real)0 : v[i]",
+        onnx=lambda add, z: add("Relu", z),
+        rsl_rl="relu",
+    ),
+    tanh=Activation(
+        function="torch:tanh",
+        module="torch.nn:Tanh",
+        in_place="torch:tanh_",
+        value="::wp::tanh(z)",
+        slope="(real)1 - y * y",
+        curvature="(real)-2 * y * ((real)1 - y * y)",
+        kernel="::wp::tanh(v[i])",
+        onnx=lambda add, z: add("Tanh", z),
+        rsl_rl="tanh",
+    ),
+    elu=Activation(
+        function="torch.nn.functional:elu",
+        module="torch.nn:ELU",
+        value="SELECT(z > (real)0, z, ::wp::exp(z) - (real)1)",
+        slope="SELECT(z > (real)0, (real)1, y + (real)1)",
+        curvature="SELECT(z > (real)0, (real)0, y + (real)1)",
+        onnx=lambda add, z: add("Elu", z),
+        rsl_rl="elu",
+    ),
+    selu=Activation(function="torch.nn.functional:selu", module="torch.nn:SELU", rsl_rl="selu"),
+    softplus=Activation(
+        function="torch.nn.functional:softplus",
+        module="torch.nn:Softplus",
+        value="SELECT(z > (real)0, z, (real)0) + ::wp::log((real)1 + ::wp::exp(SELECT(z > (real)0, -z, z)))",
+        slope="(real)1 / ((real)1 + ::wp::exp(-z))",
+        curvature=f"{_SIGMOID} * ((real)1 - {_SIGMOID})",
+        onnx=lambda add, z: add("Softplus", z),
+    ),
+    softsign=Activation(
+        function="torch.nn.functional:softsign",
+        module="torch.nn:Softsign",
+        value="z / ((real)1 + SELECT(z > (real)0, z, -z))",
+        slope="((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))",
+        curvature=(
+            "SELECT(z > (real)0, (real)-2, (real)2) * ((real)1 - SELECT(y > (real)0, y, -y)) * "
+            "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))"
+        ),
+        onnx=lambda add, z: add("Softsign", z),
+    ),
+)
+"""Activations by name."""
+
+
+def activations_with(form: Form) -> tuple[str, ...]:
+    """Return the names of the activations that have a form."""
+    return tuple(name for name in ACTIVATIONS if getattr(ACTIVATIONS[name], form))
+
+
+def require_activation(name: str, form: Form) -> None:
+    """Refuse an activation that is not there, or lacks a form.
+
+    Raises:
+        InputError: The message lists the valid names.
+    """
+    if name not in ACTIVATIONS or not getattr(ACTIVATIONS[name], form):
+        raise unknown("activation", name, activations_with(form))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests: the arguments of a function as one struct, from which its signature, its help and its flags are made."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ForwardRef, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin, overload
+
+import msgspec
+
+P = ParamSpec("P")
+S = TypeVar("S")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Annotation of a field that the command line reads otherwise than its type in Python says.
+
+    Attributes:
+        kind: Type of the flag, or the name of one of `cli.terminal.flags.READERS`; None where there is no flag.
+    """
+
+    kind: Any
+
+
+IN_PYTHON = Flag(None)
+"""Annotation of a field that only Python has: a callback, a progress bar, a logger."""
+
+
+class Taking(Protocol[P, S, R_co]):  # pyright: ignore[reportInvalidTypeVarUse] - `S` is only taken
+    """A function that takes a request, or the fields of one as its arguments."""
+
+    @overload
+    def __call__(self, request: S, /) -> R_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+def taking(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Taking[P, S, R]]:
+    """Return a decorator by which a function of a request takes the request's fields as its arguments, too.
+
+    The signature is that of the request, and "Args:" in the docstring is made from "Attributes:" of the request.
+
+    Args:
+        request: Class of the request.
+    """
+    made: Any = get_origin(request) or request
+
+    def decorate(function: Callable[[S], R]) -> Taking[P, S, R]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> R:
+            if len(args) == 1 and not kwargs and isinstance(args[0], made):
+                return function(args[0])
+            return function(made(*args, **kwargs))
+
+        returns = inspect.signature(function).return_annotation
+        parameters = [one.replace(annotation=python_type(one.annotation)) for one in arguments_of(made)]
+        call.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
+            parameters, return_annotation=returns
+        )
+        call.__doc__ = with_arguments(function, {one.name: documented(made)[one.name] for one in parameters})
+        return cast(Taking[P, S, R], call)
+
+    return decorate
+
+
+def arguments_of(request: type) -> list[inspect.Parameter]:
+    """Return the fields of a request as parameters: its own, then those of its bases, which are keyword-only."""
+    given = _defaults(request)
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if owner is request else inspect.Parameter.KEYWORD_ONLY,
+            default=given[name],
+            annotation=annotation,
+        )
+        for owner in request.__mro__
+        for name, annotation in inspect.get_annotations(owner).items()
+        if name in given
+    ]
+
+
+def _defaults(request: type) -> dict[str, Any]:
+    """Return the defaults of a struct's or dataclass's fields; the types of a struct are not asked for."""
+    if not issubclass(request, msgspec.Struct):
+        return {name: one.default for name, one in inspect.signature(request).parameters.items()}
+    names, defaults = request.__struct_fields__, request.__struct_defaults__
+    absent = inspect.Parameter.empty
+    known = [absent] * (len(names) - len(defaults)) + [absent if x is msgspec.NODEFAULT else x for x in defaults]
+    return dict(zip(names, known, strict=True))
+
+
+def python_type(annotation: Any) -> Any:
+    """Return the type of a field without its flag; as text where it is not imported."""
+    kind = annotation if flag_of(annotation) is None else get_args(annotation)[0]
+    return kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
+
+
+def flag_of(annotation: Any) -> Flag | None:
+    """Return the `Flag` that a field is annotated with; None where the type of the field is that of its flag."""
+    return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Flag)), None)
+
+
+def documented(request: type) -> dict[str, str]:
+    """Return what "Attributes:" in the docstrings of a struct and its bases say of each field, one line each."""
+    found: dict[str, str] = {}
+    for owner in reversed(request.__mro__):
+        found |= entries(owner.__doc__, "Attributes")
+    return found
+
+
+def entries(docstring: str | None, section: str) -> dict[str, str]:
+    """Return the entries of a section of a docstring, as "Args", by name; each is one line."""
+    _, _, rest = inspect.cleandoc(docstring or "").partition(f"{section}:\n")
+    found = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", rest.partition("\n\n")[0], re.MULTILINE)
+    return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in found}
+
+
+def with_arguments(function: Callable[..., Any], arguments: Mapping[str, str]) -> str:
+    """Return the docstring of a function with these arguments in "Args:", in place of those that it has."""
+    text = re.sub(r"\n\n(Args|Flags):\n.*?(?=\n\n|$)", "", inspect.getdoc(function) or "", flags=re.DOTALL)
+    lines = "\n".join(f"    {name}: {meaning}" for name, meaning in arguments.items())
+    section = re.search(r"^(Returns|Raises|Example):$", text, re.MULTILINE)
+    at = len(text) if section is None else section.start()
+    return f"{text[:at].rstrip()}\n\nArgs:\n{lines}\n\n{text[at:]}".rstrip() + "\n"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Priors: what is known of quantities beforehand, which fixes what a log does not see.
+
+Each kind of prior is one record in `PRIORS`: how its width is read, by how many standard deviations a value is off, and
+its words in a report. The least squares take the distances as residuals; their derivatives come from torch.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.registry import Registry
+
+NORMAL = "normal"
+
+
+@dataclass(frozen=True)
+class PriorKind:
+    """A kind of prior on one quantity.
+
+    Attributes:
+        distance: From values [..., p], nominal values [p] and widths [p] to how far the values are off, in standard
+            deviations, [..., p]; each entry depends on its own value alone, and half its square is the negative log
+            density.
+        read: From the pattern that asks for it, the text of its width and the quantity to the width; raises an
+            InputError for one that it cannot have.
+        words: A width in words, as "± 0.16".
+    """
+
+    distance: Callable[[Tensor, Tensor, Tensor], Tensor]
+    read: Callable[[str, str, Parameter], float]
+    words: Callable[[float], str]
+
+
+def read_deviation(pattern: str, text: str, spec: Parameter) -> float:
+    """Return a standard deviation, in the unit of the quantity or as a share of its nominal value ("20%").
+
+    Raises:
+        InputError: It is not a finite number above 0.
+    """
+    share = text.endswith("%")
+    try:
+        deviation = float(text.removesuffix("%")) * (0.01 * abs(spec.nominal) if share else 1.0)
+    except ValueError:
+        deviation = math.nan
+    if not 0.0 < deviation < math.inf:
+        nothing = share and spec.nominal == 0.0
+        why = f", and the nominal value of {spec.name} is 0" if nothing else ""
+        raise InputError(
+            f"prior {pattern}={text}: its width is not a finite number above 0{why}; valid: a standard deviation in "
+            "the unit of the quantity" + ("" if nothing else ", or a share of its nominal value such as 20%")
+        )
+    return deviation
+
+
+PRIORS: Registry[PriorKind] = Registry(
+    "kind of prior",
+    **{
+        NORMAL: PriorKind(
+            distance=lambda values, mean, deviation: (values - mean) / deviation,
+            read=read_deviation,
+            words=lambda deviation: f"± {deviation:.3g}",
+        ),
+    },
+)
+"""Kinds of priors by name: the first word of a prior in settings, "KIND WIDTH"; without one it is normal."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Distributions of p of the free quantities, each about its nominal value.
+
+    Attributes:
+        columns: Which quantities, int64, shape [p].
+        mean: Their nominal values, shape [p].
+        deviation: Widths: of normal ones standard deviations, shape [p].
+        kinds: Their kinds, names in `PRIORS`.
+    """
+
+    columns: Tensor
+    mean: Tensor
+    deviation: Tensor
+    kinds: tuple[str, ...]
+
+    def by_name(self, specs: Sequence[Parameter]) -> dict[str, tuple[str, float]]:
+        """Return kind and width of each prior by the name of its quantity."""
+        rows = zip(self.columns.tolist(), self.kinds, self.deviation.tolist(), strict=True)
+        return {specs[k].name: (kind, width) for k, kind, width in rows}
+
+    def distance(self, values: Tensor) -> Tensor:
+        """Return how far physical values [..., n] are off, in standard deviations, shape [..., p]."""
+        return self._distance(values[..., self.columns])
+
+    def _distance(self, values: Tensor) -> Tensor:
+        names = set(self.kinds)
+        if len(names) == 1:
+            return PRIORS[self.kinds[0]].distance(values, self.mean, self.deviation)
+        found = torch.empty_like(values)
+        for name in names:
+            own = torch.tensor([kind == name for kind in self.kinds])
+            found[..., own] = PRIORS[name].distance(values[..., own], self.mean[own], self.deviation[own])
+        return found
+
+    def slope(self, values: Tensor) -> Tensor:
+        """Return the derivative of `distance` by the physical values [..., n], shape [..., p, n]."""
+        with torch.enable_grad():
+            own = values[..., self.columns].detach().requires_grad_()
+            (by_own,) = torch.autograd.grad(self._distance(own).sum(), own)
+        slope = values.new_zeros(*by_own.shape, values.shape[-1])
+        slope[..., torch.arange(len(self.columns)), self.columns] = by_own
+        return slope
+
+
+def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Prior | None:
+    """Return the prior that settings ask for, by name or pattern of quantities; None for none.
+
+    Args:
+        specs: The free quantities.
+        asked: Widths, or texts "KIND WIDTH": of normal priors (without a kind) standard deviations, in the unit of the
+            quantity or as a share of its nominal value ("20%"). The last pattern that a quantity matches counts.
+
+    Raises:
+        InputError: A pattern matches no free quantity, or a width is none that the kind can have.
+    """
+    found: dict[int, tuple[str, float]] = {}
+    for pattern, given in asked.items():
+        rows = [k for k, s in enumerate(specs) if fnmatchcase(s.name, pattern) or fnmatchcase(s.name, f"{pattern}.*")]
+        if not rows:
+            raise InputError(
+                f"prior: {pattern!r} is not a free quantity; valid: {choices([spec.name for spec in specs])}, or "
+                "patterns of them"
+            )
+        kind, width = _split(str(given).strip())
+        found |= {k: (kind, PRIORS[kind].read(pattern, width, specs[k])) for k in rows}
+    if not found:
+        return None
+    columns = sorted(found)
+    return Prior(
+        torch.tensor(columns),
+        torch.tensor([specs[k].nominal for k in columns], dtype=torch.float64),
+        torch.tensor([found[k][1] for k in columns], dtype=torch.float64),
+        tuple(found[k][0] for k in columns),
+    )
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return kind and width of "KIND WIDTH", or of "WIDTH"."""
+    word, _, width = text.partition(" ")
+    return (word, width.strip()) if word in PRIORS else (NORMAL, text)
+
+
+def parse_priors(texts: Sequence[str]) -> dict[str, float | str]:
+    """Return the priors of a command line: NAME=DEVIATION, NAME=SHARE%, or NAME=KIND WIDTH.
+
+    Raises:
+        InputError: A text is malformed.
+    """
+    found: dict[str, float | str] = {}
+    for text in texts:
+        name, given, width = text.partition("=")
+        if not (name and given and width):
+            raise InputError(f"prior {text!r} is malformed; valid: NAME=STANDARD_DEVIATION, NAME=20%")
+        found[name] = width
+    return found

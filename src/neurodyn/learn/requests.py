@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a training: the arguments of `learn.train` and `learn.finetune`, and the flags of their verbs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from neurodyn.core.config import Config
+from neurodyn.core.requests import IN_PYTHON, Flag
+
+if TYPE_CHECKING:
+    from neurodyn.core.progress import Progress
+    from neurodyn.learn.loop import Callback
+    from neurodyn.learn.plan import TrainingPlan
+    from neurodyn.learn.run_folder import Data
+    from neurodyn.learn.tracking.tracker import Logger
+    from neurodyn.robots import Robot
+
+
+class TrainingOptions(Config, frozen=True, kw_only=True):
+    """What every training of dynamics takes.
+
+    Attributes:
+        minutes: Time budget [min]; by default that of the settings.
+        steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
+        seed: Seed of weights and batches; by default that of the settings.
+        shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
+        device: Torch device that trains: cpu, cuda, cuda:1 ...
+        threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
+        resume: Go on with a training that was stopped, with the same settings but for the budget.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+        progress: Shown how far the training is.
+        callbacks: Called as the training goes.
+    """
+
+    minutes: float | None = None
+    steps: int | None = None
+    seed: int | None = None
+    shares: Annotated[Sequence[float] | None, Flag(tuple[float, ...] | None)] = None
+    device: Annotated[str, Flag("device")] = "cpu"
+    threads: Annotated[int | None, Flag("threads")] = None
+    resume: bool = False
+    logger: Annotated["Logger | None", Flag("logger")] = None
+    progress: Annotated["Progress | None", IN_PYTHON] = None
+    callbacks: Annotated["Sequence[Callback]", IN_PYTHON] = ()
+
+
+class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
+    """A training of a model on data.
+
+    Attributes:
+        robot: Name of a robot, or the path of your own declaration; in Python also a `Robot`.
+        data: HDF5 store of `neurodyn generate`, `import` or `policy log`, or an npz log that the robot declares; or
+            several files of one robot, each on its own ground and with its own splits.
+        out: Run directory to write.
+        kind: Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts
+            what the data measure, and how uncertain that is.
+        size: Training settings: small, paper, for world models also short and long (memory), or the path of a file; in
+            Python also the settings themselves (as RUN/config.yaml has them), which are taken as they are but for
+            budget, seed and threads.
+        net: Kind of network (neural); by default the one that suits the robot.
+        base: Known motion that the network corrects (neural, data that were simulated): contact for the mechanism as
+            built with contacts, limits and friction, free for it without; by default that of the settings, or none.
+        members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
+            model is uncertain. By default those of the settings: 1 (neural) or 5 (world-model).
+    """
+
+    robot: Annotated["Robot | str | Path", Flag(str)]
+    data: Annotated["Data", Flag(tuple[str, ...])]
+    out: Annotated[str | Path, Flag(Path)]
+    kind: str = "neural"
+    size: Annotated["str | TrainingPlan", Flag(str)] = "small"
+    net: Annotated[str | None, Flag("net")] = None
+    base: Annotated[str | None, Flag("base")] = None
+    members: int | None = None
+
+
+class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
+    """A fine-tuning of a trained model on other data of its robot.
+
+    Attributes:
+        run: Run directory, or pretrained:NAME.
+        data: HDF5 store, or an npz log that the robot declares; or several files.
+        out: Run directory to write.
+        size: Settings: finetune, or the path of a settings file; in Python also the settings themselves, whose network
+            is that of the model.
+    """
+
+    run: Annotated[str | Path, Flag(str)]
+    data: Annotated["Data", Flag(tuple[str, ...])]
+    out: Annotated[str | Path, Flag(Path)]
+    size: Annotated["str | TrainingPlan", Flag(str)] = "finetune"

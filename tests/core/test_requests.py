@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests: one struct is the signature, the help and the flags of a function."""
+
+import importlib
+import inspect
+import pkgutil
+from typing import Annotated, Any
+
+import pytest
+
+import neurodyn
+from neurodyn.cli.main import VERBS, Verb
+from neurodyn.cli.terminal.command import command
+from neurodyn.core.config import Config
+from neurodyn.core.registry import Registry
+from neurodyn.core.requests import IN_PYTHON, Flag, arguments_of, documented, flag_of, taking
+
+
+class Common(Config, frozen=True, kw_only=True):
+    """What both take.
+
+    Attributes:
+        seed: Seed of
+            everything.
+        show: Called as it goes.
+    """
+
+    seed: int = 0
+    show: Annotated["Unknown | None", IN_PYTHON] = None  # noqa: F821  # pyright: ignore
+
+
+class Toss(Common, frozen=True, kw_only=False):
+    """A toss.
+
+    Attributes:
+        coin: Name of a coin; in Python also a `Coin`.
+        height: Height [m].
+    """
+
+    coin: Annotated[str | bytes, Flag(str)]
+    height: float = 1.0
+
+
+@taking(Toss)
+def toss(request: Toss) -> Toss:
+    """Toss a coin.
+
+    Returns:
+        What was asked.
+    """
+    return request
+
+
+def test_a_function_takes_the_request_or_its_fields():
+    asked = Toss("penny", 2.0, seed=3)
+    assert toss(asked) is asked
+    assert toss("penny", 2.0, seed=3) == asked
+    assert toss(coin="penny", height=2.0, seed=3) == asked
+
+
+def test_what_the_request_has_not_is_a_type_error():
+    with pytest.raises(TypeError, match="colour"):
+        toss("penny", colour="red")  # pyright: ignore
+    with pytest.raises(TypeError, match="coin"):
+        toss(height=2.0)  # pyright: ignore
+    with pytest.raises(TypeError):
+        toss("penny", 2.0, 3)  # pyright: ignore
+
+
+def test_signature_and_docstring_are_those_of_the_request():
+    signature = inspect.signature(toss)
+    assert str(signature).startswith("(coin: str | bytes, height: float = 1.0, *, seed: int = 0, show: 'Unknown")
+    assert signature.return_annotation is Toss
+    text = inspect.getdoc(toss) or ""
+    assert text.startswith("Toss a coin.\n\nArgs:\n    coin: Name of a coin; in Python also a `Coin`.\n")
+    assert "\n    seed: Seed of everything.\n" in text
+    assert text.index("Args:") < text.index("Returns:")
+
+
+def test_a_verb_has_the_fields_as_flags_and_its_own_where_it_says():
+    seen = []
+
+    @command(Toss, after={"quiet": "height"})
+    def verb(request: Toss, *, quiet: bool = False, json: str | None = None) -> None:
+        """Toss.
+
+        Flags:
+            quiet: Say nothing.
+            json: A file.
+
+        Example:
+            toss penny
+        """
+        seen.append((request, quiet, json))
+
+    parameters = inspect.signature(verb).parameters
+    assert list(parameters) == ["coin", "height", "quiet", "seed", "json"]
+    assert parameters["coin"].kind is inspect.Parameter.POSITIONAL_ONLY
+    assert parameters["coin"].annotation is str
+    assert inspect.getdoc(verb) == (
+        "Toss.\n\nArgs:\n    coin: Name of a coin.\n    height: Height [m].\n    quiet: Say nothing.\n"
+        "    seed: Seed of everything.\n    json: A file.\n\nExample:\n    toss penny"
+    )
+    verb("penny", seed=2, quiet=True)
+    assert seen == [(Toss("penny", seed=2), True, None)]
+
+
+def requests() -> list[type]:
+    """Return the requests of the package."""
+    for module in pkgutil.walk_packages(neurodyn.__path__, "neurodyn."):
+        if "requests" in module.name:
+            importlib.import_module(module.name)
+    found, left = [], [Config]
+    while left:
+        kinds = left.pop().__subclasses__()
+        left += kinds
+        found += [kind for kind in kinds if kind.__module__.startswith("neurodyn.")]
+    return sorted({kind for kind in found if kind.__name__.endswith("Request")}, key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("request_type", requests(), ids=lambda kind: kind.__name__)
+def test_every_field_of_a_request_is_documented_and_can_be_given_by_its_place(request_type: type):
+    fields = arguments_of(request_type)
+    assert documented(request_type).keys() >= {one.name for one in fields}
+    assert {one.name for one in fields} == set(request_type.__struct_fields__)  # pyright: ignore
+    required = [one for one in fields if one.default is one.empty]
+    places = [one.name for one in fields if one.kind is one.POSITIONAL_OR_KEYWORD]
+    made = request_type(*places, **{one.name: one.name for one in required if one.name not in places})
+    assert [getattr(made, name) for name in places] == places
+
+
+def verbs(table: Registry[Verb] = VERBS) -> list[Any]:
+    """Return all verbs, those of tables of further ones included."""
+    found: list[Any] = []
+    for verb in table.values():
+        called = verb.load()
+        found += verbs(called) if isinstance(called, Registry) else [called]
+    return found
+
+
+def test_flags_are_the_fields_of_their_request():
+    asked = [verb for verb in verbs() if hasattr(verb, "request")]
+    assert asked
+    for verb in asked:
+        flags = inspect.signature(verb).parameters
+        for one in arguments_of(verb.request):
+            flag = flag_of(one.annotation)
+            typed = flag is None or flag.kind is not None
+            assert (one.name in flags) == (typed and one.name not in verb.without), (verb, one.name)
+            if one.name in flags:
+                assert flags[one.name].default == one.default
