@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where episodes start: at states that a task draws, or after windows of a log."""
+"""Start states of episodes: drawn by a task, or taken from windows of a log."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,56 +18,56 @@ from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.tasks import Task
 
 _TRIES = 100
-"""Draws in which enough windows must be found from which an episode can start."""
+"""Draws after which the search for usable starts is given up."""
 
 
 class Starts(Protocol):
-    """Draws starts of episodes."""
+    """A distribution of start states."""
 
     def draw(self, count: int) -> State | Window:
-        """Return `count` starts; always of the same kind."""
+        """Draw `count` starts, always of the same type."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return where the draws stand, tensors in dicts; nothing where they cannot go on from a state."""
+        """Return the state of the random generators; empty if the distribution cannot be resumed."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the state that `state` returned."""
 
 
 class SampledStarts(Starts):
-    """States that the task draws; a model with a memory starts with an empty one."""
+    """States drawn by the task. A model with memory starts with an empty one."""
 
     def __init__(
         self, task: Task, seed: int, *, device: str | torch.device = "cpu", bounds: PlausibleBounds | None = None
     ) -> None:
-        """Prepare the draws.
+        """Seed the generators.
 
         Args:
             task: The task.
             seed: Seed of the draws.
             device: Device of the states.
-            bounds: States outside of which are drawn again (`control.task_frames.episode_bounds`); None for the bounds
-                of the task's robot.
+            bounds: States outside of these bounds are drawn again (`control.task_frames.episode_bounds`); None for the
+                bounds of the task's robot.
         """
         self._task, self._device = task, torch.device(device)
         self._bounds = declared_bounds(task.declaration()) if bounds is None else bounds
-        # Drawn on the CPU, so that all devices see the same starts; by a generator of its own where one is replaced, so
-        # that dynamics with other bounds see the others all the same.
+        # On the CPU, so that all devices see the same starts. Replacements have a separate generator, so that dynamics
+        # with narrower bounds still see the same other starts.
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "starts", task.name))
         self._spare = torch.Generator().manual_seed(derive_seed(seed, "spare starts", task.name))
 
     def draw(self, count: int) -> State:
-        """Return `count` states; errors as of `plausible_starts`."""
+        """Draw `count` states; errors: see `plausible_starts`."""
         return plausible_starts(self._task, count, self._bounds, self._generator, self._spare).to(self._device)
 
     def state(self) -> dict[str, Any]:
-        """Return where the draws stand."""
+        """Return the state of the random generators."""
         return {"drawn": self._generator.get_state(), "spare": self._spare.get_state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the state that `state` returned."""
         self._generator.set_state(saved["drawn"])
         self._spare.set_state(saved["spare"])
 
@@ -75,7 +75,7 @@ class SampledStarts(Starts):
 def plausible_starts(
     task: Task, count: int, bounds: PlausibleBounds, generator: torch.Generator, spare: torch.Generator
 ) -> State:
-    """Draw starts of a task within bounds: as the task draws them, and by `spare` where one of them is outside.
+    """Draw starts of a task within bounds; states outside of the bounds are drawn again with `spare`.
 
     Raises:
         InputError: Nearly all states that the task draws are outside of the bounds.
@@ -94,9 +94,9 @@ def plausible_starts(
 
 
 class LoggedStarts(Starts):
-    """Windows of a log: an episode continues where the window ends, with all of it as the model's past.
+    """Windows of a log: an episode continues where the window ends, and the window is the model's history.
 
-    States in which an episode of the log ended in a failure are left out, and those in which the task would end.
+    Windows are skipped if the logged episode failed in their last state, or if an episode of the task would end there.
     """
 
     def __init__(
@@ -109,29 +109,29 @@ class LoggedStarts(Starts):
         device: str | torch.device = "cpu",
         ended: Callable[[State, Tensor | None], Tensor] | None = None,
     ) -> None:
-        """Prepare the draws.
+        """Prepare the sampler.
 
         Args:
-            log: The log, or several in shares.
-            frames: Frames of a window: the full warm-up of the model.
+            log: One log, or several with shares.
+            frames: Length of a window, the full warm-up of the model.
             seed: Seed of the draws.
-            split: Which episodes to draw from; those for training by default.
-            device: Where windows are wanted.
-            ended: From states, and which of the spec's contacts touch something, to those in which an episode would end
-                at once; None where all will do.
+            split: Split of the log to draw from; training by default.
+            device: Device of the windows.
+            ended: Tells in which states an episode would end at once, shape [rows]. It receives states and whether
+                each contact of the spec is closed. None to accept all states.
 
         Raises:
-            InputError: No episode of the split holds a window and more.
+            InputError: No episode of the split is longer than a window.
         """
         self._ended = ended
         seed = derive_seed(seed, "starts", "log")
         self._sampler = MixtureSampler(Mixture.of(log), frames, split=split, batch=1, seed=seed, device=device)
 
     def draw(self, count: int) -> Window:
-        """Return `count` windows.
+        """Draw `count` windows.
 
         Raises:
-            InputError: Nearly all windows of the log end where an episode would.
+            InputError: Nearly all windows of the log end in states where an episode would end.
         """
         parts: list[Window] = []
         missing = count
@@ -155,31 +155,31 @@ class LoggedStarts(Starts):
         )
 
     def state(self) -> dict[str, Any]:
-        """Return where the draws stand."""
+        """Return the state of the sampler."""
         return self._sampler.state_dict()
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the state that `state` returned."""
         self._sampler.load_state_dict(saved)
 
 
 class MixedStarts(Starts):
-    """States of two sources in shares: those that a task draws, say, and states of logs."""
+    """A mixture of two distributions, such as states of the task and states of logs."""
 
     def __init__(self, first: Starts, second: Starts, share: float, seed: int) -> None:
-        """Prepare the draws.
+        """Prepare the mixture.
 
         Args:
-            first: One source.
-            second: The other; of windows the last state is taken.
-            share: Share of the first, between 0 and 1.
-            seed: Seed of what is rounded up or down.
+            first: The first distribution.
+            second: The second distribution. Only the last state of a window is used.
+            share: Share of the first distribution, between 0 and 1.
+            seed: Seed of the random rounding.
         """
         self._first, self._second, self._share = first, second, share
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "mixed starts"))
 
     def draw(self, count: int) -> State:
-        """Return `count` states; the number of the first source is its share, rounded at random."""
+        """Draw `count` states; the number from the first distribution is rounded at random."""
         ours = int(count * self._share + float(torch.rand((), generator=self._generator)))
         parts = [
             present_state(source.draw(number))
@@ -189,18 +189,18 @@ class MixedStarts(Starts):
         return State(torch.cat([part.q for part in parts]), torch.cat([part.qd for part in parts]))
 
     def state(self) -> dict[str, Any]:
-        """Return where the draws stand."""
+        """Return the state of both distributions and of the rounding."""
         return {"first": self._first.state(), "second": self._second.state(), "shares": self._generator.get_state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore the state that `state` returned."""
         self._first.load(saved["first"])
         self._second.load(saved["second"])
         self._generator.set_state(saved["shares"])
 
 
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
-    """Return a context of all worlds that holds `context` in some rows and zeros in the others."""
+    """Return a context of `worlds` rows that holds `context` in the given rows and zeros in the others."""
     wide = {
         name: values.new_zeros(worlds, *values.shape[1:]).index_copy(0, rows, values)
         for name, values in vars(context).items()

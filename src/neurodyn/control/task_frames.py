@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a task in some dynamics.
+"""Frames of a task in some dynamics: the loop body shared by policies, planners and evaluations.
 
-The one loop body of whatever acts, what a frame earns, how episodes end, and which dynamics fit.
+A frame turns actions into controls, advances the dynamics, and computes rewards and failures. Also checks that task and
+dynamics fit together.
 """
 
 import math
@@ -26,17 +27,17 @@ from neurodyn.tasks import Memory, Task
 
 
 def episode_bounds(task: Task, dynamics: Dynamics) -> PlausibleBounds:
-    """Return the states of some dynamics outside of which an episode of a task fails: those of the guard."""
+    """Return the plausible states of a task in some dynamics, outside of which an episode fails: the guard's bounds."""
     return guard_bounds(dynamics, task.declaration())
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Where episodes failed in a frame.
+    """Failures of a frame.
 
     Attributes:
         failed: Whether the episode failed, shape [worlds], bool.
-        implausible: Whether it did because its state is implausible or not finite, shape [worlds], bool.
+        implausible: Whether it failed because its state is implausible or not finite, shape [worlds], bool.
     """
 
     failed: Tensor
@@ -45,12 +46,12 @@ class Ending:
 
 @dataclass(frozen=True)
 class FrameEnd(Ending):
-    """How a frame ended in each world.
+    """Failures and rewards of a frame.
 
     Attributes:
-        reward: What it earned, shape [worlds].
-        names: Names of the parts of the reward.
-        parts: The parts, shape [parts, worlds].
+        reward: Rewards, shape [worlds].
+        names: Names of the reward terms.
+        parts: Reward terms, shape [terms, worlds].
     """
 
     reward: Tensor
@@ -59,14 +60,14 @@ class FrameEnd(Ending):
 
 
 def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
-    """Return what the frame that ended in `step` earned, and where the episode failed.
+    """Return rewards and failures of the frame that ended in `step`.
 
     Args:
         task: The task.
-        bounds: Its `episode_bounds` in these dynamics.
-        step: What the dynamics predicted.
-        now: Quantities of the state in which the frame ended.
-        memory: Memory of the task as the frame began.
+        bounds: Plausible states (`episode_bounds`).
+        step: Prediction of the dynamics.
+        now: Quantities at the end of the frame.
+        memory: Task memory at the start of the frame.
         action: Actions during the frame, shape [worlds, actions].
     """
     terms = task.reward(now, memory, action)
@@ -79,9 +80,9 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
 def ending(
     task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, others: Tensor | None = None
 ) -> Ending:
-    """Return where the episode failed in the frame that ended in `step`.
+    """Return the failures of the frame that ended in `step`.
 
-    Arguments are those of `judge`; `others` are other numbers that must be finite, shape [worlds, n].
+    Arguments: see `judge`. `others` are further numbers that must be finite, shape [worlds, n].
     """
     state = step.state
     implausible = bounds.outside(state.q, state.qd, state.channels, others)
@@ -92,16 +93,16 @@ def ending(
 
 
 def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action: Tensor) -> FrameEnd:
-    """Return what frames earned whose ends are known, those of many frames at once; rewards see no gradient of ends.
+    """Return the rewards of many frames whose failures are known already; no gradient passes through failures.
 
-    A reward that is not finite counts as that of an implausible state, though the episode went on.
+    A reward that is not finite is replaced by the reward of an implausible state, though the episode went on.
 
     Args:
         task: The task.
-        end: How they ended, shape [n] each.
-        now: Quantities of the states in which they ended.
-        memory: Memory of the task as they began.
-        action: Actions during them, shape [n, actions].
+        end: Failures of the frames, shape [n] each.
+        now: Quantities at the end of the frames.
+        memory: Task memory at the start of the frames.
+        action: Actions during the frames, shape [n, actions].
     """
     terms = task.reward(now, memory, action)
     parts = torch.stack(list(terms.values()))
@@ -111,7 +112,7 @@ def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action
 
 
 def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
-    """Return the end of a frame, which earned nothing of its own where the state is implausible."""
+    """Replace rewards by `implausible_reward`, and their terms by zero, where the state is implausible."""
     implausible = end.implausible
     return FrameEnd(
         end.failed, implausible, reward.masked_fill(implausible, task.implausible_reward), names,
@@ -121,13 +122,13 @@ def _paid(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts
 
 @dataclass(frozen=True)
 class Moment:
-    """Worlds between two frames.
+    """State of the worlds between two frames.
 
     Attributes:
         carry: History of the dynamics.
-        state: The states.
+        state: States.
         torque: Torques of the last frame [N m or N], shape [worlds, nu]; None where targets drive the robot.
-        memory: The task's memory.
+        memory: Task memory.
         now: Quantities of the states.
     """
 
@@ -139,32 +140,32 @@ class Moment:
 
 
 class TaskFrames:
-    """Begins and steps a task in some dynamics; it holds no state.
+    """Starts and steps a task in some dynamics; stateless.
 
     Attributes:
-        task: What is to be done.
-        dynamics: What happens.
-        environment: What the worlds are in; None for what models of logs know.
-        bounds: States outside of which an episode fails.
-        quantities: Returns what is known of a state, from that, the step that ended in it, and the torques during it
-            [N m or N], shape [worlds, nu]; None of either at a start.
+        task: The task.
+        dynamics: The dynamics.
+        environment: Ground and obstacles; None for dynamics that know only the surroundings of their logs.
+        bounds: Plausible states, outside of which an episode fails.
+        quantities: Returns the quantities of a state, from the state, the step that ended in it, and the torques during
+            that step [N m or N], shape [worlds, nu]. Step and torques are None at a start.
     """
 
     quantities: Callable[[State, Step | None, Tensor | None], Quantities]
 
     def __init__(self, task: Task, dynamics: Dynamics, environment: Environment | None = None) -> None:
-        """Prepare.
+        """Prepare a reader of quantities.
 
         Args:
-            task: What is to be done.
-            dynamics: What happens; they fit the task (`control.task_frames`).
-            environment: What the worlds are in, with heights of the base above the ground (`control.grounds`); None for
-                the robot's default ground.
+            task: The task.
+            dynamics: Dynamics that fit the task (`require_fit`).
+            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
+                None for the robot's default ground.
         """
         self.task, self.dynamics = task, dynamics
         self.bounds = episode_bounds(task, dynamics)
         uneven = None if environment is None or not dynamics.spec.floating else environment.ground
-        if environment is None and not dynamics.measured:  # which know that of their logs alone
+        if environment is None and not dynamics.measured:  # measured dynamics know only the ground of their logs
             environment = home_ground(task)
         self.environment = environment
         read = dynamics.reader(environment).read
@@ -173,7 +174,7 @@ class TaskFrames:
         self._scale = dynamics.epistemic_scale
 
     def no_torque(self, state: State) -> Tensor | None:
-        """Return the torques before a first frame: zero, shape [worlds, nu]; None where targets drive the robot."""
+        """Return zero torques before a first frame, shape [worlds, nu]; None where targets drive the robot."""
         return state.q.new_zeros(state.worlds, self.dynamics.spec.nu) if self._torques else None
 
     def begin(
@@ -185,18 +186,18 @@ class TaskFrames:
         uncertainty: bool = False,
         of_mean: bool = False,
     ) -> Moment:
-        """Return worlds whose history is `context`.
+        """Start worlds with a history.
 
         Args:
-            context: The history.
-            generator: Draws what the task draws, such as commands.
-            memory: The task's memory of these worlds; None where they start now.
-            uncertainty: Whether steps have to say how uncertain they are.
-            of_mean: Whether worlds follow the mean of an ensemble, where its dynamics know one, instead of its members
+            context: History up to the start.
+            generator: Random generator of the task, for example of commands.
+            memory: Task memory; None for a new episode.
+            uncertainty: Whether steps must report their epistemic uncertainty.
+            of_mean: Whether worlds follow the mean of an ensemble, where the dynamics offer it, instead of its members
                 in turn.
 
         Raises:
-            InputError: The dynamics do not offer what the task reads.
+            InputError: The dynamics do not offer a quantity that the task reads.
         """
         state = present_state(context)
         torque = self.no_torque(state)
@@ -211,13 +212,13 @@ class TaskFrames:
     def frame(
         self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
     ) -> tuple[Moment, Step, FrameEnd]:
-        """Act for one frame.
+        """Advance one frame.
 
         Args:
-            at: Where the worlds are; used up unless `tracked`.
-            action: Actions, of which what is beyond the task's limit is cut off, shape [worlds, actions].
-            generator: Draws what the task draws.
-            tracked: Whether gradients are wanted.
+            at: State of the worlds; overwritten unless `tracked`.
+            action: Actions, clipped to the task's limit, shape [worlds, actions].
+            generator: Random generator of the task.
+            tracked: Whether gradients are needed.
         """
         action = action.clamp(-self.task.limit, self.task.limit)
         then, step = self.advance(at, action, generator, tracked=tracked)
@@ -226,7 +227,7 @@ class TaskFrames:
     def advance(
         self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
     ) -> tuple[Moment, Step]:
-        """Act for one frame that is judged elsewhere; arguments are those of `frame`, actions within the limit."""
+        """Advance one frame without rewards and failures; arguments: see `frame`, actions within the limit."""
         control = self.task.control(action, at.now, at.memory)
         if self._torques and (control.target is not None or control.torque is None):  # a controller acts once a frame
             control = Control.unchecked(torque=frame_torque(self.dynamics.spec, at.state, control))
@@ -238,9 +239,9 @@ class TaskFrames:
         return Moment(carry, step.state, torque, memory, now), step
 
     def disagreement(self, step: Step) -> Tensor | None:
-        """Return the epistemic deviation in units of its spread in the data, summed over the state, shape [worlds].
+        """Return the epistemic standard deviation relative to that of the data, summed over the state, shape [worlds].
 
-        None of dynamics that do not know it.
+        None for dynamics that do not report it.
         """
         if step.epistemic is None or self._scale is None:
             return None
@@ -248,27 +249,27 @@ class TaskFrames:
 
 
 class FaultWatch:
-    """Keeps the last frames of all worlds, and reports the ones that end in implausible states.
+    """Keeps the last frames of all worlds and reports episodes that end in implausible states.
 
-    Such episodes already count as failures and start anew; here they get a name. A policy that explores has many of
-    them, so the first few are reported and the others only counted.
+    Such episodes count as failures and are reset in any case. Exploring policies cause many of them, so only the first
+    few are reported.
     """
 
     def __init__(self, frames: TaskFrames, where: str) -> None:
-        """Take a task in some dynamics; `where` is what runs, for messages."""
+        """Watch a task in some dynamics; `where` names the run in messages."""
         self._frames, self._where = frames, where
         self._recent: deque[tuple[State, Tensor | None]] = deque(maxlen=KEPT + frames.dynamics.spec.context)
         self._left = MOST
 
     def see(self, before: Moment, after: Moment, step: Step, end: Ending, lengths: Tensor) -> None:
-        """Take note of a frame.
+        """Record a frame and report an implausible state.
 
         Args:
-            before: Worlds as the frame began.
-            after: Worlds as it ended.
-            step: What the dynamics predicted.
-            end: How it ended.
-            lengths: Frames of the present episodes, this one included, shape [worlds].
+            before: State of the worlds at the start of the frame.
+            after: State of the worlds at the end of the frame.
+            step: Prediction of the dynamics.
+            end: Failures of the frame.
+            lengths: Length of the present episodes, this frame included [frames], shape [worlds].
         """
         if not self._left:
             return
@@ -280,7 +281,7 @@ class FaultWatch:
         frame = int(lengths[world])
         state = step.state
         if not bool(self._frames.bounds.outside(state.q, state.qd, state.channels)[world]):
-            return  # its reward was not finite, which the task's terms say
+            return  # the reward was not finite, which its terms show
         only = State.unchecked(
             q=state.q[world : world + 1], qd=state.qd[world : world + 1],
             channels=None if state.channels is None else state.channels[world : world + 1],
@@ -292,7 +293,7 @@ class FaultWatch:
         report(fault, self._before(world, frame))
 
     def _before(self, world: int, frame: int) -> Before | None:
-        """Return the last states of a world's episode; None where targets drive it, whose torques are not known."""
+        """Return the last states of a world's episode; None where targets drive it, whose torques are unknown."""
         kept = list(self._recent)[-frame:]
         torques = [torque[world] for _, torque in kept if torque is not None]
         if len(torques) < len(kept):
@@ -309,11 +310,11 @@ class FaultWatch:
 
 
 def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"] = 0.0) -> None:
-    """Refuse dynamics of another robot or frame length, a model that was never fitted, and a bad penalty.
+    """Refuse dynamics of another robot or time step, an untrained model, and an invalid penalty.
 
     Raises:
-        InputError: The penalty is below 0, or the dynamics know no uncertainty; or the model is not fitted.
-        MismatchError: Joints, controls or dt are others than those of the task's robot.
+        InputError: The penalty is negative, the dynamics report no uncertainty, or the model is not trained.
+        MismatchError: Joints, controls or dt differ from those of the task's robot.
     """
     if penalty != "auto" and not (math.isfinite(penalty) and penalty >= 0):
         raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")

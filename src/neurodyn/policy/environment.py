@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any dynamics as a vectorised environment of rsl_rl: one environment for simulators and for imagination.
+"""Vectorised rsl_rl environment over any dynamics, simulated or learned.
 
-A world starts anew where its task or its model says that it failed, where its state is implausible, or where its time
-is up; the history of the others is left as it is. In imagination the reward is less by `penalty` times the epistemic
-uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), so that the policy stays where the
-model knows.
+A world is reset when its task or its model reports a failure, when its state is implausible, or when its time is up.
+The other worlds keep their state and history. In a learned model, the reward is reduced by `penalty` times the
+epistemic uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), which keeps the policy where
+the model has data.
 """
 
 from collections.abc import Sequence
@@ -48,24 +48,24 @@ from neurodyn.policy.renewal import renewal_in
 from neurodyn.tasks import Memory, Task
 
 _IMPLAUSIBLE = "implausible"
-"""Name of what implausible states cost, among the terms of the reward."""
+"""Reward term that holds the cost of implausible states."""
 
 _MOST_UNREAD = 256
-"""Frames after which the ends of episodes are read from the device, if nobody has asked for them."""
+"""Frames after which ended episodes are read from the device, if `collect` was not called before."""
 
 
 @dataclass
 class Episodes:
-    """What ended since it was last asked.
+    """Episodes that ended since the last call of `PolicyEnvironment.collect`.
 
     Attributes:
-        returns: Sum of the rewards of each episode that ended, without penalty and scale.
-        penalised: The same less the penalty.
-        lengths: Its frames.
-        failed: Whether it ended in a failure.
-        implausible: Whether it ended because its state was implausible (`control.task_frames`), which is a failure.
-        terms: Sum over these episodes of what each term of the reward brought, by name; together they are the sum of
-            `returns`. "implausible" is the task's `implausible_reward`, where it has one.
+        returns: Return of each episode, without penalty and scale.
+        penalised: Return of each episode, less the penalty.
+        lengths: Length of each episode [frames].
+        failed: Whether each episode failed.
+        implausible: Whether each episode failed because its state was implausible (`control.task_frames`).
+        terms: Sum of each reward term over these episodes, by name. The terms add up to the sum of `returns`.
+            "implausible" holds the task's `implausible_reward`, if it has one.
     """
 
     returns: list[float] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Episodes:
 
     @classmethod
     def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
-        """Return the episodes of several processes."""
+        """Concatenate the episodes of several processes."""
         lists = [own.name for own in fields(cls) if own.name != "terms"]
         names = dict.fromkeys(name for part in parts for name in part.terms)
         return cls(
@@ -88,14 +88,14 @@ class Episodes:
 
 @dataclass(frozen=True)
 class EpisodeSums:
-    """What is counted of the present episodes, and of those before.
+    """Running sums over the present episodes, and totals over all.
 
     Attributes:
-        length: Frames of the present episodes, shape [worlds].
+        length: Length of the present episodes so far [frames], shape [worlds].
         returns: Return, penalised return and length of the present episodes, shape [3, worlds].
-        uncertain: Uncertainty of all frames so far, a sum over frames of the mean over worlds, shape [].
-        terms: What each term of the reward brought in the present episodes, shape [terms, worlds].
-        earned: What it brought in all episodes that ended so far, shape [terms].
+        uncertain: Epistemic uncertainty, averaged over worlds and summed over all frames so far, shape [].
+        terms: Sum of each reward term over the present episodes, shape [terms, worlds].
+        earned: Sum of each reward term over all episodes that have ended, shape [terms].
     """
 
     length: Tensor
@@ -107,7 +107,7 @@ class EpisodeSums:
 
 @dataclass(frozen=True)
 class _Ended:
-    """Which episodes ended in a frame, and with what, not yet read from the device; shapes as of `EpisodeSums`."""
+    """Episodes that ended in a frame, still on the device; shapes [worlds], and [3, worlds] for `returns`."""
 
     done: Tensor
     returns: Tensor
@@ -117,14 +117,14 @@ class _Ended:
 
 @dataclass(frozen=True)
 class EnvironmentFrame:
-    """What a frame gives.
+    """Outputs of one frame.
 
     Attributes:
-        observation: Observations of the present states, shape [worlds, observations].
-        reward: Rewards, less the penalty, scaled, shape [worlds].
+        observation: Observations after resets, shape [worlds, observations].
+        reward: Rewards less the penalty, scaled, shape [worlds].
         done: Whether episodes ended, shape [worlds].
-        extras: What rsl_rl asks for, and more.
-        ended: What ended; None where nothing did.
+        extras: Entries that rsl_rl reads, and further values for logs.
+        ended: Episodes that ended; None if none did.
     """
 
     observation: Tensor
@@ -136,7 +136,7 @@ class EnvironmentFrame:
 
 @dataclass(frozen=True)
 class _Due:
-    """What a frame is to be judged by, later: arguments of `judge_later`, and the uncertainty, shape [worlds]."""
+    """Inputs of a frame's reward, kept for `judge_later`; `uncertain` has shape [worlds]."""
 
     now: Quantities
     memory: Memory
@@ -146,15 +146,15 @@ class _Due:
 
 @dataclass(frozen=True)
 class TrackedFrame:
-    """A frame with gradients, whose reward nobody knows yet (`PolicyEnvironment.settle`).
+    """A frame with gradients, before its reward is computed (`PolicyEnvironment.settle`).
 
     Attributes:
-        observation: Observations of the present states, shape [worlds, observations].
-        last: Observations of the states in which the frame ended, before anything started anew, likewise.
-        end: Where episodes failed.
+        observation: Observations after resets, shape [worlds, observations].
+        last: Observations at the end of the frame, before resets, shape [worlds, observations].
+        end: Failures of the frame.
         done: Whether episodes ended, shape [worlds].
-        over: Whether any did.
-        due: What it is judged by.
+        over: Whether any episode ended.
+        due: Inputs of the reward.
     """
 
     observation: Tensor
@@ -166,7 +166,7 @@ class TrackedFrame:
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
-    """Return quantities with none of the contacts closed, where these are known after a frame only."""
+    """Fill in open contacts where the dynamics report contacts only after a first frame."""
     if "contact" in now or not now.contact_names:
         return now
     return now.replacing({"contact": lambda of: of["joint_velocity"].new_zeros(worlds, len(of.contact_names))})
@@ -176,9 +176,9 @@ class PolicyEnvironment(VecEnv):
     """A batch of worlds in which a policy acts.
 
     Attributes:
-        task: What is to be done.
-        dynamics: What happens.
-        episodes: What has ended, as far as it was read.
+        task: The task.
+        dynamics: The dynamics that advance the worlds.
+        episodes: Ended episodes that were read from the device but not yet collected.
     """
 
     def __init__(
@@ -199,22 +199,23 @@ class PolicyEnvironment(VecEnv):
         """Start all worlds.
 
         Args:
-            task: What is to be done.
-            dynamics: What happens.
-            starts: Where episodes start.
+            task: The task.
+            dynamics: The dynamics that advance the worlds.
+            starts: Distribution of start states.
             worlds: Number of worlds.
-            seed: Seed of commands.
-            penalty: Weight of the epistemic uncertainty, summed over the state in units of its spread in the data.
-            reward_scale: Factor on the reward that the learner sees.
-            environment: What the worlds are in, with heights of the base above the ground (`control.grounds`); None for
-                the robot's default ground.
-            noisy: Whether observations have the task's noise.
+            seed: Seed of commands, pushes and observation noise.
+            penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
+                deviation.
+            reward_scale: Factor on the reward that the learner receives.
+            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
+                None for the robot's default ground.
+            noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
-            capture: How a frame is recorded that is then replayed; None for a CUDA graph in learned dynamics on a GPU,
-                and for no recording elsewhere. States of a recorded environment stay where they are and change.
+            capture: Records a frame for replay. None for a CUDA graph with learned dynamics on a GPU, and for no
+                recording elsewhere. States of a recorded environment are overwritten in place.
 
         Raises:
-            InputError: Task and dynamics do not fit together, or the penalty is below 0 or has no meaning.
+            InputError: Task and dynamics do not fit together, or the penalty is negative or not applicable.
         """
         require_fit(task, dynamics, penalty)
         if worlds < 1:
@@ -230,12 +231,12 @@ class PolicyEnvironment(VecEnv):
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
-        # As a tensor, so that frames that were recorded see it change.
+        # A tensor, so that recorded frames see it change.
         self._share = torch.tensor(penalty * task.penalty_scale, device=self.device)
         if capture is None and self.device.type == "cuda" and isinstance(dynamics, LearnedDynamics):
             capture = cuda_graph
         self._record, self._captured = capture, None
-        # A GPU would have to be waited for to know whether any episode ended: there, renewal is part of every frame.
+        # Checking whether any episode ended would stall a GPU: there, every frame includes the resets.
         self._always_renews = self.device.type != "cpu" or capture is not None
         self._renewal = renewal_in(dynamics, starts, worlds, ahead=self._always_renews)
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
@@ -253,31 +254,31 @@ class PolicyEnvironment(VecEnv):
             terms=torch.zeros(len(self._terms), worlds, device=self.device),
             earned=torch.zeros(len(self._terms), device=self.device, dtype=torch.float64),
         )
-        self._counted = [0.0] * len(self._terms)  # of `earned`, what was returned by `collect`
+        self._counted = [0.0] * len(self._terms)  # `earned` at the last `collect`
         self._ended: list[_Ended] = []
         self.episodes = Episodes()
 
     @property
     def state(self) -> State:
-        """The present states."""
+        """Present states."""
         return self._moment.state
 
     @property
     def carry(self) -> Carry:
-        """History of the dynamics."""
+        """History of the dynamics, such as hidden states of a network."""
         return self._moment.carry
 
     @property
     def uncertainty(self) -> float:
-        """Uncertainty of all frames so far, a sum over frames of the mean over worlds; 0 without a penalty."""
+        """Epistemic uncertainty, averaged over worlds and summed over all frames so far; 0 without a penalty."""
         return float(self._sums.uncertain)
 
     def set_penalty(self, penalty: float) -> None:
-        """Change the weight of the uncertainty, in an environment that was given one above 0."""
+        """Change the weight of the uncertainty. Requires an environment built with a penalty above 0."""
         self._share.fill_(penalty * self.task.penalty_scale)
 
     def saved(self) -> dict[str, Any] | None:
-        """Return all that the next frames depend on (`dynamics.capture`); None where frames are recorded."""
+        """Return the full state of the environment (`dynamics.capture`); None where frames are recorded."""
         if self._always_renews:
             return None
         now = self._moment.now
@@ -290,10 +291,10 @@ class PolicyEnvironment(VecEnv):
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what `saved` gave.
+        """Restore the state that `saved` returned.
 
         Raises:
-            InputError: It is of other dynamics.
+            InputError: The state belongs to other dynamics.
         """
         self._renewal.load(saved["renewal"])
         self._starts.load(saved["starts"])
@@ -308,13 +309,13 @@ class PolicyEnvironment(VecEnv):
 
     @property
     def _worlds(self) -> dict[str, Any]:
-        """What a frame changes beside the sums; quantities follow from it."""
+        """State of the worlds that a frame advances, except for the sums; quantities are derived from it."""
         at = self._moment
         return {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
 
     @property
     def memory(self) -> Memory:
-        """The task's memory of the worlds."""
+        """Task memory of the worlds, such as commands and last actions."""
         return self._moment.memory
 
     @property
@@ -324,7 +325,7 @@ class PolicyEnvironment(VecEnv):
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """Frames of the present episodes, shape [worlds]; rsl_rl's name, which it also sets."""
+        """Length of the present episodes so far [frames], shape [worlds]. rsl_rl reads and sets it."""
         return self._sums.length
 
     @episode_length_buf.setter
@@ -337,7 +338,7 @@ class PolicyEnvironment(VecEnv):
             self._sums.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
-        """Return what the policy sees of the present states."""
+        """Return the observations of the present states, shape [worlds, observations], under the key "policy"."""
         return TensorDict({"policy": self._observed()}, batch_size=[self.num_envs])
 
     def _observed(self) -> Tensor:
@@ -349,13 +350,13 @@ class PolicyEnvironment(VecEnv):
 
     @torch.no_grad()
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
-        """Act for one frame; worlds whose episode ends start anew.
+        """Advance one frame and reset the worlds whose episode ends.
 
         Args:
-            actions: Actions, of which what is beyond the task's limit is cut off, shape [worlds, actions].
+            actions: Actions, clipped to the task's limit, shape [worlds, actions].
 
         Returns:
-            Observations, rewards of shape [worlds], whether episodes ended, shape [worlds], and what rsl_rl asks for.
+            Observations, rewards of shape [worlds], whether episodes ended, shape [worlds], and rsl_rl's extras.
         """
         if self._always_renews:
             self._renewal.prepare()
@@ -366,7 +367,7 @@ class PolicyEnvironment(VecEnv):
         return observation, frame.reward, frame.done, frame.extras
 
     def step_tracked(self, actions: Tensor) -> TrackedFrame:
-        """Act for one frame with gradients, which end where an episode does.
+        """Advance one frame with gradients, which do not cross the end of an episode.
 
         Args:
             actions: Actions within the task's limit, shape [worlds, actions].
@@ -387,10 +388,10 @@ class PolicyEnvironment(VecEnv):
         return TrackedFrame(self._observed() if moved else last, last, end, done, over, due)
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
-        """Return what frames earned, less the penalty, scaled, shape [frames, worlds], with gradients.
+        """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.
 
-        Together, because a reward takes as long for the worlds of a window as for those of a frame. Every frame has to
-        be settled once, in order.
+        Rewards of a whole window are computed in one batch, which takes about as long as those of one frame. Call it
+        once for every frame, in order.
         """
         due, ends = [frame.due for frame in frames], [frame.end for frame in frames]
         end = judge_later(
@@ -417,11 +418,11 @@ class PolicyEnvironment(VecEnv):
         return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
     def cut(self) -> None:
-        """Forget the gradients of all frames so far."""
+        """Detach the present states and sums from the gradients of all frames so far."""
         self._begin_frame(detached(self._worlds), detached(self._sums), self._renewal.turn)
 
     def _replayed(self, actions: Tensor, record: Recorder) -> "EnvironmentFrame":
-        """Act for one frame by replaying a recorded one; recorded now where it was not."""
+        """Advance one frame by replaying the recorded one, which is recorded on the first call."""
         if self._captured is None:
             before = self._worlds, self._sums, self._renewal.turn
             try:
@@ -450,7 +451,7 @@ class PolicyEnvironment(VecEnv):
         self._moment, self._sums, self._renewal.turn = Moment(**worlds, now=now), sums, turn
 
     def _frame(self, actions: Tensor) -> "EnvironmentFrame":
-        """Act for one frame, judge and count it, and start anew what ended with it."""
+        """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
         task, frames, before = self.task, self._frames, self._moment
         actions = actions.clamp(-task.limit, task.limit)
         then, step = frames.advance(before, actions, self._generator)
@@ -461,7 +462,7 @@ class PolicyEnvironment(VecEnv):
             "time_outs": late,
             "reward": end.reward,
             "implausible": end.implausible,
-            "state": step.state,  # as the frame left it, before anything starts anew
+            "state": step.state,  # before resets
             "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
@@ -478,7 +479,7 @@ class PolicyEnvironment(VecEnv):
         return EnvironmentFrame(self._observed(), reward, done, extras, ended)
 
     def _go_on(self, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
-        """Go on from where a frame ended; return where time is over, where episodes ended, and whether any may have."""
+        """Adopt the end of a frame; return which episodes ran out of time, which ended, and whether any may have."""
         length = self._sums.length + 1
         if not self._always_renews:  # reading would stall a GPU
             self._watch.see(self._moment, then, step, end, length)
@@ -488,25 +489,25 @@ class PolicyEnvironment(VecEnv):
         return late, done, self._always_renews or bool(done.any())
 
     def _push(self, change: Tensor) -> None:
-        """Change the velocity of the worlds' bases [m/s], base axes, shape [worlds, 3]."""
+        """Add `change` to the velocity of the bases [m/s], base frame, shape [worlds, 3]."""
         at = self._moment
         state = pushed(self.dynamics.spec, at.state, change)
         self._moment = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
 
     @staticmethod
     def _with_implausible(end: FrameEnd) -> Tensor:
-        """Return the parts of rewards and what implausible states cost besides, shape [parts + 1, n]."""
+        """Append the cost of implausible states to the reward terms, shape [terms + 1, n]."""
         return torch.cat([end.parts, (end.reward - end.parts.sum(0))[None]])
 
     def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
-        """Add to the sums of the present episodes, and end those that are done.
+        """Add to the sums of the present episodes, and close the episodes that are done.
 
         Args:
-            returns: Rewards, rewards less the penalty, and frames to add, shape [3, worlds].
-            terms: What the terms of the reward brought, shape [terms, worlds].
-            end: How the last frame ended.
-            done: Where episodes ended, shape [worlds].
-            over: Whether any may have.
+            returns: Rewards, penalised rewards and frames to add, shape [3, worlds].
+            terms: Reward terms to add, shape [terms, worlds].
+            end: Failures of the last frame.
+            done: Whether episodes ended, shape [worlds].
+            over: Whether any may have ended.
         """
         sums = self._sums
         returns, terms, earned, ended = sums.returns + returns, sums.terms + terms, sums.earned, None
@@ -527,12 +528,12 @@ class PolicyEnvironment(VecEnv):
         return found
 
     def _uncertain(self, step: Step, end: Ending) -> Tensor | None:
-        """Return how uncertain a frame is, shape [worlds]; 0 of what is not plausible."""
+        """Return the epistemic uncertainty of a frame, shape [worlds]; 0 in implausible states."""
         uncertain = self._frames.disagreement(step)
         return None if uncertain is None else uncertain.masked_fill(end.implausible, 0.0)
 
     def _less_penalty(self, reward: Tensor, uncertain: Tensor | None) -> Tensor:
-        """Return rewards less the penalty, of one frame or several, shape [n], and add to the uncertainty so far."""
+        """Subtract the penalty from rewards of one or more frames, shape [n], and accumulate the uncertainty."""
         if uncertain is None:
             return reward
         mean, frames = uncertain.detach().mean(), len(uncertain) // self.num_envs
@@ -540,13 +541,13 @@ class PolicyEnvironment(VecEnv):
         return reward - self._share * uncertain
 
     def _note(self, ended: _Ended) -> None:
-        """Keep what ended until somebody asks for it, or until it is much."""
+        """Queue ended episodes until they are collected or the queue is long."""
         self._ended.append(ended)
         if len(self._ended) >= _MOST_UNREAD:
             self._read_ends()
 
     def _read_ends(self) -> None:
-        """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""
+        """Read ended episodes from the device, many frames at once, because each read stalls a GPU."""
         for ended in self._ended:
             rows = ended.done.nonzero()[:, 0]
             returns, penalised, lengths = ended.returns[:, rows].tolist()
@@ -558,7 +559,7 @@ class PolicyEnvironment(VecEnv):
         self._ended.clear()
 
     def _renew(self, done: Tensor) -> None:
-        """Start anew in some worlds; the others keep their state, history and memory."""
+        """Reset worlds; the others keep their state, history and memory."""
         at = self._moment
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss of a policy over a window of frames, with gradients through the dynamics, and how far ahead these reach."""
+"""Loss of a policy over a window of frames, differentiated through the dynamics, and statistics of its gradients."""
 
 import math
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from neurodyn.policy.environment import PolicyEnvironment
 
 @dataclass(frozen=True)
 class GradientWindow:
-    """What happened in a window, frame by frame; without gradients but for `loss`.
+    """Rollout of a window. Only `loss` carries gradients.
 
     Attributes:
         loss: The loss, shape [].
-        seen: Observations at which the policy acted, shape [frames, worlds, observations].
-        last: Observations of the states in which frames ended, shape [frames, worlds, observations].
-        reward: Rewards, as the learner sees them, shape [frames, worlds].
-        failed: Where an episode failed, shape [frames, worlds].
-        done: Where an episode ended, shape [frames, worlds].
+        seen: Observations at the start of frames, shape [frames, worlds, observations].
+        last: Observations at the end of frames, before resets, shape [frames, worlds, observations].
+        reward: Rewards less the penalty, scaled, shape [frames, worlds].
+        failed: Whether episodes failed, shape [frames, worlds].
+        done: Whether episodes ended, shape [frames, worlds].
     """
 
     loss: Tensor
@@ -34,7 +34,7 @@ class GradientWindow:
 
 
 class _LimitedAction(torch.autograd.Function):
-    """Cuts actions off at a limit; gradients pass within it, and where a mean beyond it is led back."""
+    """Clip actions; gradients pass within the limit, and beyond it if they lead the mean back."""
 
     @staticmethod
     def forward(ctx: Any, action: Tensor, mean: Tensor, limit: float) -> Tensor:
@@ -45,23 +45,23 @@ class _LimitedAction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (action, mean), (gradient,), limit = ctx.saved_tensors, gradients, ctx.limit
-        # A loss is descended: along a positive gradient an action falls, back from where it is positive, too.
+        # Gradient descent moves an action against its gradient, so an equal sign leads back.
         beyond = torch.where(mean.abs() > limit, mean, 0.0)
-        # Of two truths, a > b is "a and not b"; what is not a number leads nowhere.
+        # For booleans, a > b is "a and not b". NaN blocks the gradient.
         return gradient.masked_fill((action.abs() > limit) > (gradient * beyond > 0.0), 0.0), None, None
 
 
 def held(action: Tensor, mean: Tensor, limit: float) -> Tensor:
-    """Return actions cut off at a limit, with the gradients (of a loss) of that, and some more.
+    """Clip actions to a limit, with gradients that can lead a mean back from beyond it.
 
-    Those of the plain function are zero beyond the limit, and a policy whose mean is far beyond would never come back:
-    there, gradients that lead back pass. They do not where noise alone took an action beyond, which would pull every
-    mean towards zero.
+    The gradient of a plain clip is zero beyond the limit, so that a policy whose mean is far beyond would never return.
+    Here, gradients that lead back pass if the mean itself is beyond the limit. If only the noise took an action beyond
+    the limit, they are blocked, because they would pull every mean towards zero.
 
     Args:
-        action: Actions, shape [worlds, actions].
-        mean: Their means, likewise.
-        limit: The limit.
+        action: Sampled actions, shape [worlds, actions].
+        mean: Mean actions, shape [worlds, actions].
+        limit: Largest absolute action.
     """
     result = _LimitedAction.apply(action, mean, limit)
     assert isinstance(result, Tensor)
@@ -76,15 +76,15 @@ def roll(
     gamma: float,
     watch: Callable[[Tensor], Tensor],
 ) -> GradientWindow:
-    """Let a policy act for a window.
+    """Roll a policy out for a window.
 
     Args:
-        world: The worlds, which go on from where they are.
+        world: The worlds, which continue from their present state.
         act: From observations to actions and their means, each of shape [worlds, actions].
-        value: Value of observations, shape [rows], from those, shape [rows, observations].
-        frames: Frames of the window.
-        gamma: Discount of a frame.
-        watch: Sees the actions of each frame before they act, and returns them (`GradientWatch`).
+        value: From observations, shape [rows, observations], to values, shape [rows].
+        frames: Length of the window.
+        gamma: Discount factor per frame.
+        watch: Receives the actions of each frame and returns them (`GradientWatch`).
     """
     world.cut()
     observation = world.get_observations()["policy"]
@@ -107,7 +107,7 @@ def roll(
 def window_loss(
     last: Tensor, reward: Tensor, failed: Tensor, done: Tensor, value: Callable[[Tensor], Tensor], gamma: float
 ) -> Tensor:
-    """Return the loss of a window, shape []; arguments are attributes of `GradientWindow` and arguments of `roll`."""
+    """Return the loss of a window, shape []; arguments: see `GradientWindow` and `roll`."""
     frames, worlds = reward.shape
     weight, weights = torch.ones_like(reward[0]), []
     anew = done.to(reward)
@@ -123,25 +123,25 @@ def window_loss(
 
 
 LARGE = 0.95
-"""Quantile of the worlds that stands for large gradients."""
+"""Upper quantile over worlds of the gradient norms."""
 
 
 class GradientWatch:
-    """Sees the gradients of one window's actions.
+    """Records the gradient of the return with respect to the actions of a window.
 
     Attributes:
-        norms: Norm of the gradient of each world's return by its actions [1/action], frame by frame, shape
-            [frames, worlds]; 0 where it was not finite. Complete after the backward pass.
-        lost: Gradients that were not finite.
+        norms: Norm of this gradient [1/action] by frame and world, shape [frames, worlds]; 0 where it was not finite.
+            Complete after the backward pass.
+        lost: Number of gradients that were not finite.
     """
 
     def __init__(self, frames: int, worlds: int, most: float | None = None) -> None:
         """Prepare for a window.
 
         Args:
-            frames: Its frames.
-            worlds: Its worlds.
-            most: Norm above which a gradient is scaled down; None for none.
+            frames: Length of the window.
+            worlds: Number of worlds.
+            most: Largest norm; larger gradients are scaled down to it. None for no limit.
         """
         self.norms = torch.zeros(frames, worlds)
         self.lost = 0
@@ -149,7 +149,7 @@ class GradientWatch:
         self._scale = float(frames * worlds)  # the loss is the mean over frames and worlds
 
     def __call__(self, action: Tensor) -> Tensor:
-        """Return the actions of the next frame, whose gradients will be seen."""
+        """Return the actions of the next frame, with a hook on their gradients."""
         frame, seen = self._frame, action.view_as(action)
         self._frame += 1
         if seen.requires_grad:
@@ -174,17 +174,17 @@ class GradientWatch:
         return float(self.norms.median())
 
     def by_horizon(self) -> dict[str, list[float]]:
-        """Return median and `LARGE` quantile of the norms by the frames ahead: 1, 2, 4 ... and all of the window."""
+        """Return median and `LARGE` quantile of the norms by frames to the end of the window: 1, 2, 4 ... and all."""
         frames = len(self.norms)
         ahead = sorted({*(2**n for n in range(frames.bit_length()) if 2**n <= frames), frames})
         levels = torch.tensor([0.5, LARGE])
         return {str(n): self.norms[frames - n].quantile(levels).tolist() for n in ahead}
 
     def explosion(self) -> float:
-        """Return how much larger the mean norm of the window's first frame is than its median.
+        """Return the ratio of mean to median norm in the first frame of the window.
 
-        Where gradients grow alike in all worlds that is about 1; where contact multiplies them in some, these few
-        decide the mean, and with it the policy's step.
+        About 1 if gradients grow alike in all worlds. If contacts multiply them in a few worlds, these dominate the
+        mean, and with it the step of the optimiser.
         """
         first = self.norms[0]
         median = float(first.median())

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of policies at work: as a robot itself would write them, or in the coordinates of its simulator.
+"""Recording of logs: episodes of policies, as a robot would log them or in the coordinates of its simulator.
 
-A robot that declares `rows` writes those: no pose of the base, contacts by force, what its controller was told. Any
-robot can write what it would measure (`measured_spec`), or generalised coordinates and torques, as `sim.generate` does,
-and then the log is data like those that are generated. Pushes are not part of coordinates, as no torque explains them.
+A robot that declares `rows` logs those rows: no pose of the base, contacts from forces, and the targets of its
+controller. Any robot can log what it would measure (`measured_spec`), or generalised coordinates and torques, as
+`sim.generate` does. A log in coordinates can be used like generated data. It has no pushes, because no torque explains
+them.
 
-Each episode has one of several behaviour policies and white noise of its own strength on the actions, so that a model
-of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone. What a frame earns, and where
-an episode ends, is that of every environment (`control.task_frames`); an implausible state is not part of the log.
+Each episode has one of several behaviour policies and white action noise of random strength, so that the log covers
+good and bad motions. Batch k of a log depends on (seed, k) alone. Rewards and failures are those of every environment
+(`control.task_frames`). Implausible states are left out of the log.
 """
 
 import math
@@ -45,7 +46,7 @@ from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 
 TEST_FRACTION = 0.1
-"""Share of the episodes of a log that are set apart for tests unless asked otherwise."""
+"""Default share of test episodes in a log."""
 _WORLDS, _LEAST_WORLDS = 256, 4
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
     ("base_height", ("",), "m", ""),
@@ -58,13 +59,13 @@ _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A policy that makes episodes of a log.
+    """A policy that records episodes of a log.
 
     Attributes:
         name: Name of the policy.
-        act: From observations, shape [worlds, observations], to actions, shape [worlds, actions], without noise; None
-            for actions that are drawn uniformly.
-        quiet: Whether its episodes go without the log's noise on actions.
+        act: From observations, shape [worlds, observations], to actions without noise, shape [worlds, actions]; None
+            for uniformly random actions.
+        quiet: Whether no noise is added to its actions.
     """
 
     name: str
@@ -73,15 +74,15 @@ class Behaviour:
 
 
 RANDOM, STILL = "random", "still"
-"""What a user calls the behaviours that are no policy: actions that are drawn uniformly, and actions of zero."""
+"""Names of the behaviours without a policy: uniformly random actions, and zero actions."""
 BEHAVIOURS = (RANDOM, STILL)
 
 
 def behaviour(name: str, task: Task) -> Behaviour:
-    """Return a behaviour that is no policy.
+    """Return a behaviour without a policy.
 
-    `still` with the log's noise is what a policy does before it has learned anything: a legged robot stands, trembles
-    and totters for whole episodes, where uniformly random actions throw it over at once.
+    `still` with action noise resembles an untrained policy: a legged robot stands and totters for whole episodes, where
+    uniformly random actions throw it over at once.
 
     Args:
         name: One of `BEHAVIOURS`.
@@ -93,10 +94,10 @@ def behaviour(name: str, task: Task) -> Behaviour:
 
 
 def usual_worlds(task: Task, transitions: int, behaviours: int = 1) -> int:
-    """Return how many episodes are made at once unless asked otherwise.
+    """Return the default number of parallel episodes.
 
-    As many as fill a processor, or, where the frames of those would be more than twice as many as asked for, as many as
-    that takes; some for each behaviour.
+    It is `_WORLDS`, or fewer if these would record more than twice the requested transitions; at least four, and at
+    least one for each behaviour.
     """
     wasteful = _WORLDS * task.frames > 2 * transitions
     return max(_LEAST_WORLDS, behaviours, math.ceil(transitions / task.frames)) if wasteful else _WORLDS
@@ -107,14 +108,14 @@ class LogSummary:
     """Contents of a log.
 
     Attributes:
-        path: The file.
-        transitions: Transitions in it.
-        episodes: Episodes in it.
-        failed: Share of episodes that ended in a failure.
-        implausible: Share of episodes that ended before a state that is implausible, which is a failure.
-        returns: Mean return of the episodes of each behaviour policy, noise included.
-        outcomes: Returns, lengths and ends of the episodes of each behaviour policy, likewise.
-        cpu_seconds: Processor time of writing it [s].
+        path: Path of the file.
+        transitions: Number of transitions.
+        episodes: Number of episodes.
+        failed: Share of episodes that failed.
+        implausible: Share of episodes that failed because of an implausible state.
+        returns: Mean return of each behaviour's episodes, with noise.
+        outcomes: Outcomes of each behaviour's episodes, with noise.
+        cpu_seconds: CPU time of the recording [s].
     """
 
     path: str
@@ -128,10 +129,10 @@ class LogSummary:
 
 
 def row_layout(task: Task) -> RowLayout:
-    """Return the layout of the rows that the task's robot logs.
+    """Return the layout of the task robot's log rows.
 
     Raises:
-        InputError: The robot declares none, or it does not fit the task.
+        InputError: The robot declares no rows, or they do not fit the task.
     """
     robot = task.declaration()
     if robot.rows_path is None:
@@ -143,10 +144,10 @@ def row_layout(task: Task) -> RowLayout:
 
 
 def measured_spec(task: Task) -> StateSpec:
-    """Return what the task's robot would measure: its joints and, of a floating base, all but its place and heading.
+    """Return the state that the task's robot can measure: joints and, of a floating base, all but place and heading.
 
     Raises:
-        InputError: The robot declares rows, and a task at another dt or with other joints.
+        InputError: The robot declares rows with another dt or other joints than the task.
     """
     robot = task.declaration()
     if robot.rows_path is not None:
@@ -163,7 +164,7 @@ def measured_spec(task: Task) -> StateSpec:
 
 
 def logs_rows(task: Task) -> bool:
-    """Return whether the task's robot logs rows unless asked otherwise: whether it declares any."""
+    """Return whether the task's robot logs rows by default, which it does if it declares them."""
     return task.declaration().rows_path is not None
 
 
@@ -182,27 +183,27 @@ def record_log(
     declared: bool = True,
     test: float = TEST_FRACTION,
 ) -> LogSummary:
-    """Write a log of several policies at a task.
+    """Record a log of several policies in a task.
 
     Args:
         task: The task; its commands and pushes are part of the log.
-        dynamics: Dynamics in place of the robot.
-        behaviours: The policies; each makes as many episodes as the others.
-        out: File to write (.h5).
-        transitions: Least number of transitions; rounded up to whole batches of episodes.
-        worlds: Episodes that are made at once.
-        noise: Greatest standard deviation of the noise on actions; each episode has one between 0 and this.
+        dynamics: Dynamics that take the place of the robot.
+        behaviours: The policies, with equal numbers of episodes.
+        out: Path of the file (.h5).
+        transitions: Minimum number of transitions, rounded up to whole batches of episodes.
+        worlds: Number of parallel episodes.
+        noise: Largest standard deviation of the action noise; each episode draws one between 0 and this.
         seed: Seed of starts, commands, pushes and noise.
-        coordinates: Whether generalised coordinates and torques are written, or what the robot would measure; None for
-            coordinates unless the robot declares rows.
-        measurement: How far off is what policies see and the log holds; None for not at all. Rewards and ends are those
-            of the true state.
-        declared: Whether the dynamics are those that the robot declares: coordinates are then its simulator's data,
-            and name it; else they are a log.
-        test: Share of the episodes that are set apart for tests.
+        coordinates: Whether to log generalised coordinates and torques instead of what the robot would measure. None
+            for coordinates unless the robot declares rows.
+        measurement: Measurement noise on the policies' observations and on the log; None for none. Rewards and failures
+            follow the true state.
+        declared: Whether the dynamics are the simulator that the robot declares. Coordinates then count as its data and
+            name it; otherwise they count as a log.
+        test: Share of test episodes.
 
     Raises:
-        InputError: A setting is out of range, the robot's rows do not fit the task, or the file cannot be written.
+        InputError: An argument is out of range, the robot's rows do not fit the task, or the file cannot be written.
     """
     path = Path(out)
     require_store_name(path)
@@ -287,7 +288,7 @@ def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHead
 
 
 class _Batch:
-    """Episodes that are made at once; those that fail are simulated on, and cut afterwards."""
+    """Parallel episodes. Worlds keep running after a failure, and their episodes are cut afterwards."""
 
     def __init__(
         self,
@@ -317,7 +318,7 @@ class _Batch:
         self.returns = np.zeros(worlds)
 
     def run(self, spec: StateSpec) -> None:
-        """Make the episodes; the first frame is not kept, as no torque and no contact is known before it."""
+        """Run the episodes. The first frame is not logged, because torques and contacts before it are unknown."""
         task, worlds = self._task, len(self.policy)
         state = plausible_starts(task, worlds, self._bounds, self._generator, self._generator)
         carry = self._dynamics.begin(state, self._environments)
@@ -341,7 +342,7 @@ class _Batch:
             self._count(frame, end, state)
             if frame:
                 driven = torque if spec.control_kind == "torque" else control.target
-                assert driven is not None  # of a robot with rows, whose layout says so
+                assert driven is not None  # a layout of rows with targets requires them
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]
             self._rows.append(self._row(spec, shown, seen, contacts))
@@ -349,7 +350,7 @@ class _Batch:
                 break
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the episodes, as a store's writer takes them; zeros after a failure."""
+        """Return the arrays of a store, zero after the end of an episode."""
         arrays = {}
         for name in ("q", "qd", "control", "reward", "channel", "contact"):
             rows = [row[name] for row in self._rows if name in row]
@@ -366,7 +367,7 @@ class _Batch:
     def _seen(
         self, state: State, now: Quantities, step: Step | None, torque: Tensor | None
     ) -> tuple[State, Quantities]:
-        """Return a state and its quantities as they are measured."""
+        """Return a state and its quantities with measurement noise."""
         shown = measured(self._dynamics.spec, state, self._measurement, self._generator)
         return shown, now if shown is state else self._quantities(shown, step, torque)
 
@@ -383,13 +384,13 @@ class _Batch:
         return action.clamp(-self._task.limit, self._task.limit)
 
     def _count(self, frame: int, end: FrameEnd, state: State) -> None:
-        """Note failures; one in the frame that is not kept leaves an episode of no transition."""
+        """Record failures. A failure in the first frame, which is not logged, leaves an episode without transitions."""
         fresh = end.failed.numpy() & ~self.failed
         broken = end.implausible.numpy() & fresh
         if frame:
             self.returns += np.where(self.failed, 0.0, end.reward.double().numpy())
         self.lengths[fresh] = frame
-        self.lengths[broken] = frame - 1  # -1 where not even the first state is any good
+        self.lengths[broken] = frame - 1  # -1 if not even the first state is plausible
         finite = (state.q.isfinite().all(-1) & state.qd.isfinite().all(-1)).numpy()
         self.status[fresh] = Status.TERMINATED
         self.status[broken] = np.where(finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)[broken]
@@ -397,7 +398,7 @@ class _Batch:
         self.implausible |= broken
 
     def outcome(self, number: int) -> EpisodeOutcomes:
-        """Return how the episodes of one behaviour ended, those included that are not kept."""
+        """Return the outcomes of one behaviour's episodes, including those that are not logged."""
         rows = np.flatnonzero(self.policy == number)
         returns = torch.from_numpy(self.returns[rows])
         lengths = torch.from_numpy(self.lengths[rows].clip(min=0).astype(np.float64))
@@ -406,7 +407,7 @@ class _Batch:
 
     @property
     def kept(self) -> np.ndarray:
-        """Which episodes have a state at all, shape [worlds], bool."""
+        """Whether each episode has a state to log, shape [worlds], bool."""
         return self.lengths >= 0
 
     def _row(self, spec: StateSpec, state: State, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PPO of rsl_rl in the training loop of the library, with a faster update on a CPU: the same steps, to rounding."""
+"""PPO of rsl_rl in the library's training loop, with a faster update on a CPU that is equal up to rounding."""
 
 import contextlib
 import io
@@ -32,24 +32,24 @@ from neurodyn.policy.settings import PolicySettings
 from neurodyn.tasks import Task
 
 LEAST_RATE = 1e-5
-"""Least learning rate of the adaptive schedule."""
+"""Lowest learning rate of the adaptive schedule."""
 
 _MOST_RATE, _RATE_FACTOR = 1e-2, 1.5
 
 
 @dataclass(frozen=True)
 class _Frames:
-    """Frames that are learnt from, one to a row.
+    """Frames to learn from, one per row.
 
     Attributes:
         seen: Normalised observations of the policy, shape [n, observations].
-        judged: Those of the critic, likewise.
+        judged: Normalised observations of the critic, shape [n, observations].
         action: Actions, shape [n, actions].
-        log_prob: Logarithm of their probability densities when they were taken, shape [n].
+        log_prob: Log-probability densities of the actions when they were taken, shape [n].
         advantage: Advantages, shape [n].
         target: Returns, shape [n, 1].
-        mean: Mean of the policy when they were taken, shape [n, actions].
-        std: Its standard deviation, likewise.
+        mean: Mean of the policy when the actions were taken, shape [n, actions].
+        std: Standard deviation of the policy when the actions were taken, shape [n, actions].
     """
 
     seen: Tensor
@@ -70,13 +70,13 @@ class _Frames:
 
 
 class PPO(ReferencePPO):
-    """PPO; on a CPU, and for the networks and settings of `neurodyn.policy`, with an update of its own."""
+    """PPO of rsl_rl; on a CPU, with the networks and settings of `neurodyn.policy`, it uses a faster update."""
 
     actor: MLPModel
     critic: MLPModel
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Take what rsl_rl's PPO takes."""
+        """Set up rsl_rl's PPO with the same arguments."""
         super().__init__(*arguments, **options)
         self._passes: tuple[MlpPass, MlpPass] | None = None
         if self._plain():
@@ -85,7 +85,7 @@ class PPO(ReferencePPO):
             self.optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
 
     def compute_returns(self, obs: TensorDict) -> None:
-        """Compute returns and advantages, which have mean 0 and deviation 1 over the frames of all ranks."""
+        """Compute returns, and advantages normalised over the frames of all ranks."""
         super().compute_returns(obs)
         storage = self.storage
         if current_ranks().count > 1 and not self.normalize_advantage_per_mini_batch:
@@ -97,7 +97,7 @@ class PPO(ReferencePPO):
             storage.advantages = ((found - mean) / (deviation + 1e-8)).to(storage.returns)
 
     def update(self) -> dict[str, float]:
-        """Make the optimiser steps of all epochs; return mean losses."""
+        """Run the optimiser steps of all epochs; return mean losses by name."""
         if self._passes is None:
             return super().update()
         with torch.no_grad():
@@ -109,7 +109,7 @@ class PPO(ReferencePPO):
         return losses
 
     def _plain(self) -> bool:
-        """Return whether models and settings are those that the update knows."""
+        """Return whether the faster update supports the networks and settings."""
         models, distribution = (self.actor, self.critic), getattr(self.actor, "distribution", None)
         return (
             torch.device(self.device).type == "cpu"
@@ -135,7 +135,7 @@ class PPO(ReferencePPO):
         return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
 
     def _frames(self) -> _Frames:
-        """Return the frames of the storage in the order in which minibatches take them."""
+        """Return the stored frames in random order."""
         storage = self.storage
         count = storage.num_envs * storage.num_transitions_per_env // self.num_mini_batches * self.num_mini_batches
         assert storage.distribution_params is not None
@@ -153,7 +153,7 @@ class PPO(ReferencePPO):
         ).rows(torch.randperm(count, device=self.device))
 
     def _step(self, actor: MlpPass, critic: MlpPass, minibatch: _Frames) -> Tensor:
-        """Make one optimiser step; return the losses of the value and of the surrogate, and the entropy."""
+        """Run one optimiser step; return value loss, surrogate loss and entropy, shape [3]."""
         distribution = self.actor.distribution
         assert isinstance(distribution, GaussianDistribution)
         log_std = distribution.log_std_param
@@ -190,7 +190,7 @@ class PPO(ReferencePPO):
         return torch.stack([value_loss / count, surrogate / count, entropy])
 
     def _adapt(self, divergence: float) -> None:
-        """Keep the change of the policy near `desired_kl` by the learning rate."""
+        """Adapt the learning rate to keep the KL divergence of an update near `desired_kl`."""
         if divergence > self.desired_kl * 2.0:
             self.learning_rate = max(LEAST_RATE, self.learning_rate / _RATE_FACTOR)
         elif 0.0 < divergence < self.desired_kl / 2.0:
@@ -201,13 +201,13 @@ class PPO(ReferencePPO):
 
 @dataclass(frozen=True)
 class _Surrogate:
-    """The clipped surrogate of some frames, summed, and where it leads.
+    """The clipped surrogate loss, summed over frames, and its gradients.
 
     Attributes:
-        loss: The surrogate.
-        divergence: Divergence of the policy from the one that acted, KL(old | new).
-        towards_mean: Gradient of the loss with respect to the policy's mean, shape [n, actions].
-        towards_log_std: Gradient with respect to the logarithm of its standard deviation, shape [actions].
+        loss: Surrogate loss, shape [].
+        divergence: KL divergence of the new policy from the one that acted, KL(old | new), shape [].
+        towards_mean: Gradient with respect to the policy's mean, shape [n, actions].
+        towards_log_std: Gradient with respect to the logarithm of the policy's standard deviation, shape [actions].
     """
 
     loss: Tensor
@@ -223,7 +223,7 @@ class _Surrogate:
         ratio = (log_prob - frames.log_prob).exp_()
         plain = -frames.advantage * ratio
         clipped = -frames.advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-        towards = torch.where(plain >= clipped, plain, 0.0)[:, None]  # times the gradient of the log-probability
+        towards = torch.where(plain >= clipped, plain, 0.0)[:, None]  # factor of the log-probability's gradient
         spread = frames.std / std
         moved = (frames.mean - mean) / std
         divergence = 0.5 * (spread.square() + moved.square() - 1.0).sum() - spread.log().sum()
@@ -236,7 +236,7 @@ class _Surrogate:
 
 
 class _Losses:
-    """Stands where rsl_rl's logger does, and keeps the losses of the last update; nothing is written."""
+    """Replaces rsl_rl's logger; keeps the losses of the last update and writes nothing."""
 
     writer = None
     log_dir = None
@@ -245,10 +245,10 @@ class _Losses:
         self.losses: dict[str, float] = {}
 
     def init_logging_writer(self) -> None:
-        """Open nothing."""
+        """Do nothing."""
 
     def process_env_step(self, *_: Any) -> None:
-        """Leave episodes to the environment, which counts them."""
+        """Do nothing; the environment counts episodes."""
 
     def log(self, *, loss_dict: dict[str, float], **_: Any) -> None:
         """Keep the losses."""
@@ -256,7 +256,7 @@ class _Losses:
 
 
 class _Runner(OnPolicyRunner):
-    """rsl_rl's runner among the processes of `learn.devices`; rsl_rl would look for some itself, on GPUs alone."""
+    """rsl_rl's runner with the ranks of `learn.devices`, in place of rsl_rl's own multi-GPU setup."""
 
     def _configure_multi_gpu(self) -> None:
         ranks = current_ranks()
@@ -267,7 +267,7 @@ class _Runner(OnPolicyRunner):
 
 
 class PpoLearner(PolicyLearner):
-    """One policy in training: a step is an update of PPO."""
+    """Training of one policy with PPO; a step is one update."""
 
     _settings: PolicySettings
 
@@ -282,7 +282,7 @@ class PpoLearner(PolicyLearner):
         initial: Path | None = None,
         starts: Starts | None = None,
     ) -> None:
-        """Build worlds, network and learner; arguments and errors are those of `train_policy`."""
+        """Build worlds, networks and PPO; arguments and errors: see `train_policy`."""
         best = 1.0 if settings.clone is None else settings.clone.best
         self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
         self._uncertain, self._certain = 0.0, True
@@ -294,15 +294,15 @@ class PpoLearner(PolicyLearner):
 
     @property
     def actor(self) -> MLPModel:
-        """The network that acts."""
+        """Network of the policy."""
         return self.runner.alg.get_policy()
 
     def networks(self) -> list[nn.Module]:
-        """Return policy and critic."""
+        """Return policy and critic networks."""
         return [self.runner.alg.actor, self.runner.alg.critic]
 
     def begin(self, at: TrainState) -> None:
-        """Start from an earlier policy or from what the log shows, where that is asked for and there is one."""
+        """Start from an earlier policy or by cloning the log, where the settings ask for it."""
         settings, where = self._settings, self._where
         if self._initial is not None and not at.step:
             self._take_over(self._initial)
@@ -314,17 +314,17 @@ class PpoLearner(PolicyLearner):
         clone(self.runner.alg.actor, self.runner.alg.critic, shown, settings.clone)
 
     def _take_over(self, folder: Path) -> None:
-        """Go on with a policy; with the optimiser, too, where PPO trained it."""
+        """Continue an earlier policy, with the state of the optimiser if PPO trained it."""
         alg = self.runner.alg
         rest = warm_start(alg.actor, alg.critic, folder, self._settings)
         if "optimizer_state_dict" in rest:
             alg.optimizer.load_state_dict(rest["optimizer_state_dict"])
             alg.learning_rate = alg.optimizer.param_groups[0]["lr"]
         elif brings_critic(folder, self._settings) and self._settings.schedule == "adaptive":
-            alg.learning_rate = LEAST_RATE  # what another algorithm trained is not undone by the first steps
+            alg.learning_rate = LEAST_RATE  # so that the first steps do not undo what another algorithm trained
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Roll out and update; what was imitated or given stays until the critic knows what it is worth."""
+        """Roll out and update. A cloned or given policy is frozen for the first updates, while the critic learns."""
         settings = self._settings
         updates = critic_updates(self._initial, settings)
         if settings.clone is not None and self._where.log is not None:
@@ -349,9 +349,9 @@ class PpoLearner(PolicyLearner):
         return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
 
     def _release(self, at: TrainState) -> None:
-        """Let the policy learn, too; under a rule for lambda the first is kept until another is as certain."""
+        """Unfreeze the policy. Under a rule for the penalty, it is also saved as the first to keep."""
         if self._settings.schedule == "adaptive":
-            # At the rate at which the critic learned, the first steps would undo what was imitated or given.
+            # At the critic's learning rate, the first steps would undo the cloned or given policy.
             self.runner.alg.learning_rate = LEAST_RATE
         if self._rule is not None:
             uncertain, at.best = current_ranks().agree(self._first_kept)
@@ -359,14 +359,14 @@ class PpoLearner(PolicyLearner):
             self._rule.kept = 0
 
     def _first_kept(self) -> tuple[float, float]:
-        """Write the policy that another must be as certain as; return its uncertainty and its return."""
+        """Save the policy as the reference of the penalty's rule; return its uncertainty and its return."""
         network = self.network
         played = self._play(network, self._plays, self._penalty)
         save_policy(self._out, self._config, network)
         return self._uncertainty(played), float(played.penalised.mean())
 
     def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
-        """Return how uncertain a play was, under a rule for lambda."""
+        """Return the uncertainty of evaluation episodes, under a rule for the penalty."""
         if self._rule is None:
             return {}
         uncertain = self._uncertainty(played)
@@ -374,11 +374,11 @@ class PpoLearner(PolicyLearner):
         return {"uncertainty_training": uncertain}
 
     def better(self, score: float, best: float) -> bool:
-        """Return whether a return is greater; under a penalty that changes, the later one is, if it is certain."""
+        """Return whether to keep a policy: for a greater return or, under a rule for the penalty, if it is certain."""
         return super().better(score, best) if self._rule is None else self._certain
 
     def keep(self, at: TrainState) -> None:
-        """Write the policy that was played; under a rule for lambda, the mean of all that were kept."""
+        """Save the evaluated policy; under a rule for the penalty, the mean of all policies kept so far."""
         if self._rule is not None:
             if self._rule.kept:
                 network = self._config.build()
@@ -388,7 +388,7 @@ class PpoLearner(PolicyLearner):
         super().keep(at)
 
     def state(self) -> dict[str, Any]:
-        """Return the learner, the worlds it learns in (on a CPU), and torch's random state."""
+        """Return the state of PPO, of the worlds (on a CPU), and of torch's random generator."""
         saved = {
             "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
             "uncertain": self._uncertain,
@@ -397,7 +397,7 @@ class PpoLearner(PolicyLearner):
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`; on a GPU episodes begin anew."""
+        """Resume from `state`; on a GPU, episodes start anew."""
         self.runner.alg.load(saved["learner"], None, True)
         self.runner.alg.learning_rate = saved["rate"]
         self._uncertain = saved["uncertain"]
@@ -410,7 +410,7 @@ class PpoLearner(PolicyLearner):
             self._world.set_penalty(self._rule.value)
 
     def further(self) -> dict[str, float]:
-        """Return lambda, and how uncertain the policy and held-out episodes of the log are, where that is watched."""
+        """Return the penalty and the uncertainty of the policy and of held-out logs, where they are tracked."""
         if not self._penalty:
             return {}
         found = {"penalty": self._penalty, "uncertainty": self._uncertain}
@@ -421,6 +421,6 @@ class PpoLearner(PolicyLearner):
         return self._rule.value if self._rule is not None else super()._penalty
 
     def _uncertainty(self, played: EpisodeOutcomes) -> float:
-        """Return the mean uncertainty of the frames of a play, which its penalty tells."""
+        """Return the mean uncertainty per frame of evaluation episodes, recovered from their penalised returns."""
         lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
         return lost / (self._penalty * self._task.penalty_scale)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller of a quadruped.
+"""Walking controller of a quadruped.
 
-Forces of the feet that stand, PD control of those that swing, torques of both; `walker` makes one.
+Stance legs exert the forces of a force law, swing legs follow trajectories under PD control, and leg Jacobians map both
+to joint torques. `walker` builds the controller.
 """
 
 import time
@@ -23,23 +24,23 @@ from neurodyn.walking.quadruped import LEGS, Quadruped
 from neurodyn.walking.state import ForceInputs, LegKinematics, QuadrupedState, footholds, force_inputs, heading_turn
 
 CLEARANCE, FREQUENCY = 0.3, 40.0
-"""Height of a swing in heights of the centre of mass, and natural frequency of its control [rad/s], at most."""
+"""Largest defaults: swing height relative to the height of the centre of mass, natural swing frequency [rad/s]."""
 OVERLOAD = 1.5
-"""Torques of a swing, in greatest torques of the drives, up to which commands are followed.
+"""Largest swing torque relative to the drives' limits; commands that need more are scaled down.
 
-In walks of ANYmal C feet as fast as .60 m/s, a load of 1.58, made 2 of 24 episodes end in a fall, .55 m/s, 1.47, none.
+ANYmal C fell in 2 of 24 episodes at a foot speed of 0.60 m/s (torque ratio 1.58), and in none at 0.55 m/s (1.47).
 """
 _SAMPLES = 101
 
 
 @dataclass(frozen=True)
 class Swing:
-    """How feet swing.
+    """Parameters of the swing.
 
     Attributes:
-        clearance: Height to which they are lifted [m].
-        frequency: Natural frequency of their control [rad/s].
-        speed: Greatest speed over the ground at which they are carried along [m/s].
+        clearance: Lift of the foot [m].
+        frequency: Natural frequency of the tracking control [rad/s].
+        speed: Largest horizontal speed of the foot's stance point [m/s].
     """
 
     clearance: float
@@ -47,11 +48,11 @@ class Swing:
     speed: float = np.inf
 
     def limited(self, command: np.ndarray, stance: np.ndarray) -> np.ndarray:
-        """Return commands scaled down to those under which no foot has to be faster than `speed`.
+        """Scale commands down so that no foot exceeds `speed`.
 
         Args:
             command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3].
-            stance: Where feet stand, from the centre of mass [m], shape [4, 3].
+            stance: Nominal foot positions relative to the centre of mass [m], shape [4, 3].
         """
         vx, vy, rate = command.T[..., None]
         fastest = np.hypot(vx - rate * stance[:, 1], vy + rate * stance[:, 0]).max(1)
@@ -59,7 +60,7 @@ class Swing:
 
 
 def affordable_swing(quadruped: Quadruped, gait: Gait, settings: MpcSettings) -> Swing:
-    """Return the swing of settings; where they leave it open, that which the drives afford at commands of `SPEED`."""
+    """Return the swing of the settings; unset values are reduced to what the drives can follow at `SPEED`."""
     height, given = quadruped.height, (settings.clearance, settings.swing_frequency)
     share = 1.0
     if gait.duty < 1.0 and None in given:
@@ -74,20 +75,20 @@ def affordable_swing(quadruped: Quadruped, gait: Gait, settings: MpcSettings) ->
 
 
 def swing_load(quadruped: Quadruped, gait: Gait, clearance: float, speed: float) -> float:
-    """Return the greatest torque of a swing in the nominal pose, in greatest torques of the drives.
+    """Return the largest swing torque in the nominal pose, relative to the drives' limits.
 
     Args:
         quadruped: The robot.
-        gait: Its gait, one that swings feet.
-        clearance: Height of the swing [m].
-        speed: Speed of the robot, whichever way [m/s].
+        gait: A gait with a swing.
+        clearance: Lift of the foot [m].
+        speed: Speed of the robot in any direction [m/s].
     """
     lifting, carrying = _torques(quadruped, gait, clearance)
     return float(((lifting + speed * carrying) / quadruped.effort).max())
 
 
 def _torques(quadruped: Quadruped, gait: Gait, clearance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return sizes of torques for lifting [N m], and of those for carrying along per speed [N m s/m], [..., 4, 3]."""
+    """Return absolute torques of lifting [N m], and of moving on per robot speed [N m s/m], shape [..., 4, 3]."""
     progress, still = np.linspace(0.0, 1.0, _SAMPLES), np.zeros((_SAMPLES, 3))
 
     def torques(way: tuple[float, float, float], height: float) -> np.ndarray:
@@ -103,16 +104,17 @@ def _torques(quadruped: Quadruped, gait: Gait, clearance: float) -> tuple[np.nda
 def swing_motion(
     lifted: np.ndarray, landing: np.ndarray, progress: np.ndarray, duration: float, clearance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places [m], velocities [m/s] and accelerations [m/s^2] of feet, shape [..., 3] each.
+    """Return positions [m], velocities [m/s] and accelerations [m/s^2] of swing feet, shape [..., 3] each.
 
-    They move over the ground with least jerk, up to `clearance` above the higher end, and down again.
+    Horizontal motion has minimum jerk. Vertical motion rises to `clearance` above the higher end point and descends,
+    each with minimum jerk.
 
     Args:
-        lifted: Where they lifted [m], shape [..., 3].
-        landing: Where they are to land [m], likewise.
-        progress: How much of the swing is done, 0 to 1, shape [...].
-        duration: Length of a swing [s].
-        clearance: Height [m].
+        lifted: Lift-off positions [m], shape [..., 3].
+        landing: Landing positions [m], shape [..., 3].
+        progress: Progress of the swing, 0 to 1, shape [...].
+        duration: Duration of the swing [s].
+        clearance: Lift [m].
     """
     share, rate, curve = _least_jerk(progress)
     way = landing - lifted
@@ -130,44 +132,44 @@ def swing_motion(
 
 
 def _least_jerk(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the polynomial from 0 to 1 that begins and ends at rest without acceleration, and its derivatives."""
+    """Return the minimum-jerk polynomial from 0 to 1 and its first and second derivative."""
     return s**3 * (10 - 15 * s + 6 * s * s), 30 * s * s * (1 - s) ** 2, 60 * s * (1 - s) * (1 - 2 * s)
 
 
 _SETTLED = 0.3
-"""Share of its stance after which a foot is taken to stand on the ground."""
+"""Share of the stance after which a foot is assumed to be on the ground."""
 _LATE = 0.25
-"""Height above the ground at which a foot that should stand has yet to land, in heights of the centre of mass."""
+"""Height of a stance foot above the ground from which it counts as late, relative to the centre of mass."""
 
 
 class QuadrupedController:
-    """Walks at commanded velocities; a batch of worlds side by side, each with a gait clock of its own.
+    """Walks at commanded velocities; a batch of worlds, each with its gait clock.
 
     Attributes:
         quadruped: The robot.
-        law: What decides on forces.
+        law: Computes the forces of stance feet.
         gait: The gait.
-        settings: Its settings.
-        swing: How feet swing.
-        decisions: Decisions so far, over all worlds.
-        fallbacks: Those of them in which no forces were found, and the last ones went on.
-        seconds: CPU time that the decisions took [s].
-        just_decided: Whether the last call of `act` made one.
-        decided: What the last decision was made from, and the forces; None before the first.
-        reading: What was read of the last states; None before.
+        settings: Settings.
+        swing: Parameters of the swing.
+        decisions: Number of decisions so far, over all worlds.
+        fallbacks: Number of decisions without a solution, for which the last forces were kept.
+        seconds: CPU time of the decisions [s].
+        just_decided: Whether the last call of `act` included a decision.
+        decided: Inputs and forces of the last decision; None before the first.
+        reading: State of the robot at the last call; None before the first.
     """
 
     def __init__(
         self, quadruped: Quadruped, law: ForceLaw, gait: Gait, dt: float, settings: MpcSettings | None = None
     ) -> None:
-        """Take a robot and a law.
+        """Build the controller.
 
         Args:
             quadruped: The robot.
-            law: What decides on forces.
+            law: Computes the forces of stance feet.
             gait: The gait.
-            dt: Time between two calls of `act` [s].
-            settings: Settings.
+            dt: Time between calls of `act` [s].
+            settings: Settings; None for the defaults.
         """
         self.quadruped, self.law, self.gait, self.dt = quadruped, law, gait, dt
         self.settings = settings or MpcSettings()
@@ -183,7 +185,7 @@ class QuadrupedController:
         self._fresh = np.zeros(0, bool)
 
     def reset(self, mask: np.ndarray | None = None) -> None:
-        """Begin anew: in all worlds, or where `mask` is true, shape [worlds]."""
+        """Restart the gait in all worlds, or where `mask` is true, shape [worlds]."""
         if mask is None or self._frame is None:
             self._frame = self.decided = self.reading = None
             self.just_decided = False
@@ -191,12 +193,12 @@ class QuadrupedController:
         self._fresh = self._fresh | mask
 
     def act(self, state: State, command: np.ndarray) -> Control:
-        """Return the torques of a frame; zero in worlds whose state is not finite.
+        """Return the torques of a frame, zero in worlds whose state is not finite.
 
         Args:
             state: Measured states of all worlds.
-            command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3]; scaled down
-                where feet would have to be faster than the drives afford (`swing.speed`).
+            command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3]. Scaled down where
+                the drives cannot swing the feet fast enough (`swing.speed`).
         """
         command = self.swing.limited(command, self.quadruped.stance)
         reading = self.reading = self._kinematics(state.q, state.qd)
@@ -231,7 +233,7 @@ class QuadrupedController:
         return torch.as_tensor(ordered).to(like)
 
     def _begin(self, reading: QuadrupedState) -> None:
-        """Take worlds that begin anew as they are."""
+        """Initialise worlds that were reset."""
         if self._frame is None or len(self._frame) != reading.worlds:
             worlds = reading.worlds
             self._count = 0
@@ -250,19 +252,19 @@ class QuadrupedController:
             self._forces[fresh] = 0.0
 
     def _look_down(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> None:
-        """Take the height of the ground from feet that stand, and where they may lift."""
+        """Update the height of the ground and the lift-off positions from stance feet."""
         settled = stands & (phase > _SETTLED * self.gait.duty)
         self._ground = np.where(settled, reading.feet[..., 2] - self.quadruped.radii, self._ground)
         self._lifted = np.where(stands[..., None], reading.feet, self._lifted)
 
     def _late(self, reading: QuadrupedState, phase: np.ndarray, stands: np.ndarray) -> np.ndarray:
-        """Return which feet should stand but have yet to land, shape [worlds, 4]."""
+        """Return which stance feet have not landed yet, shape [worlds, 4]."""
         above = reading.feet[..., 2] - self.quadruped.radii - self._ground
         landing = stands & (phase <= _SETTLED * self.gait.duty) & (self.gait.duty < 1.0)
         return landing & (above > _LATE * self.quadruped.height)
 
     def _turn_on(self, reading: QuadrupedState, command: np.ndarray) -> None:
-        """Turn the wanted heading on, no further ahead of the base than can be corrected."""
+        """Advance the heading reference, which stays within `yaw_reach` of the base."""
         yaw = reading.rpy[:, 2]
         off = (self._heading + command[:, 2] * self.dt - yaw + np.pi) % (2 * np.pi) - np.pi
         reach = self.settings.yaw_reach
@@ -281,9 +283,9 @@ class QuadrupedController:
     def _swing(
         self, reading: QuadrupedState, command: np.ndarray, phase: np.ndarray, late: np.ndarray, turn: np.ndarray
     ) -> np.ndarray:
-        """Return the forces that feet are to exert on the way to where they land, world axes [N], [worlds, 4, 3].
+        """Return the forces of swing feet, world frame [N], shape [worlds, 4, 3].
 
-        Feet that are late are to be there now: forces of standing feet would fling them away.
+        A late foot is driven to its landing position, because a stance force would fling it away.
         """
         gait, settings, quadruped = self.gait, self.settings, self.quadruped
         if gait.duty == 1.0:
@@ -303,7 +305,7 @@ class QuadrupedController:
         stiffness = self.swing.frequency**2
         damping = 2.0 * settings.swing_damping * self.swing.frequency
         wanted = acceleration + stiffness * (place - reading.feet) + damping * (rate - reading.foot_velocity)
-        own = np.einsum("wji,wlj->wli", turn, wanted)  # the inertia of feet is known in the heading frame
+        own = np.einsum("wji,wlj->wli", turn, wanted)  # foot inertia is given in the heading frame
         return np.einsum("wij,wlj->wli", turn, np.einsum("lij,wlj->wli", quadruped.foot_inertia, own))
 
 
@@ -318,17 +320,18 @@ def walker(
     imitation: str | Path | None = None,
     onnx: bool = False,
 ) -> tuple[QuadrupedController, str, str]:
-    """Return a controller for a plant, the name of what decides on its forces, and that of its gait.
+    """Build a controller for a plant; return it with the names of its force law and gait.
 
     Args:
-        plant: Where it walks.
-        gait: Name of a gait; None for trot, or for that which was imitated.
+        plant: The plant in which it walks.
+        gait: Name of a gait; None for trot, or for the imitated gait.
         settings: Settings, or a file with them (YAML, TOML or JSON); None for the defaults, or for those imitated.
-        imitation: Folder of a network that decides on forces (`imitate`); None for the quadratic program.
-        onnx: Whether that network is run by ONNX Runtime.
+        imitation: Folder of a network that computes the forces (`imitate`); None for the quadratic program.
+        onnx: Whether ONNX Runtime evaluates the network.
 
     Raises:
-        InputError: There is no such gait or network, the settings are wrong, or the network was made for another gait.
+        InputError: The gait or the network does not exist, the settings are invalid, or the network imitates another
+            gait.
     """
     chosen = read_config(Path(settings), MpcSettings) if isinstance(settings, str | Path) else settings
     if imitation is None:

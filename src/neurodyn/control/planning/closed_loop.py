@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A planner on a plant: episodes in which a model plans and other dynamics, or the same, do what really happens."""
+"""Closed-loop evaluation of a planner: a model plans, and a plant, the same or other dynamics, executes."""
 
 import time
 from dataclasses import dataclass, replace
@@ -26,18 +26,18 @@ from neurodyn.tasks import Memory, Task
 HORIZONS = (1, 10)
 """Frames after which the model is compared with the plant, besides the planner's horizon."""
 _WARM_UP = 2
-"""First decisions of an episode that are not timed: compiling, and more rounds from no plan."""
+"""Decisions at the start that are not timed: they compile, and take more iterations."""
 _WORTH_COMPARING = 64
-"""States of the episodes from which the model is rolled out again."""
+"""Number of states from which the model is rolled out for comparison."""
 
 
 class ModelError(Record, frozen=True):
-    """How far the model is from the plant along the way, under the actions that were taken.
+    """Prediction error of the model along the executed trajectory, under the executed controls.
 
     Attributes:
-        frames: Frames ahead.
-        position: Mean size of the error of positions [rad or m].
-        velocity: Mean size of the error of velocities [rad/s or m/s].
+        frames: Prediction horizon [frames].
+        position: Mean absolute error of positions [rad or m].
+        velocity: Mean absolute error of velocities [rad/s or m/s].
     """
 
     frames: int
@@ -46,26 +46,25 @@ class ModelError(Record, frozen=True):
 
 
 class ControlResult(Record, frozen=True):
-    """Episodes of a planner on a plant.
+    """Result of episodes of a planner on a plant.
 
     Attributes:
         task: Name of the task.
         planner: Name of the planner.
-        settings: Its settings.
-        model: Where it plans, as the user calls it.
-        plant: Where it acts.
+        settings: Settings of the planner.
+        model: Name of the dynamics in which it plans.
+        plant: Name of the dynamics in which it acts.
         seed: Seed of starts and commands.
         delay: Frames between a decision and its effect.
-        noise: Standard deviations of what is measured.
-        result: What the episodes return.
-        decision_ms: Processor time of a decision for one world, mean over decisions [ms]; of several worlds the share
-            of one.
-        decision_ms_95: Its 95 % quantile [ms].
-        frame_ms: Length of a frame, in which a decision must be made to run in real time [ms].
-        model_frames: Frames that the model predicts for a decision.
-        gradient_frames: Those of them that are differentiated.
-        fallbacks: Decisions in which no plan was finite, and the last one went on.
-        model_error: The model beside the plant along the way; UNSET where their states differ.
+        noise: Standard deviations of the measurement noise.
+        result: Returns of the episodes.
+        decision_ms: Mean CPU time of a decision [ms], divided by the number of worlds.
+        decision_ms_95: 95 % quantile of this CPU time [ms].
+        frame_ms: Length of a frame [ms], the real-time limit of a decision.
+        model_frames: Frames that the model predicts per decision.
+        gradient_frames: Frames that are differentiated per decision.
+        fallbacks: Decisions without a finite plan, for which the last plan was continued.
+        model_error: Prediction errors of the model; UNSET for models with memory or driven by targets.
     """
 
     task: str
@@ -87,7 +86,7 @@ class ControlResult(Record, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the planner can be used."""
+        """Whether planner and model suit this plant."""
         if self.fallbacks:
             found = f"in {self.fallbacks:,} decisions no plan was finite, and the last one went on"
             return Verdict("fails", found, "give a model that stays finite, or a shorter --horizon")
@@ -100,18 +99,18 @@ class ControlResult(Record, frozen=True):
         return Verdict("ok", f"a decision takes {self.decision_ms:.3g} ms of a frame's {self.frame_ms:.3g}")
 
     def plain(self) -> dict[str, Any]:
-        """Return the result as JSON holds it, the verdict with it."""
+        """Return the result as JSON, including the verdict."""
         return {**super().plain(), "verdict": str(self.verdict)}
 
 
 @dataclass(frozen=True)
 class Path:
-    """What happened, in all worlds; a world rests where its episode ended.
+    """Executed trajectories of all worlds; a world rests after its episode ended.
 
     Attributes:
-        trajectory: The states.
-        control: What acted in each frame [N m or N, or targets], shape [worlds, frames, nu].
-        running: Whether the episode had not ended before each frame, shape [worlds, frames], bool.
+        trajectory: States.
+        control: Torques or targets of each frame [N m or N, or rad or m], shape [worlds, frames, nu].
+        running: Whether the episode was running at the start of each frame, shape [worlds, frames], bool.
     """
 
     trajectory: Trajectory
@@ -132,21 +131,21 @@ def run(
     delay: int = 0,
     frames: int | None = None,
 ) -> tuple[ControlResult, Path]:
-    """Let a planner act for one episode in each of a number of worlds, all side by side.
+    """Run one episode of a planner in each of several worlds, in parallel.
 
     Args:
-        planner: The planner, whose model is that of `model`.
-        name: What the user calls the planner.
-        model: Where it plans.
-        plant: Where it acts.
+        planner: The planner, which plans in `model`.
+        name: Name of the planner.
+        model: Dynamics in which it plans.
+        plant: Dynamics in which it acts.
         episodes: Number of episodes.
         seed: Seed of starts, commands and noise.
-        noise: How far off measurements are; None for not at all.
+        noise: Measurement noise; None for none.
         delay: Frames between a decision and its effect.
         frames: Length of an episode; None for the task's.
 
     Raises:
-        InputError: Task and plant do not fit together, or the plant's states are not those that the model plans from.
+        InputError: Task and plant do not fit together, or the states of model and plant differ.
     """
     task = planner.task
     require_fit(task, plant.dynamics)
@@ -165,7 +164,7 @@ def run(
     for number in tracked(range(length)):
         began, spent = time.process_time(), replace(planner.spent)
         planner.act(measured(plant.dynamics.spec, at.state, noise, generator), at.memory)
-        if not restarted:  # worlds that start anew take the rounds of a first decision
+        if not restarted:  # restarted worlds take the iterations of a first decision
             times.append((time.process_time() - began, planner.spent.frames - spent.frames,
                           planner.spent.gradients - spent.gradients))  # fmt: skip
         assert planner.decided is not None
@@ -222,7 +221,7 @@ def _begin(
 
 
 def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
-    """Return the targets of the frame that begins in `before`; None where torques drive the robot."""
+    """Return the targets of the frame that starts at `before`; None where torques drive the robot."""
     if before.torque is not None:
         return None
     return task.control(action.clamp(-task.limit, task.limit), before.now, before.memory).target
@@ -231,7 +230,7 @@ def _target(task: Task, before: Moment, action: Tensor) -> Tensor | None:
 def _restarted(
     at: Moment, context: State | Window, begun: tuple[State, Memory], ended: Tensor, loop: TaskFrames
 ) -> Moment:
-    """Return worlds of which those that have ended stand at their start again: nobody looks, but nothing breaks."""
+    """Put worlds whose episode ended back at their start, so that their state stays valid."""
     if not bool(ended.any()):
         return at
     state, memory = begun[0].where(ended, at.state), at.memory.renewed(ended, begun[1])
@@ -250,7 +249,7 @@ def _require_states(model: ResolvedDynamics, plant: ResolvedDynamics) -> None:
 
 
 def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
-    """Roll the model out from states along the way, under what acted there."""
+    """Roll the model out from states of the executed trajectory, under the executed controls."""
     model, frames = planner.model, path.control.shape[1]
     if model.spec.control_kind != "torque" or model.spec.context > 1:
         return UNSET

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterative linear-quadratic regulation.
+r"""Iterative linear-quadratic regulation (iLQR) with limits on actions.
 
-Linear motion and quadratic rewards near a plan, and the feedback that improves it.
+Expands dynamics to first order and rewards to second order around a plan, and improves the plan by a backward pass.
+
+With \(z = (\delta q, \delta \dot q, u_{-1})\), the displacement of the state and the action before, the expansion is
+\(z' = F\,[z; \delta u]\) with the reward \(g^T [z; \delta u] - \tfrac12 [z; \delta u]^T C\,[z; \delta u]\).
 """
 
 import math
@@ -28,14 +31,15 @@ from neurodyn.tasks import Memory
 
 @dataclass(frozen=True)
 class Expansion:
-    """A plan's neighbourhood; widths n = 2 nv + actions of z, a of actions.
+    """Expansion of dynamics and rewards around a plan; z has n = 2 nv + a entries, for a actions.
 
     Attributes:
         motion: F, shape [frames, rows, n, n + a].
         gradient: g, shape [frames, rows, n + a].
         curvature: C, shape [frames, rows, n + a, n + a].
-        end_gradient: Gradient of a critic's value of the end by z, shape [rows, n]; zero without a critic.
-        end_curvature: Its curvature, shape [rows, n, n].
+        end_gradient: Gradient with respect to z of the critic's value at the end, shape [rows, n]; zero without
+            a critic.
+        end_curvature: Hessian with respect to z of minus that value, shape [rows, n, n].
     """
 
     motion: Tensor
@@ -47,15 +51,15 @@ class Expansion:
 
 @dataclass(frozen=True)
 class ExpandedFrame:
-    """A frame of a roll-out.
+    """A frame of the nominal rollout.
 
     Attributes:
-        begin: The moment in which it began.
-        action: What acted, shape [rows, actions].
-        end: The moment in which it ended.
-        weight: Discount of its reward.
-        rest: Discount of what comes after it.
-        counts: Rows whose episode had not ended, shape [rows], bool.
+        begin: Worlds at the start of the frame.
+        action: Actions, shape [rows, actions].
+        end: Worlds at the end of the frame.
+        weight: Discount of the reward.
+        rest: Discount of everything after the frame.
+        counts: Whether the episode had not ended, shape [rows], bool.
     """
 
     begin: Moment
@@ -67,17 +71,18 @@ class ExpandedFrame:
 
 
 def expand(frames: TaskFrames, path: list[ExpandedFrame], value: Callable[[Tensor], Tensor] | None = None) -> Expansion:
-    """Expand a task around a roll-out, all frames in one batch.
+    """Expand a task around a rollout, all frames in one batch.
 
     Args:
-        frames: Task and dynamics, whose next state follows from state and control alone.
-        path: The roll-out.
-        value: A critic of its end, from observations; None for none.
+        frames: Task and dynamics; the dynamics must have no memory.
+        path: The rollout.
+        value: A critic's value of observations at the end of the rollout; None for none.
     """
     steps, rows = len(path), len(path[0].action)
     state, after = State.joined([f.begin.state for f in path]), State.joined([f.end.state for f in path])
     memory = Memory.joined([f.begin.memory for f in path])
-    before = None if path[0].begin.torque is None else torch.cat([_torque(f.begin.torque) for f in path])
+    torques = [f.begin.torque for f in path if f.begin.torque is not None]
+    before = torch.cat(torques) if torques else None
     action = torch.cat([f.action for f in path])
     torque, by_state, by_action = _controls(frames, state, before, memory, action)
     step = linearise(frames.dynamics, state, torque, frames.environment)
@@ -97,7 +102,7 @@ def expand(frames: TaskFrames, path: list[ExpandedFrame], value: Callable[[Tenso
 def _controls(
     frames: TaskFrames, state: State, before: Tensor | None, memory: Memory, action: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the torques (or targets) of frames, and their derivatives by displacement [.., nu, 2 nv] and action."""
+    """Return the torques (or targets), and their Jacobians by displacement, [..., nu, 2 nv], and by action."""
     spec = frames.dynamics.spec
     shift = state.q.new_zeros(state.worlds, 2 * spec.nv).requires_grad_()
     given = action.detach().clone().requires_grad_()
@@ -118,7 +123,7 @@ def _controls(
 
 
 def _rewards(frames: TaskFrames, after: State, torque: Tensor, memory: Memory, action: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradient and curvature of rewards by (displacement after the frame, action before, action)."""
+    """Return gradient of rewards, and Hessian of minus rewards, by (displacement after, action before, action)."""
     spec, width = frames.dynamics.spec, action.shape[1]
 
     def reward(row: Tensor, shift: Tensor) -> Tensor:
@@ -132,7 +137,7 @@ def _rewards(frames: TaskFrames, after: State, torque: Tensor, memory: Memory, a
 
 
 def _end(frames: TaskFrames, last: ExpandedFrame, value: Callable[[Tensor], Tensor] | None) -> tuple[Tensor, Tensor]:
-    """Return gradient and curvature of the value of the end by z."""
+    """Return gradient of the discounted value at the end, and Hessian of minus that value, by z."""
     spec, moment = frames.dynamics.spec, last.end
     rows, n = len(last.action), 2 * spec.nv + last.action.shape[1]
     if value is None:
@@ -152,15 +157,16 @@ def _end(frames: TaskFrames, last: ExpandedFrame, value: Callable[[Tensor], Tens
 def _quadratic(
     function: Callable[[Tensor, Tensor], Tensor], count: int, size: int, like: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return gradient [count, size] and curvature, made positive semidefinite, of minus a function at zero.
+    """Return a function's gradient at zero, [count, size], and the Hessian of minus the function.
 
-    The curvature is that of central differences of gradients, which any differentiable function has.
+    The Hessian is projected to positive semidefinite matrices. It is a central difference of gradients, so that
+    one derivative suffices.
 
     Args:
-        function: From the rows that are asked for and their displacements to values, shape [rows].
-        count: Rows.
+        function: From row indices and displacements of these rows to values, shape [rows].
+        count: Number of rows.
         size: Width of a displacement.
-        like: Tensor of the dtype and on the device.
+        like: Tensor with the dtype and device.
     """
     step = 1e-4 if like.dtype == torch.float64 else 1e-2
     offsets = step * torch.eye(size, dtype=like.dtype, device=like.device)
@@ -175,7 +181,7 @@ def _quadratic(
 
 
 def _augmented(moved: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Return F, and the Jacobian of (displacement after, action before, action) by (z, change of action)."""
+    """Return F, and the Jacobian of (displacement after, action before, action) by (z, change of the action)."""
     rows, size, _ = moved.shape
     n = size + width
     motion = moved.new_zeros(rows, n, n + width)
@@ -189,7 +195,7 @@ def _augmented(moved: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def _positive(matrix: Tensor) -> Tensor:
-    """Return the nearest positive semidefinite matrices; zero where one is not finite."""
+    """Project symmetric matrices to positive semidefinite ones; zero where a matrix is not finite."""
     matrix = torch.where(matrix.isfinite().all(-1).all(-1)[:, None, None], matrix, 0.0)
     values, vectors = torch.linalg.eigh(matrix)
     return vectors @ (values.clamp_min(0.0)[..., None] * vectors.mT)
@@ -201,32 +207,25 @@ def _displaced(frames: TaskFrames, state: State, shift: Tensor) -> State:
 
 
 def _rows(memory: Memory, row: Tensor, change: Tensor) -> Memory:
-    """Return rows of a memory, whose last action is changed."""
     wide = memory.rows(row)
     return replace(wide, action=wide.action + change)
 
 
-def _torque(torque: Tensor | None) -> Tensor:
-    assert torque is not None
-    return torque
-
-
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03)
-"""Lengths of steps that are tried, as shares of the whole one."""
+"""Step lengths of the line search."""
 _LEAST, _FIRST, _MOST, _FACTOR = 1e-6, 1e-2, 1e6, 5.0
-"""Regularisation: its least and first value, its greatest, and by how much it changes."""
+"""Regularisation: minimum, initial value, maximum, and factor of a change."""
 
 
 class IlqrSettings(PlannerSettings, frozen=True):
     """Settings of iterative linear-quadratic regulation.
 
     Attributes:
-        starts: Plans of the first decision of an episode that are improved side by side; one is no action at all, the
-            others are drawn.
+        starts: Plans that the first decision of an episode improves in parallel; one is zero, the others are drawn.
         iterations: Iterations of a decision.
         first_iterations: Iterations of the first decision of an episode.
-        noise: Standard deviation of the first plans, as a share of the greatest action.
-        knot: Frames between the knots at which they are drawn, linear between them.
+        noise: Standard deviation of the drawn plans, relative to the action limit.
+        knot: Frames between the knots of drawn plans, which are piecewise linear.
     """
 
     starts: int = 8
@@ -236,21 +235,21 @@ class IlqrSettings(PlannerSettings, frozen=True):
     knot: int = 4
 
     def check(self) -> None:
-        """Refuse counts below 1, and noise of no size."""
+        """Refuse counts below 1 and noise that is not a finite number above 0."""
         for name in ("starts", "iterations", "first_iterations", "knot"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(0 < self.noise < math.inf, "noise", self.noise, "a finite number above 0")
 
 
 class Ilqr(PlanOptimiser):
-    """Iterative linear-quadratic regulation with limits."""
+    """Iterative linear-quadratic regulation with limits on actions."""
 
     settings_type = IlqrSettings
     settings: IlqrSettings
     needs_gradients = True
 
     def require_model(self, model: Dynamics) -> None:
-        """Refuse a model without gradients, or with a memory."""
+        """Refuse a model without gradients or with memory."""
         super().require_model(model)
         if model.spec.context or model.measured:
             raise InputError(
@@ -259,7 +258,7 @@ class Ilqr(PlanOptimiser):
             )
 
     def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
-        """Return the best plan that was met."""
+        """Return the best plan found, shape [worlds, frames, actions]."""
         settings = self.settings
         plans = self._first(plan, imagination.limit) if first else plan[:, None]
         rows = plans.shape[0] * plans.shape[1]
@@ -275,7 +274,7 @@ class Ilqr(PlanOptimiser):
         return best(record.view(plans.shape[:2]), plans)
 
     def _first(self, plan: Tensor, limit: float) -> Tensor:
-        """Return plans to begin with, shape [worlds, starts, frames, actions]."""
+        """Draw the first plans, shape [worlds, starts, frames, actions]."""
         settings = self.settings
         shape = len(plan), settings.starts, *plan.shape[1:]
         drawn = smooth_noise(shape, settings.knot, self.generator, plan)
@@ -291,7 +290,7 @@ class Ilqr(PlanOptimiser):
         open_loop: Tensor,
         feedback: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Try steps of several lengths; return plans, their returns, and which have become better."""
+        """Line search over `_LENGTHS`; return plans, their returns, and whether they improved."""
         worlds, starts, frames, width = plans.shape
         lengths = plans.new_tensor(_LENGTHS).repeat(worlds * starts)
         row = torch.arange(worlds * starts, device=plans.device).repeat_interleave(len(_LENGTHS))
@@ -319,7 +318,7 @@ class Ilqr(PlanOptimiser):
 
 
 def rolled(imagination: Imagination, plans: Tensor) -> tuple[list[ExpandedFrame], Tensor]:
-    """Roll plans out; return their frames and what they return, shape [worlds, candidates].
+    """Roll plans out; return their frames and their returns, shape [worlds, candidates].
 
     Args:
         imagination: The worlds.
@@ -337,13 +336,13 @@ def rolled(imagination: Imagination, plans: Tensor) -> tuple[list[ExpandedFrame]
 def policy_of(
     expansion: Expansion, path: list[ExpandedFrame], weight: Tensor, imagination: Imagination
 ) -> tuple[Tensor, Tensor]:
-    """Return the changes of actions [frames, rows, a] and their feedback [frames, rows, a, n], by going backward.
+    """Backward pass: return changes of actions, [frames, rows, a], and their feedback gains, [frames, rows, a, n].
 
     Args:
-        expansion: The task near the plan.
-        path: The plan's roll-out.
-        weight: The regularisation of each row.
-        imagination: Limits, and how many frames are on their way already.
+        expansion: Expansion around the plan.
+        path: Rollout of the plan.
+        weight: Regularisation of each row.
+        imagination: Action limit, and number of leading frames that are fixed.
     """
     n, limit = expansion.motion.shape[2], imagination.limit
     slope, curve = expansion.end_gradient, expansion.end_curvature
@@ -372,7 +371,7 @@ def policy_of(
 
 
 def _solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve positive systems; zero where one is singular or not finite."""
+    """Solve positive definite systems; zero where a matrix is singular or not finite."""
     size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     factor, info = torch.linalg.cholesky_ex(matrix + (1e-9 * size + 1e-12) * eye)
