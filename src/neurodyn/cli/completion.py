@@ -81,7 +81,7 @@ def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
 
 def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
     """Return the flags of a verb that are left, or the values of the flag or argument that comes next."""
-    parameters = [_Parameter(one) for one in inspect.signature(verb).parameters.values()]
+    parameters = [_VerbParameter(one) for one in inspect.signature(verb).parameters.values()]
     flags = {flag: one for one in parameters for flag in one.flags}
     if last.startswith("-"):
         return ["--help", *(flag for flag, one in flags.items() if one.several or flag not in before)]
@@ -98,7 +98,7 @@ def _offered(verb: Callable[..., None], before: Sequence[str], last: str) -> Ite
     return () if flag is None else flag.values()
 
 
-class _Parameter:
+class _VerbParameter:
     """A flag of a verb, or an argument, which has no `flags`, as the signature has it."""
 
     def __init__(self, given: inspect.Parameter) -> None:

@@ -109,7 +109,6 @@ class AnymalSide(AnymalWalk):
 
 SCALE = 0.5
 """Target of a joint less its nominal position, for an action of 1 [rad]."""
-"""Gains of the joints' controllers [N m/rad, N m s/rad]."""
 WIDTH = 0.25
 """Square of the velocity error at which a tracking reward has fallen to 1/e."""
 STANDING = 0.02
