@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-import neurodyn.cli.demos as demos
+import neurodyn.cli
 from neurodyn.cli.main import run
 
-FOLDER = Path(demos.__file__).parent
+FOLDER = Path(neurodyn.cli.__file__).parent
 
 
 @pytest.mark.parametrize(
