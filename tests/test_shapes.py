@@ -2,6 +2,7 @@
 """Shapes in annotations are true: tests of the functions that have them pass while every call is checked."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,12 @@ TESTS = (
     "dynamics/neural/test_invariance.py", "dynamics/world_model/test_model.py", "geometry/test_rotation.py",
     "geometry/test_base_frame.py", "geometry/test_proximity.py", "multibody/test_free_motion.py",
 )  # fmt: skip
+
+
+NAMES = (
+    "Quaternions", "Vectors", "Matrices", "Rows", "Positions", "Velocities", "Torques", "Controls", "WorldMask",
+)  # fmt: skip
+"""Annotations of `neurodyn.geometry.tensors`."""
 
 
 def checked(*command: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +55,7 @@ def test_every_module_with_annotated_shapes_is_checked():
     annotated = {
         ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
         for path in (ROOT / "src").rglob("*.py")
-        if "jaxtyping import" in path.read_text() or "array_shapes import" in path.read_text()
+        if re.search(rf"jaxtyping import|geometry.tensors import [^)]*\b({'|'.join(NAMES)})\b", path.read_text())
     }
     # Batches check themselves, and the interface has no code.
     others = {"neurodyn.geometry.tensors", "neurodyn.dynamics.batch", "neurodyn.dynamics.interface"}

@@ -153,7 +153,7 @@ def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, 
     monkeypatch.setattr(PpoLearner, "validate", watched)
     network = policy_config(Hold(), settings.network).build()
     network.load_state_dict(read_weights(first))
-    monkeypatch.setattr("neurodyn.policy.artifact.load_policy", lambda _: (None, network))
+    monkeypatch.setattr("neurodyn.policy.learner.load_policy", lambda _: (None, network))
     train_policy(Hold(), Here("model", model(), log()), out, settings, initial=first)
     for name, value in read_weights(out).items():
         torch.testing.assert_close(value, (seen[-3][name] + seen[-1][name]) / 2)

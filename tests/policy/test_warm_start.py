@@ -37,7 +37,7 @@ def test_alone(tmp_path, monkeypatch):
     shutil.rmtree(first / "state")
     network = policy_config(Hold(), TINY.network).build()
     network.load_state_dict(artifacts.read_tensors(first / "policy.safetensors"))
-    monkeypatch.setattr("neurodyn.policy.artifact.load_policy", lambda _: (None, network))
+    monkeypatch.setattr("neurodyn.policy.learner.load_policy", lambda _: (None, network))
     learner = begun(first, tmp_path)
     seen = torch.randn(32, 3)
     torch.testing.assert_close(learner.network(seen), network(seen), rtol=1e-5, atol=1e-6)

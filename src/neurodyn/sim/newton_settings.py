@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put identified parameters of a robot into a `newton.ModelBuilder` or `newton.Model`.
 
-`neurodyn export RUN --to newton` writes the parameters to settings.json, and a copy of this file beside it. It does not
-import neurodyn:
+`neurodyn export RUN --to newton` writes the parameters to settings.json, and a copy of this file beside it. It needs
+no neurodyn:
 
     from apply import apply
     flags = apply("settings.json", builder, dt=1 / 240)     # or a finished model, and then

@@ -6,9 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
-import newton
 import torch
-import warp as wp
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
@@ -21,6 +19,11 @@ from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import SolverDrive, write_kernel
 from neurodyn.solvers.environment import require_contact_points, resolve_environment
 from neurodyn.solvers.worlds import count_worlds, is_global, require_robot
+
+import_newton()  # a clear error where the extra is missing, and no banner
+
+import newton  # noqa: E402
+import warp as wp  # noqa: E402
 
 OnFault = Literal["stop", "hold", "off"]
 """What a solver does when a world leaves what is plausible: raise; let it rest where it was; or look at nothing."""
@@ -176,9 +179,6 @@ class Replays:
     def clear(self) -> None:
         """Forget all graphs: other arrays hold what stayed the same until now."""
         self._graphs.clear()
-
-
-import_newton()  # a clear error where the extra is missing, and no banner
 
 
 _DT_TOLERANCE = 1e-5

@@ -159,7 +159,7 @@ DIES = """
 import os, signal, subprocess, sys
 from pathlib import Path
 from neurodyn.learn.loop import Callback, TrainingLoop
-from neurodyn.learn.plan import Budget
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking.session import tracking
 from tests.learn.tracking.models import RECORD, Kept
 
@@ -173,7 +173,8 @@ class Kills(Callback):
 run = Path(sys.argv[1])
 assert "wandb" not in sys.modules
 with tracking("wandb", run):
-    print(TrainingLoop(Kept(run), Budget(64), run, record=RECORD, validations=64, callbacks=[Kills()]).run().verdict)
+    loop = TrainingLoop(Kept(run), TrainingBudget(64), run, record=RECORD, validations=64, callbacks=[Kills()])
+    print(loop.run().verdict)
 """
 
 

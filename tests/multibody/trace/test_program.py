@@ -227,8 +227,8 @@ def test_recorded_and_plain_roll_outs_agree(program):
 SCRIPT = """
 import torch
 from neurodyn.multibody import trace
-from neurodyn.multibody.trace.program import Program, Sizes
-program = Program(Sizes(state=1, parameters=1), lambda i: [trace.sin(i.state[0]) * i.parameters[0]])
+from neurodyn.multibody.trace.program import ProgramSizes, TracedProgram
+program = TracedProgram(ProgramSizes(state=1, parameters=1), lambda i: [trace.sin(i.state[0]) * i.parameters[0]])
 x = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
 path = program.rollout(x, frames=2, parameters=torch.tensor([0.7], dtype=torch.float64))
 path.sum().backward()

@@ -148,7 +148,7 @@ class TestWarmStart:
 
     def test_a_policy_without_its_critic_waits_for_one(self, tmp_path, monkeypatch):
         network = policy_config(Hold(), TINY.network).build()
-        monkeypatch.setattr("neurodyn.policy.artifact.load_policy", lambda _: (None, network))
+        monkeypatch.setattr("neurodyn.policy.learner.load_policy", lambda _: (None, network))
         learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY, initial=tmp_path)
         learner.begin(TrainState())
         before = {name: value.clone() for name, value in learner.actor.mlp.state_dict().items()}
