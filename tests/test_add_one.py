@@ -50,7 +50,7 @@ from neurodyn.policy.settings import NetworkSettings
 from tests import plant
 from tests.data.readers.conftest import SPEC, npz_arrays, npz_map
 from tests.identify import pendulum
-from tests.identify.optimisers.test_least_squares import of_point_masses
+from tests.identify.test_least_squares import of_point_masses
 from tests.multibody import machines
 
 F64 = torch.float64

@@ -18,7 +18,7 @@ from neurodyn.cli.main import VERBS, Verb, run
 from neurodyn.core.registry import Registry
 from neurodyn.robots import ROBOTS
 from tests.core.test_locks import hold
-from tests.policy.test_published import arrays
+from tests.interop.test_published_policies import arrays
 
 SOUND = {
     "generate": "cartpole --transitions 500 --threads 1 --out {out}.h5",

@@ -228,7 +228,7 @@ def test_nothing_is_read_with_pickle():
     for path in source.rglob("*.py"):
         text = path.read_text()
         # What processes of one run say to each other is no file, and nobody else sends it. `interop.checkpoints` reads
-        # what others pickled with a reader that imports and calls nothing (tests/nets/test_inert.py).
+        # what others pickled with a reader that imports and calls nothing (tests/interop/test_checkpoints.py).
         assert "import pickle" not in text or path.name in ("workers.py", "checkpoints.py"), path
         assert "pickle.load" not in text or path.name == "workers.py", path
         assert text.count("torch.load(") == text.count("weights_only=True"), path  # tensors and numbers alone

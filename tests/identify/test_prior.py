@@ -12,7 +12,7 @@ from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.priors import parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from tests.identify import pendulum
-from tests.identify.optimisers.test_least_squares import of_point_masses
+from tests.identify.test_least_squares import of_point_masses
 
 KNOWN = {"elbow.mass": 1.0, "elbow.damping": 0.0, "shoulder.damping": 0.1}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neurodyn.cli.main import run
-from tests.dynamics.world_model.test_rwm import STATISTICS, written
+from tests.interop.test_rwm import STATISTICS, written
 
 
 def rows(path: Path, frames: int = 90) -> Path:

@@ -13,7 +13,7 @@ from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.urdf import write_urdf
 from neurodyn.sim.build import read_asset
-from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, write_arm
+from tests.interop.runs import identified_run, mujoco_path, random_start, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
 
 

@@ -17,7 +17,7 @@ from neurodyn.walking.gait import RAMP, SPEED, Commands
 from neurodyn.walking.imitation import ImitationSettings, imitate
 from neurodyn.walking.plant import walking_plant
 from neurodyn.walking.walk import walk
-from tests.control.mpc.test_rigid_body import at
+from tests.walking.test_rigid_body import at
 
 pytestmark = pytest.mark.slow
 FORWARD = Commands.steady((0.4, 0.0, 0.3), 2)

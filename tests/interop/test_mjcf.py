@@ -19,7 +19,7 @@ from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import mechanism_tree, write_mjcf
 from neurodyn.multibody.engine import nominal
 from tests.dynamics.hybrid.sled import write_sled
-from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
+from tests.interop.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
 
 

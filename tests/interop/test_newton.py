@@ -23,7 +23,7 @@ from neurodyn.interop.newton import write_newton
 from neurodyn.sim import newton_settings
 from neurodyn.sim.build import build, build_world
 from neurodyn.sim.mechanism import mechanism
-from tests.dynamics.simulators.runs import identified_run, network_run, network_torques, random_start, write_arm
+from tests.interop.runs import identified_run, network_run, network_torques, random_start, write_arm
 
 NAMES = (
     "lift.mass=4", "elbow.com.z=.02", "elbow.inertia.yy=.0018", "elbow.armature=.3", "pan.damping=.5",

@@ -16,8 +16,8 @@ from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.isaaclab import write_isaaclab
 from neurodyn.interop.mjlab import write_mjlab
-from tests.dynamics.simulators import fakes
-from tests.dynamics.simulators.runs import identified_run, network_run, network_torques, write_arm
+from tests.interop import fakes
+from tests.interop.runs import identified_run, network_run, network_torques, write_arm
 
 DRIVES = {
     "pan": Drive(kind="pd", delay=0.02, kp=20.0, kd=0.5, gain=0.5, effort_limit=9.0),

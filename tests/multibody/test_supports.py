@@ -10,7 +10,7 @@ import torch
 from neurodyn.core import Mechanism, Support
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics import State
-from tests.multibody.bodies.planar import F64, HALF, MASS, SQUARE, body, dynamics
+from tests.multibody.planar import F64, HALF, MASS, SQUARE, body, dynamics
 
 FREE = ("support.under.*", "block.mass")
 DT = 1e-4

@@ -15,7 +15,7 @@ from neurodyn.interop.checkpoints import import_model
 from neurodyn.interop.nerd import checkpoint
 from neurodyn.interop.nerd.model import NERD
 from neurodyn.robots import Robot
-from tests.dynamics.nerd import theirs
+from tests.interop.nerd import theirs
 
 WINDOW = 6
 

@@ -18,7 +18,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.interop import SIMULATORS, export_identified
 from neurodyn.interop.identified import IdentifiedRobot, number
 from neurodyn.multibody.engine import EngineConfig
-from tests.dynamics.simulators.runs import identified_run, network_run, write_arm
+from tests.interop.runs import identified_run, network_run, write_arm
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from neurodyn.core import Augmentation, Blueprint, BodyContact, BodyShape, Input
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics import State
 from neurodyn.multibody.engine import nominal
-from tests.multibody.bodies.planar import (
+from tests.multibody.planar import (
     F64,
     HALF,
     RADIUS,

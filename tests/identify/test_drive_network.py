@@ -23,7 +23,7 @@ from neurodyn.robots import load as load_robot
 
 pytest.importorskip("newton")
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples" / "own_drive"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "own_drive"
 ROBOT = load_robot(str(FOLDER))
 KP, KD, COULOMB, LIMIT = 30.0, 0.8, 0.4, 40.0
 FRAMES = 400
