@@ -34,7 +34,7 @@ from neurodyn.report.numbers import (
     span,
     times,
 )
-from neurodyn.report.page import Table, figure, grid, paragraph, section, tables
+from neurodyn.report.page import Table, grid, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
 
 CALIBRATION_LEAD = (
@@ -157,8 +157,7 @@ def over_time(parts: Parts, dt: float) -> str:
                 PlotCurve("90th percentile", seconds, curve.p90, THIRD, "--", 1.1),
             ]
             caption, key = f"{metric.title}, {words}", f"curve-{number}-{name}"
-            svg = plot(key, curves, x_label="time [s]", unit=metric.unit, log=True, description=caption)
-            plots.append(figure(svg, caption))
+            plots.append(plot(key, curves, unit=metric.unit, log=True, caption=caption))
     lead = "Absolute error at a point of time, over the roll-outs; logarithmic."
     return section("Errors over time", grid(plots), lead=lead)
 
@@ -199,18 +198,14 @@ def limits(result: Simulated) -> list[Table]:
     ]
     if all(split.touching_fraction == 0 for _, split in splits):
         return []
-    head = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"]
-    return [
-        Table(
-            f"{metric.title}, by contact with joint limits",
-            head,
-            [
-                [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
-                for title, split in splits
-            ],
-        )
-        for name, metric in shown(result.comparison.summary).items()
-    ]
+    head, found = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"], []
+    for name, metric in shown(result.comparison.summary).items():
+        rows = [
+            [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
+            for title, split in splits
+        ]
+        found.append(Table(f"{metric.title}, by contact with joint limits", head, rows))
+    return found
 
 
 def energy(result: Simulated) -> list[Table]:
@@ -225,13 +220,12 @@ def energy_section(result: Simulated) -> str:
     frames = [] if result.energy is None else result.energy.frames
     seconds = [frame * result.about.dt for frame in frames]
     curves = [PlotCurve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
-    caption = "Mean distance of the total energy from its start"
-    svg = plot("energy", curves, x_label="time [s]", unit="J", log=True, description=caption)
+    drawn = plot("energy", curves, unit="J", log=True, caption="Mean distance of the total energy from its start")
     lead = (
         "How far the total energy moves from its start without torque. Joint limits and friction take energy away, and "
         "the simulator's own integrator drifts, so that the two are to be compared with each other."
     )
-    return section("Energy", grid([figure(svg, caption)]), *(table.html() for table in energy(result)), lead=lead)
+    return section("Energy", grid([drawn]), *(table.html() for table in energy(result)), lead=lead)
 
 
 def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
@@ -252,9 +246,8 @@ def speed(result: Simulated) -> Table:
         ["Analytic", f"{simulator:,.0f}", times(1.0), ""],
     ]
     head = ["Throughput", "Frames per CPU-second", "Relative", "Frames per second of wall time"]
-    return Table(
-        f"Frames of {digits(1e3 * result.about.dt)} ms of one robot, {result.worlds} worlds at once", head, rows
-    )
+    title = f"Frames of {digits(1e3 * result.about.dt)} ms of one robot, {result.worlds} worlds at once"
+    return Table(title, head, rows)
 
 
 def simulated_sections(result: Simulated, samples: str, training: str) -> list[str]:

@@ -29,21 +29,7 @@ _LIMITS = (
 
 
 def write_check(path: Path, result: RobotCheck) -> Path:
-    """Write the page of a check, atomically, and return its path.
-
-    Args:
-        path: File to write.
-        result: Result of `evaluate.check`.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
-    write_text(Path(path), render_check(result))
-    return Path(path)
-
-
-def render_check(result: RobotCheck) -> str:
-    """Return the page as HTML."""
+    """Write the page of a check (`evaluate.check`), atomically, and return its path."""
     rows = [[*row(finding), finding.note, finding.advice] for finding in result.findings]
     head = ["Check", "Measured", "Bound", "Verdict", "Of", "What to change"]
     body = [
@@ -54,7 +40,8 @@ def render_check(result: RobotCheck) -> str:
         section("Joint limits", *tables(_limits(result)), lead=_LIMITS),
         section("At rest", *tables(_rest(result)), lead="Medians over worlds, in the last half second of three."),
     ]
-    return page(f"{result.robot}: check", body)
+    write_text(Path(path), page(f"{result.robot}: check", body))
+    return Path(path)
 
 
 def lead(result: RobotCheck) -> str:

@@ -15,7 +15,7 @@ from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
 from neurodyn.report.accuracy import CALIBRATION_LEAD, beyond, coverage
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import digits, known, share, span
-from neurodyn.report.page import Table, figure, grid, heading, section, tables
+from neurodyn.report.page import Table, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
 _MEAN, _RECORDED, _BAND = "forecast, mean of the members", "recorded", "two sigma"
@@ -68,8 +68,7 @@ def _sample(found: Forecasts, world: int) -> str:
             PlotCurve(None, seconds, mean[:, i].tolist(), PREDICTED, "-", 1.2, name=_MEAN),
         ]
         name = f"{model.observation.names[i]} [{model.observation.units[i]}]"
-        svg = plot(f"band-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, description=name)
-        plots.append(figure(svg, name))
+        plots.append(plot(f"band-{world}-{i}", curves, legend=False, caption=name))
     return grid(plots)
 
 
@@ -148,11 +147,10 @@ def forecast_sections(result: ForecastEvaluation, bands: str, training: str) -> 
         for (name, values), colour in zip(result.by_frame.items(), cycle(_COLOURS))
     ]
     caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
-    svg = plot("by-frame", curves, x_label="time [s]", unit="", log=True, description=caption)
     found = tables([errors(result), *groups(result), by_column(result)])
     return [
         bands,
-        section("Errors by horizon", figure(svg, caption), *found),
+        section("Errors by horizon", plot("by-frame", curves, log=True, caption=caption), *found),
         section("Calibration", *tables(calibration(result)), lead=CALIBRATION_LEAD),
         section("Contacts and termination", *tables([events(result), *failures(result)])),
         recordings(result.notes),

@@ -37,23 +37,14 @@ SAMPLES = 2
 
 
 class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
-    """How a run was made, from its config.yaml, for any kind of dynamics.
+    """How a run was made, from its config.yaml, for any kind of dynamics."""
 
-    Attributes:
-        robot: Name or path of the robot's declaration.
-        data: Path or paths of the training data.
-        shares: Share of each file.
-        base: Run that it was fine-tuned from; None for training from scratch.
-        settings: Resolved settings.
-        versions: Versions of packages.
-    """
-
-    robot: str = ""
-    data: str | tuple[str, ...] = ""
-    shares: tuple[float, ...] = ()
-    base: str | None = None
-    settings: dict[str, Any] = msgspec.field(default_factory=dict)
-    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    robot: str = ""  # name or path of its declaration
+    data: str | tuple[str, ...] = ""  # path or paths of the training data
+    shares: tuple[float, ...] = ()  # of each file
+    base: str | None = None  # run that it was fine-tuned from; None for training from scratch
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)  # resolved
+    versions: dict[str, str] = msgspec.field(default_factory=dict)  # of packages
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -63,43 +54,24 @@ class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
 
 @dataclass
 class ReportMaterial:
-    """Content of a report.
-
-    Attributes:
-        run: Run directory.
-        name: Name of the run on the command line.
-        result: The evaluation.
-        robot: The robot; None if its declaration is gone.
-        config: How the run was made; None without a config.yaml.
-        config_text: Text of RUN/config.yaml.
-        metrics: Lines of RUN/metrics.jsonl.
-        header: Header of the training data; None if they are gone or no store.
-        transitions: Transitions in the training data; None if unknown.
-        data: Log that was passed to the evaluation; None for the run's own.
-        recordings: Sample roll-outs.
-        whole: Residuals over whole runs of a log.
-        bands: Sample forecasts of a world model, as HTML.
-        frames: Pictures of the first recording, uint8, shape [T, H, W, 3]; None without an animation.
-        interval: Time between pictures [s].
-        remarks: Reasons for missing material.
-    """
+    """Content of a report."""
 
     run: Path
-    name: str
+    name: str  # on the command line
     result: Evaluation
-    robot: Robot | None = None
-    config: RunFacts | None = None
-    config_text: str = ""
-    metrics: list[dict[str, Any]] = field(default_factory=list)
-    header: StoreHeader | None = None
-    transitions: int | None = None
-    data: str | None = None
-    recordings: list[Recording] = field(default_factory=list)
-    whole: list[WholeRun] = field(default_factory=list)
-    bands: str = ""
-    frames: np.ndarray | None = None
-    interval: float = 0.0
-    remarks: list[str] = field(default_factory=list)
+    robot: Robot | None = None  # None if its declaration is gone
+    config: RunFacts | None = None  # None without a config.yaml
+    config_text: str = ""  # of RUN/config.yaml
+    metrics: list[dict[str, Any]] = field(default_factory=list)  # lines of RUN/metrics.jsonl
+    header: StoreHeader | None = None  # of the training data; None if they are gone or no store
+    transitions: int | None = None  # in the training data; None if unknown
+    data: str | None = None  # log that was passed to the evaluation; None for the run's own
+    recordings: list[Recording] = field(default_factory=list)  # sample roll-outs
+    whole: list[WholeRun] = field(default_factory=list)  # residuals over whole runs of a log
+    bands: str = ""  # sample forecasts of a world model, as HTML
+    frames: np.ndarray | None = None  # pictures of the first recording, uint8, shape [T, H, W, 3]
+    interval: float = 0.0  # between pictures [s]
+    remarks: list[str] = field(default_factory=list)  # reasons for missing material
 
     @property
     def logs(self) -> list[str]:
@@ -111,11 +83,7 @@ class ReportMaterial:
 
 
 def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> ReportMaterial:
-    """Collect the material of a report, with an animation if `moving`; `data` is the log passed to the evaluation.
-
-    Raises:
-        InputError: There is no such run, or its model is damaged.
-    """
+    """Collect the material of a report, with an animation if `moving`; `data` is the log passed to the evaluation."""
     material = ReportMaterial(run, _name(run), result, metrics=read_metrics(run), data=data)
     robot, path = robot_of(run), run / "config.yaml"
     if path.is_file():

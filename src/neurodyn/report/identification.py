@@ -11,49 +11,44 @@ from neurodyn.identify.held_out import CoordinateErrors
 from neurodyn.identify.priors import NORMAL, PRIORS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, RunFit, Sample
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
+from neurodyn.report.page import Table, cards, facts, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 
 _POINTS = 2400  # points of a whole run, enough for zooming in
+_ENDS = (
+    "The best ends of the search from several starts, brought to an end on all windows. Ends that fit as well and "
+    "lie elsewhere say that the logs do not decide between them."
+)
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
 def write_identification(
     run: Path, result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()
 ) -> Path:
-    """Write the page of an identification, atomically.
+    """Write the page of an identification to its run, atomically, and return its path.
 
-    Args:
-        run: Run directory.
-        result: Figures of `identify.identify`.
-        picture: Forecasts of one held-out window.
-        runs: Fits of whole runs.
+    `picture` has the forecasts of one held-out window, `runs` the fits of whole runs.
     """
-    path = run / "report.html"
-    write_text(path, render_identification(result, picture, runs))
-    return path
-
-
-def render_identification(result: IdentificationFigures, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
-    """Return the page as HTML."""
     body = [
         header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
         section("Parameters", parameters(result).html(), lead=convergence(result)),
-        section("Logs", by_log(result).html()) if by_log(result).rows else "",
-        _ends(result),
+        section("Logs", by_log(result).html()),
+        section("Where searches ended", ends(result).html(), lead=_ENDS),
         _profiles(result),
-        section("Sensors", sensors(result).html()) if result.sensors else "",
-        *([section("Torques", torques(result).html())] if result.torque is not UNSET else []),
+        section("Sensors", sensors(result).html()),
+        section("Torques", torques(result).html()),
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _runs(result, runs),
         _window(picture),
         _sight(result),
         _facts(result),
     ]
-    return page(f"{result.robot}: identified", body)
+    path = run / "report.html"
+    write_text(path, page(f"{result.robot}: identified", body))
+    return path
 
 
 def lead(result: IdentificationFigures) -> str:
@@ -205,23 +200,10 @@ def _between(interval: list[float] | None) -> str:
     return MISSING if interval is None else f"{interval[0]:.4g} – {interval[1]:.4g}"
 
 
-def _ends(result: IdentificationFigures) -> str:
-    table = ends(result)
-    if not table.rows:
-        return ""
-    words = (
-        "The best ends of the search from several starts, brought to an end on all windows. Ends that fit as well and "
-        "lie elsewhere say that the logs do not decide between them."
-    )
-    return section("Where searches ended", table.html(), lead=words)
-
-
 def _profiles(result: IdentificationFigures) -> str:
-    if result.profiles is UNSET:
-        return ""
     intervals = {entry.name: entry.interval for entry in result.parameters}
     figures = []
-    for number, (name, found) in enumerate(result.profiles.items()):
+    for number, (name, found) in enumerate((result.profiles or {}).items()):
         rise = [float("nan") if value is None else value for value in found.rise]
         curves = [
             PlotCurve("profile", found.values, rise, PREDICTED, "-", 1.8),
@@ -233,8 +215,7 @@ def _profiles(result: IdentificationFigures) -> str:
             half = 0.5 * (interval[1] - interval[0])
             parabola = [found.bound * ((value - middle) / half) ** 2 for value in found.values]
             curves.insert(1, PlotCurve("parabola of the interval", found.values, parabola, SECOND, ":", 1.3))
-        caption = f"Profile likelihood of {name}"
-        figures.append(figure(plot(f"profile-{number}", curves, x_label=name, unit="", description=caption), caption))
+        figures.append(plot(f"profile-{number}", curves, x_label=name, caption=f"Profile likelihood of {name}"))
     words = (
         "Twice the rise of the cost as one quantity is moved and all others, starting states included, are fitted "
         "again, in variances of the residuals. Where the profile leaves the parabola, the sandwich's intervals mislead."
@@ -249,28 +230,18 @@ def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
         for row, name in enumerate(fit.names):
             curves = [PlotCurve("logged", time, fit.logged[row], TRUTH, "-", 2.2)]
             curves += [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()]
-            caption = f"{name} in {fit.run}"
-            svg = plot(f"run-{number}-{row}", curves, x_label="time [s]", unit="", description=caption, points=_POINTS)
-            figures.append(figure(svg, caption))
+            figures.append(plot(f"run-{number}-{row}", curves, caption=f"{name} in {fit.run}", points=_POINTS))
         for row, name in enumerate(fit.tangent_names):
             curves = [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()]
-            ends_of_time, band = [time[0], time[-1]], 2.0 * fit.floor[row]
-            curves += [
-                PlotCurve(
-                    "± 2 sigma of the noise" if sign > 0 else None, ends_of_time, [sign * band] * 2, TRUTH, "--", 1.0
-                )
-                for sign in (1, -1)
-            ]
+            for band, label in ((2.0 * fit.floor[row], "± 2 sigma of the noise"), (-2.0 * fit.floor[row], None)):
+                curves.append(PlotCurve(label, [time[0], time[-1]], [band] * 2, TRUTH, "--", 1.0))
             caption = f"Residual of {name} in {fit.run}"
-            svg = plot(
-                f"residual-{number}-{row}", curves, x_label="time [s]", unit="", description=caption, points=_POINTS
-            )
-            figures.append(figure(svg, caption))
+            figures.append(plot(f"residual-{number}-{row}", curves, caption=caption, points=_POINTS))
     words = (
         f"Held-out runs, rolled out {result.horizon_s:g} s at a time. The band is what the sensors' noise alone leaves "
         "of a perfect model: residuals beyond it are the model's, or the torque's."
     )
-    return section("Whole runs", *([runs(result).html()] if result.runs else []), grid(figures), lead=words)
+    return section("Whole runs", runs(result).html(), grid(figures), lead=words)
 
 
 def _window(picture: Sample) -> str:
@@ -279,10 +250,8 @@ def _window(picture: Sample) -> str:
         logged = picture.logged[row]
         time = [picture.dt * frame for frame in range(len(logged))]
         curves = [PlotCurve("logged", time, logged, TRUTH, "-", 2.2)]
-        for model, path in picture.paths.items():
-            curves.append(PlotCurve(model, time, path[row], _COLOURS.get(model, THIRD), "--", 1.3))
-        caption = f"Position of {name}, logged and forecast"
-        figures.append(figure(plot(f"window-{row}", curves, x_label="time [s]", unit="", description=caption), caption))
+        curves += [PlotCurve(m, time, p[row], _COLOURS.get(m, THIRD), "--", 1.3) for m, p in picture.paths.items()]
+        figures.append(plot(f"window-{row}", curves, caption=f"Position of {name}, logged and forecast"))
     return section("A held-out window", grid(figures))
 
 
@@ -290,14 +259,14 @@ def _sight(result: IdentificationFigures) -> str:
     values = result.singular_values
     curve = PlotCurve(None, list(range(1, len(values) + 1)), values, PREDICTED, "-", 1.5)
     caption = f"Singular values of the scaled Jacobian; condition number {result.condition:.3g}"
-    svg = plot("singular", [curve], x_label="number", unit="", log=True, bars=True, description=caption)
+    drawn = plot("singular", [curve], x_label="number", log=True, bars=True, caption=caption)
     rows = [[entry.direction, f"{entry.deviation:.3g}"] for entry in result.insensitive]
     head = ["Direction that the logs do not see", "Standard deviation [sizes]"]
     words = (
         "Columns are scaled by the sizes of the parameters, residuals by their standard deviations, and starting "
         "states are eliminated. 1 / s is how well a direction is known, as a share of the parameters' sizes."
     )
-    return section("What the logs see", figure(svg, caption), Table(caption, head, rows).html(), lead=words)
+    return section("What the logs see", drawn, Table(caption, head, rows).html(), lead=words)
 
 
 def _facts(result: IdentificationFigures) -> str:

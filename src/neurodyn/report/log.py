@@ -21,7 +21,7 @@ from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.report.accuracy import member_section
 from neurodyn.report.numbers import BASELINES, count, digits, interval, member_parts, quantity, span, times
-from neurodyn.report.page import Table, facts, figure, folded, grid, heading, section, tables
+from neurodyn.report.page import Table, facts, folded, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
@@ -125,8 +125,7 @@ def _alignment(alignment: dict[str, Any]) -> str:
     step = abs(delays[1] - delays[0]) if len(delays) > 1 else 1.0
     spans = [Span(delays[0], delays[0], ""), Span(chosen - step / 4, chosen + step / 4, "applied")]
     caption = "How well each delay from logged control to motion explains the motion (held-out R²; thin: single groups)"
-    svg = plot("alignment", curves, x_label="delay [ms]", unit="", spans=spans, bars=True, description=caption)
-    return figure(svg, caption)
+    return plot("alignment", curves, x_label="delay [ms]", spans=spans, bars=True, caption=caption)
 
 
 def _summary(title: str, found: LogSection, unit: tuple[str, str]) -> Table:
@@ -156,17 +155,11 @@ def _seconds(entry: LogMark) -> str:
 
 @dataclass(frozen=True)
 class WholeRun:
-    """Residuals along a run.
-
-    Attributes:
-        name: Name of the run.
-        begin: Time of the first start [s].
-        residuals: Predicted minus recorded positions [rad or m], shape [T, nv].
-    """
+    """Residuals along a run."""
 
     name: str
-    begin: float
-    residuals: Tensor
+    begin: float  # time of the first start [s]
+    residuals: Tensor  # predicted minus recorded positions [rad or m], shape [T, nv]
 
 
 @torch.no_grad()
@@ -207,13 +200,11 @@ def whole_runs(runs: Sequence[WholeRun], spec: StateSpec, horizon: int) -> str:
         for i, name in enumerate(spec.tangent_names[:_MOST_COORDINATES]):
             rows = run.residuals[:, i]
             caption = f"{name}: root mean square {digits(float(rows.square().mean().sqrt()))}"
-            svg = plot(
-                f"whole-{number}-{i}",
-                [PlotCurve("predicted less recorded", seconds, rows.tolist(), PREDICTED, "-", 1.0)],
-                x_label="time [s]", unit="", legend=False, description=f"Residual of {name} in {run.name}",
-                points=_POINTS,
-            )  # fmt: skip
-            plots.append(figure(svg, caption))
+            curve = PlotCurve("predicted less recorded", seconds, rows.tolist(), PREDICTED, "-", 1.0)
+            words = f"Residual of {name} in {run.name}"
+            plots.append(
+                plot(f"whole-{number}-{i}", [curve], caption=caption, legend=False, description=words, points=_POINTS)
+            )
         parts += [heading(run.name), grid(plots)]
     lead = (
         f"Predicted less recorded positions (rad or m) of the longest runs, rolled out {span(horizon * spec.dt)} at a "

@@ -33,20 +33,9 @@ _ALARM = (240, 62, 62)
 def pictures(
     recording: Recording, *, world: int = 0, width: int = 360, height: int = 240, rate: float = RATE
 ) -> tuple[np.ndarray, float]:
-    """Render a roll-out beside the truth.
+    """Render roll-out `world` beside the truth, in two panels of `width` x `height` pixels.
 
-    Args:
-        recording: The roll-outs.
-        world: Index of the roll-out.
-        width: Width of one panel [pixels].
-        height: Height of one panel [pixels].
-        rate: Approximate pictures per second.
-
-    Returns:
-        Pictures, uint8, shape [T, H, W, 3], and the time between them [s].
-
-    Raises:
-        InputError: Newton is not installed.
+    Return pictures, uint8, shape [T, H, W, 3], about `rate` per second, and the time between them [s].
     """
     from neurodyn.sim.pictures import render
 
@@ -96,11 +85,7 @@ def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
 
 
 def film_writer() -> Any:
-    """Return the package that encodes MP4.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """Return the package that encodes MP4; refuse if it is not installed."""
     try:
         import imageio_ffmpeg
     except ImportError as error:
@@ -112,11 +97,7 @@ def film_writer() -> Any:
 
 
 def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
-    """Write pictures, shape [T, H, W, 3], as H.264 in MP4, atomically.
-
-    Raises:
-        InputError: imageio-ffmpeg is not installed, or the file cannot be written.
-    """
+    """Write pictures, shape [T, H, W, 3], as H.264 in MP4, atomically."""
     # H.264 requires even sizes.
     height, width = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
     module = film_writer()

@@ -17,22 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from neurodyn.report.numbers import quantity
+from neurodyn.report.page import figure as with_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PREDICTED, TRUTH, SECOND, THIRD = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
-INK, QUIET, LINE, PHASE = "#0a0b05", "#0a0b06", "#0a0b07", "#0a0b08"
-VARIABLES = {
-    PREDICTED: "--predicted",
-    TRUTH: "--truth",
-    SECOND: "--second",
-    THIRD: "--third",
-    INK: "--ink",
-    QUIET: "--quiet",
-    LINE: "--line",
-    PHASE: "--phase",
-}
+_NAMES = ("predicted", "truth", "second", "third", "ink", "quiet", "line", "phase")
+VARIABLES = {f"#0a0b0{number}": f"--{name}" for number, name in enumerate(_NAMES, 1)}
+PREDICTED, TRUTH, SECOND, THIRD, INK, QUIET, LINE, PHASE = VARIABLES
 _SIZE = (4.4, 2.5)
 _COLOURS, _STYLES = (PREDICTED, TRUTH, SECOND, THIRD), ("-", "--", ":")
 _MOST_POINTS = 600
@@ -40,27 +32,16 @@ _MOST_POINTS = 600
 
 @dataclass(frozen=True)
 class PlotCurve:
-    """One line of a plot.
+    """One line of a plot."""
 
-    Attributes:
-        label: Name in the legend; None for none.
-        x: Abscissae.
-        y: Ordinates; non-finite ones are left out.
-        colour: One of this module's colours.
-        style: Line style of matplotlib.
-        width: Width [points].
-        opacity: Opacity, up to 1.
-        name: Name for pointing and hiding; None for the label.
-    """
-
-    label: str | None
+    label: str | None  # in the legend; None for none
     x: Sequence[float]
-    y: Sequence[float]
-    colour: str = PREDICTED
-    style: str = "-"
-    width: float = 1.5
+    y: Sequence[float]  # non-finite ones are left out
+    colour: str = PREDICTED  # one of this module's
+    style: str = "-"  # of matplotlib
+    width: float = 1.5  # [points]
     opacity: float = 1.0
-    name: str | None = None
+    name: str | None = None  # for pointing and hiding; None for the label
 
 
 @dataclass(frozen=True)
@@ -81,8 +62,9 @@ def plot(
     name: str,
     curves: Sequence[PlotCurve],
     *,
-    x_label: str,
-    unit: str,
+    x_label: str = "time [s]",
+    unit: str = "",
+    caption: str = "",
     log: bool = False,
     spans: Sequence[Span] = (),
     legend: bool = True,
@@ -90,22 +72,20 @@ def plot(
     bars: bool = False,
     points: int = _MOST_POINTS,
 ) -> str:
-    """Draw curves and return them as an SVG element.
+    """Draw curves and return them as an SVG element, or as a figure with a caption; empty if no curve has a point.
 
     Args:
         name: Name of the plot, unique on its page.
         curves: The curves.
         x_label: Name and unit of the abscissa.
         unit: Unit of the ordinate, shown at its ticks.
+        caption: Text below the plot; empty for the bare element.
         log: Whether the ordinate is logarithmic; values that are not positive are left out.
         spans: Labelled intervals of the abscissa.
         legend: Whether to show a legend.
-        description: Description for screen readers.
+        description: Description for screen readers; empty for the caption or the name.
         bars: Whether to mark single points.
         points: Approximate number of points per curve; longer curves keep local minima and maxima.
-
-    Returns:
-        The element; empty if no curve has a point.
     """
     drawn = [(curve, *_points(curve, log, points)) for curve in curves]
     drawn = [(curve, x, y) for curve, x, y in drawn if len(x)]
@@ -135,7 +115,8 @@ def plot(
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         contract = _contract(axes, [curve for curve, _, _ in drawn], x_label, unit, log)
-    return _inline(buffer.getvalue(), description or name, contract)
+    svg = _inline(buffer.getvalue(), description or caption or name, contract)
+    return with_caption(svg, caption) if caption else svg
 
 
 def legend_list(entries: Sequence[tuple[str, str]]) -> str:

@@ -38,15 +38,10 @@ _CANDIDATES = 2000
 
 @dataclass(frozen=True)
 class Ended:
-    """Early end of an episode.
-
-    Attributes:
-        seconds: Time [s].
-        why: Reason, for example "failed"; the robot stays in its last state from then on.
-    """
+    """Early end of an episode; the robot stays in its last state from then on."""
 
     seconds: float
-    why: str
+    why: str  # for example "failed"
 
     @classmethod
     def when(cls, running: np.ndarray | torch.Tensor, dt: float, why: str) -> "Ended | None":
@@ -57,29 +52,17 @@ class Ended:
 
 @dataclass(frozen=True)
 class Recording:
-    """Roll-outs of a model and the true motion.
-
-    Attributes:
-        robot: The robot.
-        title: Description of the motion.
-        predicted: Predicted motion.
-        truth: Simulated or measured motion.
-        predicted_label: Name of the prediction.
-        truth_label: Name of the truth.
-        worlds: Description of each roll-out.
-        ground: Ground and obstacles; None in free space.
-        ended: Early end of the first roll-out in prediction and in truth; None if it did not end early.
-    """
+    """Roll-outs of a model and the true motion."""
 
     robot: Robot
-    title: str
+    title: str  # description of the motion
     predicted: Trajectory
-    truth: Trajectory
+    truth: Trajectory  # simulated or measured
     predicted_label: str
     truth_label: str
-    worlds: tuple[str, ...]
-    ground: Ground | None = None
-    ended: tuple[Ended | None, Ended | None] = (None, None)
+    worlds: tuple[str, ...]  # description of each roll-out
+    ground: Ground | None = None  # with obstacles; None in free space
+    ended: tuple[Ended | None, Ended | None] = (None, None)  # early ends of the first roll-out, predicted and true
 
     @property
     def frames(self) -> int:
@@ -112,9 +95,6 @@ def record(
         worlds: Number of roll-outs.
         driven: Whether controls are random (torques, or targets for a robot with gains); otherwise motion is passive.
         where: Ground, initial states and controller; None for the robot's default ground.
-
-    Raises:
-        InputError: Newton is not installed.
     """
     where = scenario(robot) if where is None else where
     starts = Sampled.draw(robot, frames, worlds, seed, driven=driven, where=where)
@@ -148,9 +128,8 @@ def record_log(
     """Roll a model out along recorded windows.
 
     Windows are drawn by seed from those with motion (mean joint speed above that of the evaluation's moving windows),
-    or
-    from all if there are none. For a floating robot windows start with an episode, and the model gets their first state
-    alone.
+    or from all if there are none. For a floating robot windows start with an episode, and the model gets their first
+    state alone.
 
     Args:
         model: The model.
@@ -160,9 +139,6 @@ def record_log(
         seed: Seed of the draw.
         worlds: Maximum number of windows.
         split: Split of the episodes; None for all of them.
-
-    Raises:
-        InputError: No episode is long enough.
     """
     floating = robot.spec.floating
     context = 0 if floating else model.spec.context
@@ -172,9 +148,7 @@ def record_log(
     total = int(np.maximum(0, store.lengths[episodes] - context - frames + 1).sum())
     stride = max(1, total if floating else total // _CANDIDATES)
     batches = list(all_windows(store, context + frames, split=split, stride=stride))
-    q = torch.cat([b.q for b in batches])
-    qd = torch.cat([b.qd for b in batches])
-    torque = torch.cat([b.control for b in batches])
+    q, qd, torque = (torch.cat([getattr(b, name) for b in batches]) for name in ("q", "qd", "control"))
     moving = np.flatnonzero((qd[:, context:].abs().mean((1, 2)) > MOVING).numpy())
     pool = moving if len(moving) else np.arange(len(q))
     picked = np.sort(generator(seed, "record").permutation(pool)[:worlds])
@@ -184,12 +158,11 @@ def record_log(
     past = Window(q[:, : context + 1], qd[:, : context + 1], torque[:, :context])
     episode = np.concatenate([b.episode for b in batches])[picked]
     start = np.concatenate([b.start for b in batches])[picked] + context
+    begin, drive = past if context else past.present, ControlSequence(torque[:, context:])
     return Recording(
         robot=robot,
         title="along a recorded log" if split is None else f"along a log, {split_name(split)} episodes",
-        predicted=follow(
-            model, RolloutBatch(past if context else past.present, ControlSequence(torque[:, context:]), environment)
-        ),
+        predicted=follow(model, RolloutBatch(begin, drive, environment)),
         truth=Trajectory(q[:, context:], qd[:, context:]),
         predicted_label="predicted",
         truth_label="measured",
@@ -251,9 +224,6 @@ def default_output(
     """Return the default path of a page or picture: in the folder of its run, or here for what ships with the package.
 
     `suffix` includes the dot; `resolve` returns the folder of the run or policy.
-
-    Raises:
-        InputError: There is no such run.
     """
     text = str(run)
     if text.startswith((artifacts.PRETRAINED, artifacts.PRETRAINED_POLICY)):

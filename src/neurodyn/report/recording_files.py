@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.evaluate.records import Simulated
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import capital
-from neurodyn.report.page import data_uri, figure, grid, header, heading, moving_picture, page, paragraph, section
+from neurodyn.report.page import data_uri, grid, header, heading, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import film, film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
 from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
 from neurodyn.report.recording import Recording
@@ -25,11 +25,7 @@ MOST_COORDINATES = 8
 
 
 def require_rerun() -> Any:
-    """Return the package of Rerun.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """Return the package of Rerun; refuse if it is not installed."""
     try:
         return importlib.import_module("rerun")
     except ImportError as error:
@@ -40,18 +36,10 @@ def require_rerun() -> Any:
 
 
 def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
-    """Write a roll-out as a Rerun file, atomically.
+    """Write roll-out `world` as a Rerun file, atomically.
 
     Entities: `PREDICTION/LINK` and `TRUTH/LINK` with poses over the timeline `time`;
     `coordinates/NAME/PREDICTION` and `coordinates/NAME/TRUTH`. Links need Newton, and are left out without it.
-
-    Args:
-        recording: The roll-outs.
-        path: File to write.
-        world: Index of the roll-out.
-
-    Raises:
-        InputError: Rerun is not installed, or the file cannot be written.
     """
     rerun = require_rerun()
     spec = recording.robot.spec
@@ -149,12 +137,9 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
                 PlotCurve(recording.truth_label, seconds, truth.tolist(), TRUTH, "-", 4.0, 0.5),
                 PlotCurve(recording.predicted_label, seconds, predicted.tolist(), PREDICTED, "-", 1.2),
             ]
-            caption = f"{coordinate} [{unit}]"
-            svg = plot(
-                f"{name}-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, spans=spans,
-                description=f"{coordinate} over time, {where}",
-            )  # fmt: skip
-            plots.append(figure(svg, caption))
+            caption, words = f"{coordinate} [{unit}]", f"{coordinate} over time, {where}"
+            key = f"{name}-{world}-{i}"
+            plots.append(plot(key, curves, caption=caption, legend=False, spans=spans, description=words))
         parts += [heading(f"{capital(recording.title)}: {where}"), grid(plots)]
     return parts
 
@@ -171,11 +156,7 @@ _SCRIPT = Path(__file__).resolve().parent / "player.js"
 
 
 def format_of(out: Path | None, asked: Format | None) -> Format:
-    """Return the requested format, or that of the file's suffix; "html" without a file.
-
-    Raises:
-        InputError: The suffix is unknown.
-    """
+    """Return the requested format, or that of the file's suffix, which must be known; "html" without a file."""
     suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
     found = asked or next((kind for kind in get_args(Format) if kind == suffix), None)
     if found is None:
@@ -186,12 +167,7 @@ def format_of(out: Path | None, asked: Format | None) -> Format:
 
 
 def write_recording(recording: Recording, path: Path, kind: Format) -> None:
-    """Write a recording, atomically. Without Newton an HTML page has plots only.
-
-    Args:
-        recording: The roll-outs; pictures show the first.
-        path: File to write.
-        kind: "html", "mp4", "gif", or "rrd" for Rerun's viewer.
+    """Write a recording, atomically; pictures show the first roll-out. Without Newton an HTML page has plots only.
 
     Raises:
         InputError: Newton, the MP4 encoder or Rerun is missing, or the file cannot be written.
@@ -232,15 +208,7 @@ def recording_page(recording: Recording) -> str:
 
 
 def readme_gif(recording: Recording, path: Path, *, most_bytes: int = 1_500_000) -> int:
-    """Write a GIF for a README, at the highest picture rate that fits.
-
-    Args:
-        recording: The roll-outs.
-        path: File to write.
-        most_bytes: Maximum file size [bytes].
-
-    Returns:
-        Size of the file [bytes].
+    """Write a GIF of at most `most_bytes` for a README, at the highest picture rate that fits; return its size [bytes].
 
     Raises:
         InputError: Newton is not installed, or the file is too large at every rate.

@@ -21,16 +21,7 @@ _MOST_LETTERS = 40  # length of a setting in a table
 
 
 def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs compared") -> Path:
-    """Write the page of a comparison, atomically, and return its path.
-
-    Args:
-        path: File to write.
-        result: Result of `evaluate.compare_runs` or `evaluate.compare_figures`.
-        title: Title of the page.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Write the page of an `evaluate.compare_runs` or `compare_figures`, atomically, and return its path."""
     write_text(Path(path), render_comparison(result, title=title))
     return Path(path)
 

@@ -22,7 +22,7 @@ from neurodyn.report.accuracy import member_section
 from neurodyn.report.gather import ReportMaterial, gather
 from neurodyn.report.log import whole_runs
 from neurodyn.report.numbers import member_parts, network_name, tossed_parts
-from neurodyn.report.page import code, figure, folded, grid, page, paragraph, section, tables
+from neurodyn.report.page import code, folded, grid, page, paragraph, section, tables
 from neurodyn.report.plots import PlotCurve, Span, look, plot
 
 _STANDARD_WORLDS = 512
@@ -80,8 +80,7 @@ def _figure(
 ) -> str:
     seconds = [line["seconds"] for line in lines]
     curves = [PlotCurve(label, seconds, y, *look(i), 1.3) for i, (label, y) in enumerate(values)]
-    svg = plot(name, curves, x_label="training time [s]", unit=unit, log=log, spans=spans, description=caption)
-    return figure(svg, caption)
+    return plot(name, curves, x_label="training time [s]", unit=unit, log=log, spans=spans, caption=caption)
 
 
 def _phases(material: ReportMaterial, lines: list[dict[str, Any]]) -> list[Span]:
@@ -114,14 +113,8 @@ def _generate(material: ReportMaterial) -> list[str]:
     sampling = (header.simulator or {}).get("sampling", {})
     if "episodes" not in sampling or len(config.files) > 1:
         return []
-    flags = [
-        "--transitions",
-        sampling["episodes"] * sampling["frames"],
-        "--out",
-        listed,
-        "--seed",
-        header.seed,
-    ]
+    transitions = sampling["episodes"] * sampling["frames"]
+    flags = ["--transitions", transitions, "--out", listed, "--seed", header.seed]
     if sampling["worlds"] != _STANDARD_WORLDS:
         flags += ["--worlds", sampling["worlds"]]
     if sampling.get("passive_fraction"):
@@ -154,10 +147,8 @@ def _settings_flags(material: ReportMaterial) -> list[object]:
         with contextlib.suppress(InputError):  # settings of another kind of model, or none of that size
             mine = from_dict(settings, Settings)
             preset = robot and load_settings(robot, size, mine.net.kind)
-            if (
-                preset
-                and msgspec.structs.replace(preset, minutes=mine.minutes, steps=mine.steps, seed=mine.seed) == mine
-            ):
+            own = {"minutes": mine.minutes, "steps": mine.steps, "seed": mine.seed}
+            if preset and msgspec.structs.replace(preset, **own) == mine:
                 named = [] if size == "small" else ["--size", size]
                 return [*named, "--net", mine.net.kind, *budget, "--seed", mine.seed]
     return ["--size", "settings.yaml"]
@@ -219,9 +210,6 @@ def write_report(
         path: File to write; None for `report_path(run)`.
         moving: Whether to render an animation, which takes some seconds.
         data: Log that was passed to the evaluation.
-
-    Raises:
-        InputError: There is no such run, or the file cannot be written.
     """
     material = gather(Path(run), result, moving=moving, data=data)
     path = report_path(Path(run)) if path is None else path
@@ -230,14 +218,10 @@ def write_report(
 
 
 def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
-    """Return the path of a report: RUN/report.html, or RUN/report-FLAGS.html.
+    """Return the path of a report: RUN/report.html, or RUN/report-FLAGS.html with flags such as "horizon-50".
 
     Only an evaluation with all defaults writes report.html (evaluation.html in a run with an identification, which owns
     report.html), so that a partial evaluation does not replace it.
-
-    Args:
-        run: Run directory.
-        flags: Flags other than the defaults, for example "horizon-50".
     """
     stem = "evaluation" if (run / "identification.json").is_file() else "report"
     name = "".join(c if c.isalnum() or c in ".-_" else "-" for c in "-".join([stem, *flags]))

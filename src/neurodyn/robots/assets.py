@@ -3,7 +3,7 @@
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,9 +23,9 @@ def package_folder(package: str) -> Path | None:
         return None
     marker = f"share/{package}/robots/"
     for file in files:
-        text = str(file)
-        if marker in text:
-            return Path(str(file.locate())).parents[len(text.split(marker, 1)[1].split("/")) - 1]
+        _, found, rest = str(file).partition(marker)
+        if found:
+            return Path(str(file.locate())).parents[rest.count("/")]
     return None
 
 
@@ -75,15 +75,10 @@ _PACKAGES = ("package://", "model://")
 
 
 def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | None:
-    """Return the absolute path of a file that an asset names; package://PACKAGE/REST is searched above the asset.
+    """Return the absolute path of a file that an asset names, None if there is none.
 
-    Args:
-        path: The asset.
-        name: The file as the asset names it.
-        folders: Folders for relative names; empty for the folder of the asset.
-
-    Returns:
-        The path; None if there is no such file.
+    A relative name is searched in `folders`, without any in the folder of the asset; package://PACKAGE/REST is searched
+    above the asset.
     """
     if name.startswith(_PACKAGES):
         relative = name.split("://", 1)[1]
@@ -96,46 +91,31 @@ def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | N
 
 
 def resolve_asset(path: Path, base: str | None, file: str) -> str:
-    """Return the absolute path of a file that an MJCF names, relative to the MJCF or to the including file.
-
-    Raises:
-        InputError: The file is missing.
-    """
+    """Return the absolute path of a file that an MJCF names, relative to the MJCF or to the including file."""
     for folder in (Path(base) if base else path.parent, path.resolve().parent):
         if (folder / file).is_file():
             return str((folder / file).resolve())
     raise InputError(f"{path}: file {file!r} does not exist; paths are relative to the MJCF")
 
 
-def urdf_meshes(root: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Yield the mesh elements of a URDF's links."""
-    for link in root.findall("link"):
-        for shape in [*link.findall("visual"), *link.findall("collision")]:
-            mesh = shape.find("geometry/mesh")
-            if mesh is not None:
-                yield mesh
-
-
 def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path], str]) -> None:
     """Rewrite the mesh paths of a URDF in place; missing meshes are left unchanged.
 
-    Args:
-        path: The URDF.
-        root: Its contents, modified in place.
-        place: Maps the current path of a mesh to the name to write.
+    `place` maps the current path of a mesh to the name to write.
     """
-    for mesh in urdf_meshes(root):
-        source = find_file(path, mesh.get("filename", ""))
-        if source is not None:
-            mesh.set("filename", place(source))
+    for link in root.findall("link"):
+        for mesh in [*link.findall("visual/geometry/mesh"), *link.findall("collision/geometry/mesh")]:
+            source = find_file(path, mesh.get("filename", ""))
+            if source is not None:
+                mesh.set("filename", place(source))
 
 
 def relocate_mjcf(
     main: Path, path: Path, root: ElementTree.Element, place: Callable[[Path], str], *, meshes: bool
 ) -> list[Path]:
-    """Rewrite the file names in an MJCF or an included file in place; missing files are left unchanged.
+    """Rewrite the file names in an MJCF or an included file in place; return the paths of the included files.
 
-    Asset directories set in the file are merged into the names.
+    Missing files are left unchanged. Asset directories set in the file are merged into the names.
 
     Args:
         main: The MJCF.
@@ -143,9 +123,6 @@ def relocate_mjcf(
         root: Its contents, modified in place.
         place: Maps the current path of a file to the name to write.
         meshes: Whether meshes, heightfields and textures are needed; otherwise they are removed.
-
-    Returns:
-        Paths of the included files.
     """
     compiler = root.find("compiler")
     settings = {} if compiler is None else {key: compiler.attrib.pop(key, None) for key in _DIRECTORIES}

@@ -98,12 +98,7 @@ def has_files(scene: Scene) -> bool:
 
 
 def bundled_name(home: Path, file: Path) -> str:
-    """Return the path of a file within a bundle.
-
-    Args:
-        home: Folder of the declaration.
-        file: The file.
-    """
+    """Return the path of a file within a bundle of the declaration in the folder `home`."""
     home, file = home.resolve(), file.resolve()
     if home in file.parents:
         return file.relative_to(home).as_posix()
@@ -112,18 +107,12 @@ def bundled_name(home: Path, file: Path) -> str:
 
 
 class _Files:
-    """The contents of a bundle.
-
-    Attributes:
-        home: Folder of the declaration.
-        copies: Files to copy, by name in the bundle.
-        texts: Contents of rewritten files, by name in the bundle.
-    """
+    """The contents of a bundle of the declaration in the folder `home`."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.copies: dict[str, Path] = {}
-        self.texts: dict[str, bytes] = {}
+        self.copies: dict[str, Path] = {}  # files to copy, by name in the bundle
+        self.texts: dict[str, bytes] = {}  # contents of rewritten files, by name in the bundle
 
     def copy(self, source: Path) -> str:
         """Add a file and the files that it depends on; return its name in the bundle."""

@@ -52,13 +52,7 @@ def _with_ground(store: Store, robot: Robot) -> Store:
 
 
 def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
-    """Open `--data` for a world model: a store of any measurements, or a log in the robot's layout.
-
-    Arguments: see `open_robot_data`.
-
-    Raises:
-        InputError: The file is missing or damaged, or the robot declares no log layout.
-    """
+    """Open `--data` for a world model: a store of any measurements, or a log; see `open_robot_data`."""
     if is_log(Path(data)):
         return open_robot_data(robot, data)
     return Store.open(data, memory=memory)
@@ -94,12 +88,7 @@ ROWS = "rwm-csv"
 def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
     """Return the layout of headerless rows that `reader` names; None for another kind of reader.
 
-    Args:
-        reader: "rwm-csv" for the layout that the robot declares, or path of a layout (format: rows).
-        robot: Robot by name or path.
-
-    Raises:
-        InputError: The robot is not given or declares no layout, or the file is not a valid layout.
+    It is `ROWS`, for the layout that the robot (name or path) declares, or the path of a layout (format: rows).
     """
     if reader == ROWS:
         declared = None if robot is None else load(robot)
@@ -116,15 +105,9 @@ def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
 
 
 def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
-    """Return a column map for a log of a recognised format, and the coordinates of its robot.
+    """Return a column map for a log of a recognised format, and the coordinates of its robot (name or path).
 
-    Args:
-        log: File or folder.
-        robot: Robot by name or path. Its declared map is used if it is for the log's format; otherwise columns are
-            matched by joint names.
-
-    Raises:
-        InputError: The log's format is unknown, or no column is named after a joint.
+    The map that the robot declares is used if it is for the log's format; otherwise columns are matched by joint names.
     """
     declared, name = load(robot), require_format(log)
     if declared.log_path is not None:
@@ -143,9 +126,6 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     Args:
         reader: Robot that declares a column map, or path of a column map.
         robot: Robot by name or path; None for the one that the map names.
-
-    Raises:
-        InputError: There is no such reader or robot, or neither the map nor the caller names a robot.
     """
     path = Path(reader)
     if reader in names() or path.is_dir():

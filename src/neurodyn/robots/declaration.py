@@ -6,7 +6,8 @@ data. It is read without a simulator, so that learning from logs needs none.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -75,8 +76,8 @@ class Joint(Config, HasJointKind, frozen=True):
             raise ValueError(f"joint {self.name!r}: a continuous joint has no lower and upper; remove them")
         for field in ("limit_ke", "limit_kd", "armature", "damping", "friction"):
             value = getattr(self, field)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"joint {self.name!r}: {field} is {value}; valid: a finite number of at least 0")
+            fits = value is None or 0 <= value < math.inf
+            require(fits, f"joint {self.name!r}: {field}", value, "a finite number of at least 0")
 
     @property
     def spec(self) -> JointSpec:
@@ -205,10 +206,9 @@ class Robot(Config, frozen=True):
         require(self.evaluation_horizon >= 1, "evaluation_horizon", self.evaluation_horizon, "at least 1")
         for name in ("passive_fraction", "reset_fraction"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
-        if not all(math.isfinite(component) for component in self.gravity):
-            raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
-        if not (math.isfinite(self.density) and self.density > 0):
-            raise ValueError(f"density is {self.density}; valid: a number above 0 [kg/m^3]")
+        gravity = list(self.gravity)
+        require(all(map(math.isfinite, gravity)), "gravity", gravity, "three finite numbers [m/s^2]")
+        require(0 < self.density < math.inf, "density", self.density, "a number above 0 [kg/m^3]")
         require(0 < self.mass_scale < math.inf, "mass_scale", self.mass_scale, "a finite number above 0")
         for name, density in self.densities.items():
             require(0 < density < math.inf, f"densities: {name!r}", density, "a finite number above 0 [kg/m^3]")
@@ -230,12 +230,9 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"joints lists {name!r} twice")
         scalar = {joint.name for joint in self.joints if joint.scalar}
         for what, listed in (("actuated", self.actuated), ("invariant", self.invariant or ())):
-            for name in listed:
-                if name not in scalar:
-                    raise ValueError(f"{what} names the unknown joint {name!r}; valid: {choices(scalar)}")
+            _require_known(what, listed, scalar)
         for name, effort in self.actuated.items():
-            if not (math.isfinite(effort) and effort > 0):
-                raise ValueError(f"actuated: effort of {name!r} is {effort}; valid: a number above 0 [N m or N]")
+            require(0 < effort < math.inf, f"actuated: effort of {name!r}", effort, "a number above 0 [N m or N]")
         require_bodies(self.body_contacts, self.supports, names)
         require_elements(self.elements or (), names)
         for name in self.locked:
@@ -258,9 +255,9 @@ class Robot(Config, frozen=True):
             if ranges.control and what != "sampling":
                 raise ValueError(f"{what}.control has no meaning; valid: {what}.q and {what}.qd")
             for field, valid in (("q", scalar), ("qd", velocities), ("control", list(self.actuated))):
-                for name, interval in getattr(ranges, field).items():
-                    if name not in valid:
-                        raise ValueError(f"{what}.{field} names the unknown joint {name!r}; valid: {choices(valid)}")
+                declared = getattr(ranges, field)
+                _require_known(f"{what}.{field}", declared, valid)
+                for name, interval in declared.items():
                     check_interval(f"{what}.{field} of {name!r}", interval)
             if self.fixed_base and (ranges.height is not None or ranges.tilt or ranges.rotation is not None):
                 raise ValueError(f"{what}: height, tilt and rotation are those of floating bases; remove them")
@@ -281,10 +278,8 @@ class Robot(Config, frozen=True):
             raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
 
     def _check_controller(self) -> None:
-        scalar = {joint.name: joint for joint in self.joints if joint.scalar}
+        _require_known("nominal", self.nominal, {joint.name for joint in self.joints if joint.scalar})
         for name, value in self.nominal.items():
-            if name not in scalar:
-                raise ValueError(f"nominal names the unknown joint {name!r}; valid: {choices(scalar)}")
             require(math.isfinite(value), f"nominal of {name!r}", value, "a finite number")
         require_drives(self.drives, tuple(self.actuated), "drives")
         if self.gains is not None and not self.actuated:
@@ -311,12 +306,8 @@ class Robot(Config, frozen=True):
         """Joints whose absolute position affects nothing but their limits."""
         if self.invariant is not None:
             return self.invariant
-        leading = []
-        for joint in self.joints:
-            if not self.fixed_base or joint.kind != "prismatic":
-                break
-            leading.append(joint.name)
-        return tuple(leading)
+        leading = takewhile(lambda joint: self.fixed_base and joint.kind == "prismatic", self.joints)
+        return tuple(joint.name for joint in leading)
 
     @property
     def log_path(self) -> Path | None:
@@ -390,3 +381,9 @@ class Robot(Config, frozen=True):
             for name, scene in self.grounds.items()
         }
         return msgspec.structs.replace(self, folder=str(folder), grounds=grounds)
+
+
+def _require_known(what: str, named: Iterable[str], joints: Iterable[str]) -> None:
+    for name in named:
+        if name not in joints:
+            raise ValueError(f"{what} names the unknown joint {name!r}; valid: {choices(joints)}")

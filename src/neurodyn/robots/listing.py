@@ -15,49 +15,28 @@ from neurodyn.robots import is_installed, load, names
 
 
 class ShippedErrors(Config, frozen=True):
-    """Errors of a shipped model, from errors.json beside it.
+    """Errors of a shipped model over roll-outs, from errors.json beside it."""
 
-    Attributes:
-        what: Data of the measurement.
-        horizon: Frames of a roll-out.
-        rollouts: Number of roll-outs.
-        seed: Seed of their initial states; differs from that of any training data.
-        errors: Mean errors over all frames and roll-outs by name, as reported by `neurodyn evaluate`.
-    """
-
-    what: str
-    horizon: int
+    what: str  # data of the measurement
+    horizon: int  # frames of a roll-out
     rollouts: int
-    seed: int
-    errors: dict[str, float]
+    seed: int  # of the initial states; differs from that of any training data
+    errors: dict[str, float]  # means over all frames and roll-outs, as reported by `neurodyn evaluate`
 
 
 class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
-    """One robot of the list.
-
-    Attributes:
-        name: Name of the robot.
-        description: Description of the robot.
-        joints: Names of its joints.
-        controls: Names of the driven joints.
-        dt: Length of one frame [s].
-        simulator: Solver of the reference simulator.
-        substeps: Solver steps in one frame.
-        pretrained: Its shipped models, as `pretrained:NAME`.
-        installed: Whether the package with its asset is installed.
-        measured: Errors of the pretrained models, by `pretrained:NAME`.
-    """
+    """One robot of the list."""
 
     name: str
     description: str
-    joints: tuple[str, ...]
-    controls: tuple[str, ...]
-    dt: float
-    simulator: str
-    substeps: int
-    pretrained: tuple[str, ...]
-    installed: bool
-    measured: dict[str, ShippedErrors]
+    joints: tuple[str, ...]  # names
+    controls: tuple[str, ...]  # names of the driven joints
+    dt: float  # length of one frame [s]
+    simulator: str  # solver of the reference simulator
+    substeps: int  # solver steps in one frame
+    pretrained: tuple[str, ...]  # its shipped models, as `pretrained:NAME`
+    installed: bool  # whether the package with its asset is installed
+    measured: dict[str, ShippedErrors]  # errors by `pretrained:NAME`
 
 
 def list_robots() -> list[ListedRobot]:
@@ -84,17 +63,11 @@ def list_robots() -> list[ListedRobot]:
 
 
 class ListedPolicy(Config, frozen=True):
-    """One shipped policy.
+    """One shipped policy."""
 
-    Attributes:
-        name: `pretrained-policy:NAME`.
-        task: Name of its task.
-        dynamics: The only dynamics it was trained in.
-    """
-
-    name: str
+    name: str  # `pretrained-policy:NAME`
     task: str
-    dynamics: str
+    dynamics: str  # the only ones it was trained in
 
 
 def list_policies() -> list[ListedPolicy]:
@@ -112,5 +85,4 @@ def _robot_of(pretrained: str) -> str | None:
         spec = read_json(resolve_run(f"pretrained:{pretrained}") / "model" / "spec.json")
     except InputError:
         return None
-    state = spec.get("state")
-    return state.get("robot") if isinstance(state, dict) else None
+    return spec.get("state", {}).get("robot")

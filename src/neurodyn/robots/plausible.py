@@ -25,21 +25,13 @@ _UNBOUNDED: Interval = (-math.inf, math.inf)
 
 @dataclass(frozen=True)
 class PlausibleBounds:
-    """Bounds of plausible states.
-
-    Attributes:
-        q_names: Names of the positions, length nq.
-        qd_names: Names of the velocities, length nv.
-        q: Bounds of the positions [rad or m], infinite if unbounded, length nq.
-        qd: Bounds of the velocities [rad/s or m/s], infinite if unbounded, length nv.
-        channels: Bounds of the channels of a measured state, infinite if unbounded, length nx.
-    """
+    """Bounds of plausible states [rad, m, rad/s or m/s], infinite where there are none."""
 
     q_names: tuple[str, ...]
     qd_names: tuple[str, ...]
     q: tuple[Interval, ...]
     qd: tuple[Interval, ...]
-    channels: tuple[Interval, ...] = ()
+    channels: tuple[Interval, ...] = ()  # of a measured state, length nx
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,37 +41,29 @@ class PlausibleBounds:
     def limits(self, like: Tensor, channels: int = 0) -> tuple[Tensor, Tensor]:
         """Return finite lower and upper bounds with a rounding margin, shape [nq + nv + channels] each.
 
-        Args:
-            like: Tensor that sets dtype and device.
-            channels: Number of channels of the state.
+        `like` sets dtype and device.
         """
         return self._limits(like.new_empty(0, len(self.q) + len(self.qd) + channels))
 
     def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None, others: Tensor | None = None) -> Tensor:
         """Return which states are implausible or not finite, bool, shape [...].
 
-        Args:
-            q: Positions [rad or m], shape [..., nq].
-            qd: Velocities [rad/s or m/s], shape [..., nv].
-            channels: Channels of a measured state, shape [..., nx]; None without channels.
-            others: Further numbers that must be finite, shape [..., n]; None for none.
+        `others`, shape [..., n], are further numbers that must be finite.
         """
         values = torch.cat([part for part in (q, qd, channels, others) if part is not None], dim=-1)
         limits = self._cached.get((values.device, values.dtype, values.shape[-1])) or self._limits(values)
         return (values.clamp(*limits) != values).any(-1)  # what is not a number equals nothing
 
-    def excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
-        """Return the distance of each coordinate beyond its bounds, at most 0 inside, shape [..., nq + nv + nx]."""
-        values = _side_by_side(q, qd, channels)
-        lower, upper = (bound[: values.shape[-1]] for bound in self._limits(values))
-        return torch.maximum(lower - values, values - upper)
-
     def relative_excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
-        """Return `excess` over half the width of the bounds; infinite for non-finite values."""
-        values = _side_by_side(q, qd, channels)
+        """Return the distance of each coordinate beyond its bounds over half their width, shape [..., nq + nv + nx].
+
+        It is at most 0 inside, and infinite for non-finite values.
+        """
+        values = torch.cat([q, qd] if channels is None else [q, qd, channels], dim=-1)
+        lower, upper = (bound[: values.shape[-1]] for bound in self._limits(values))
         bounds = q.new_tensor((*self.q, *self.qd, *self.channels))[: values.shape[-1]]
         half = (0.5 * (bounds[:, 1] - bounds[:, 0])).clamp_min(_ROUNDING).nan_to_num(posinf=1.0)
-        return torch.where(values.isfinite(), self.excess(q, qd, channels) / half, math.inf)
+        return torch.where(values.isfinite(), torch.maximum(lower - values, values - upper) / half, math.inf)
 
     def furthest(self, q: Tensor, qd: Tensor) -> tuple[str, float]:
         """Return name and value of the coordinate furthest outside in a batch of states."""
@@ -147,10 +131,6 @@ def _widened(joint: Joint | None) -> Interval:
         return _UNBOUNDED
     slack = LIMIT_SLACK * (joint.upper - joint.lower)
     return (joint.lower - slack, joint.upper + slack)
-
-
-def _side_by_side(*parts: Tensor | None) -> Tensor:
-    return torch.cat([part for part in parts if part is not None], dim=-1)
 
 
 def _tighter(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:

@@ -134,12 +134,10 @@ class ContactMaterial(Config, frozen=True):
     damping: float | None = None
 
     def __post_init__(self) -> None:
-        if self.friction is not None and not 0 <= self.friction < math.inf:
-            raise ValueError(f"material: friction is {self.friction}; valid: a finite number of at least 0")
+        fits = self.friction is None or 0 <= self.friction < math.inf
+        require(fits, "material: friction", self.friction, "a finite number of at least 0")
         for name in ("stiffness", "damping"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"material: {name} is {value}; valid: a finite number above 0")
+            _require_positive(f"material: {name}", getattr(self, name))
 
 
 class GroundSampling(Config, frozen=True):
@@ -211,9 +209,11 @@ class ContactPointSelection(Config, frozen=True):
         require_numbers(self)
         require(self.vertices >= 1, "contact_points: vertices", self.vertices, "at least 1")
         for name in ("spacing", "margin"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"contact_points: {name} is {value}; valid: a finite number above 0")
+            _require_positive(f"contact_points: {name}", getattr(self, name))
+
+
+def _require_positive(what: str, value: float | None) -> None:
+    require(value is None or 0 < value < math.inf, what, value, "a finite number above 0")
 
 
 def matching(label: str, patterns: Iterable[str]) -> bool:
@@ -242,14 +242,10 @@ _RANGES = {"sampling": ("q", "qd", "control"), "reset": ("q", "qd"), "range": ("
 
 
 def expand(data: Any, where: str) -> Any:
-    """Return the plain data of a declaration with all short forms expanded.
+    """Return the plain data of the declaration in the file `where` with all short forms expanded.
 
     A plain name overrides every pattern, and a later pattern an earlier one. Other errors in the data are left to the
     declaration's checks.
-
-    Args:
-        data: Data as read from a file.
-        where: The file, for error messages.
 
     Raises:
         InputError: A pattern matches nothing, or a joint has both `name` and `names`.
@@ -278,15 +274,9 @@ def expand(data: Any, where: str) -> Any:
 
 
 def expand_keys(table: Any, names: Sequence[str], where: str) -> Any:
-    """Return a table with patterns as keys as a table of names alone.
+    """Return a table with patterns as keys as a table of `names` alone, in their order.
 
-    Args:
-        table: Values by name or pattern; anything other than a table is returned unchanged.
-        names: Names that patterns can match, in the order of the result.
-        where: The table, for error messages.
-
-    Raises:
-        InputError: A pattern matches nothing.
+    Anything other than a table is returned unchanged; a pattern that matches nothing raises InputError with `where`.
     """
     if not isinstance(table, Mapping):
         return table
@@ -308,9 +298,7 @@ def _is_pattern(key: Any, names: Sequence[str]) -> bool:
 
 def _is_named(joint: Any) -> bool:
     """Return whether an entry of `joints` has a valid name and kind."""
-    if not (isinstance(joint, dict) and isinstance(joint.get("name"), str)):
-        return False
-    return isinstance(joint.get("kind"), str) and joint["kind"] in COORDINATES
+    return isinstance(joint, dict) and isinstance(joint.get("name"), str) and joint.get("kind") in list(COORDINATES)
 
 
 def _singles(entry: Any, where: str) -> list[Any]:

@@ -5,7 +5,7 @@ A batch depends only on the seed and its number, not on the process that makes i
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -29,21 +29,11 @@ from neurodyn.sim.sampling import data_scene, sample_grounds, sample_states, sam
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets and gains of a random PD controller in a batch of trajectories.
+    """Targets and gains of a random PD controller in a batch of trajectories."""
 
-    Attributes:
-        target: Targets of the driven joints [rad or m], shape [worlds, frames, nu].
-        kp: Stiffnesses [N m/rad or N/m], shape [worlds, 1].
-        kd: Dampings [N m s/rad or N s/m], shape [worlds, 1].
-    """
-
-    target: Tensor
-    kp: Tensor
-    kd: Tensor
-
-    def to(self, device: torch.device) -> "Targets":
-        """Return targets and gains on another device."""
-        return Targets(self.target.to(device), self.kp.to(device), self.kd.to(device))
+    target: Tensor  # of the driven joints [rad or m], shape [worlds, frames, nu]
+    kp: Tensor  # stiffnesses [N m/rad or N/m], shape [worlds, 1]
+    kd: Tensor  # dampings [N m s/rad or N s/m], shape [worlds, 1]
 
 
 class Recorder:
@@ -56,14 +46,7 @@ class Recorder:
         scene: Scene | None = None,
         layout: ContactPointLayout | None = None,
     ) -> None:
-        """Allocate the buffers.
-
-        Args:
-            simulator: Simulator of the trajectories, built with `scene`.
-            frames: Length of a trajectory in frames.
-            scene: The ground; None for free space.
-            layout: The robot's contact points; None without contact points.
-        """
+        """Allocate buffers for trajectories of `frames` frames in a simulator that was built with `scene`."""
         self._spec = simulator.robot.spec
         self._simulator = simulator
         self._frames = frames
@@ -78,9 +61,7 @@ class Recorder:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Simulate one batch from random states, on random grounds, under random torques.
 
-        Args:
-            rng: Source of randomness.
-            passive_fraction: Share of trajectories without torque, or held at the nominal pose.
+        A share `passive_fraction` of the trajectories has no torque, or is held at the nominal pose.
 
         Returns:
             Positions, shape [worlds, frames + 1, nq], and velocities, shape [worlds, frames + 1, nv], both views of the
@@ -101,8 +82,7 @@ class Recorder:
             passive |= reset
         self._simulator.begin()
         if robot.gains is None or robot.command == "target":
-            control = self._commands(rng, passive)
-            control = control.to(self._q.device)
+            control = self._commands(rng, passive).to(self._q.device)
             for frame in range(frames):
                 after = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
                 self._q[frame + 1], self._qd[frame + 1] = after
@@ -128,12 +108,12 @@ class Recorder:
 
     def _follow_targets(self, targets: Targets) -> Tensor:
         """Simulate under PD control; return the applied torques, within the efforts, shape [worlds, frames, nu]."""
-        spec, targets = self._spec, targets.to(self._q.device)
+        target, kp, kd = (part.to(self._q.device) for part in (targets.target, targets.kp, targets.kd))
         effort = torch.tensor(list(self._simulator.robot.actuated.values()), device=self._q.device)
-        control = torch.empty_like(targets.target)
+        control = torch.empty_like(target)
         for frame in range(self._frames):
             q, qd = self._q[frame], self._qd[frame]
-            torque = pd_torque(spec, q, qd, targets.target[:, frame], targets.kp, targets.kd)
+            torque = pd_torque(self._spec, q, qd, target[:, frame], kp, kd)
             control[:, frame] = torque = torch.clamp(torque, -effort, effort)
             self._q[frame + 1], self._qd[frame + 1] = self._simulator.step_(q, qd, torque)
         return control
@@ -144,12 +124,7 @@ def sample_targets(
 ) -> Targets:
     """Draw targets about the nominal pose, independent in every frame, and gains for each trajectory.
 
-    Args:
-        robot: A robot with gains.
-        count: Number of trajectories.
-        frames: Length of a trajectory in frames.
-        rng: Source of randomness.
-        held: Trajectories that hold the nominal pose with the gains of evaluation, shape [count]; None for none.
+    Trajectories in the mask `held`, shape [count], hold the nominal pose with the gains of evaluation.
     """
     gains = robot.gains
     if gains is None:
@@ -167,82 +142,58 @@ def sample_targets(
 
 @dataclass(frozen=True)
 class MadeBatch:
-    """One batch of trajectories.
+    """One batch of trajectories."""
 
-    Attributes:
-        q: Positions [rad or m], shape [worlds, frames + 1, nq].
-        qd: Velocities [rad/s or m/s], shape [worlds, frames + 1, nv].
-        control: Torques [N m or N], shape [worlds, frames, nu].
-        ground: Poses of the scene, shape [worlds, 7]; None in free space.
-        ends: Termination of each trajectory.
-        cpu_seconds: Processor time of the simulation, without building the worlds [s].
-    """
-
-    q: np.ndarray
-    qd: np.ndarray
-    control: np.ndarray
-    ground: np.ndarray | None
+    q: np.ndarray  # positions [rad or m], shape [worlds, frames + 1, nq]
+    qd: np.ndarray  # velocities [rad/s or m/s], shape [worlds, frames + 1, nv]
+    control: np.ndarray  # torques [N m or N], shape [worlds, frames, nu]
+    ground: np.ndarray | None  # poses of the scene, shape [worlds, 7]; None in free space
     ends: EarlyEnds
-    cpu_seconds: float
+    cpu_seconds: float  # processor time of the simulation, without building the worlds
 
 
+@dataclass(eq=False)
 class BatchMaker:
     """Makes batch k of a data set as a function of (seed, k); builds its worlds with the first batch."""
 
-    def __init__(
-        self, robot: Robot, worlds: int, frames: int, passive_fraction: float, seed: int, device: str = "cpu"
-    ) -> None:
-        """Prepare the batches.
-
-        Args:
-            robot: The declared robot, with the grounds and resets of the data.
-            worlds: Trajectories per batch.
-            frames: Length of a trajectory in frames.
-            passive_fraction: Share of trajectories without torque, or held at the nominal pose.
-            seed: Seed of the data set.
-            device: Device of the simulator.
-        """
-        self._given = (robot, worlds, frames, passive_fraction, seed, device)
-        self._robot, self._worlds, self._frames, self._passive_fraction, self._seed, self._device = self._given
+    robot: Robot
+    worlds: int
+    frames: int
+    passive_fraction: float
+    seed: int
+    device: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BatchMaker, self._given  # worlds stay in their process
+        return BatchMaker, tuple(getattr(self, field.name) for field in fields(self))  # worlds stay in their process
 
     @cached_property
     def scene(self) -> Scene | None:
         """The ground of the data; None for free space."""
-        return data_scene(self._robot)
+        return data_scene(self.robot)
 
     @cached_property
     def simulator(self) -> ReferenceSimulator:
         """The worlds."""
-        return simulator(self._robot, self._worlds, scene=self.scene, device=self._device)
+        return simulator(self.robot, self.worlds, scene=self.scene, device=self.device)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
         """Bounds at which a trajectory terminates."""
-        return plausible_bounds(self._robot, self.simulator.model)
+        return plausible_bounds(self.robot, self.simulator.model)
 
     def __call__(self, batch: int) -> MadeBatch:
-        """Make a batch.
-
-        Raises:
-            InputError: The robot cannot be sampled.
-        """
+        """Make a batch."""
         recorder, bounds = self._recorder, self.bounds
         begin = time.process_time()
-        rng = generator(self._seed, "generate", batch)
-        q, qd, control, poses = recorder.record(rng, self._passive_fraction)
-        ends = early_ends(self._robot.name, bounds, q, qd)
+        q, qd, control, poses = recorder.record(generator(self.seed, "generate", batch), self.passive_fraction)
+        ends = early_ends(self.robot.name, bounds, q, qd)
         return MadeBatch(  # copies, because the recorder reuses its buffers
             q.numpy().copy(), qd.numpy().copy(), control.numpy(), None if poses is None else poses.numpy(), ends,
             time.process_time() - begin,
         )  # fmt: skip
 
     @cached_property
-    def _layout(self) -> ContactPointLayout | None:
-        return None if self._robot.contact_points is None else contact_point_layout(self.simulator.model, self._robot)
-
-    @cached_property
     def _recorder(self) -> Recorder:
-        return Recorder(self.simulator, self._frames, self.scene, self._layout)
+        robot, model = self.robot, self.simulator.model
+        layout = None if robot.contact_points is None else contact_point_layout(model, robot)
+        return Recorder(self.simulator, self.frames, self.scene, layout)

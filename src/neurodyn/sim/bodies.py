@@ -27,36 +27,29 @@ def group_bodies(
 ) -> Groups:
     """Group the bodies of an articulation that fixed joints connect.
 
-    Args:
-        joints: Its joints, parents first.
-        is_fixed: Whether a joint is fixed, shape [joints].
-        parent: Parent body of each joint, -1 for the world, shape [joints].
-        child: Child body of each joint, shape [joints].
-        parent_pose: Joint frame in the parent body, shape [joints, 7].
-        child_pose: Joint frame in the child body, shape [joints, 7].
+    `joints` come parents first. Per joint, shape [joints, ...]: whether it is fixed, its parent (-1: the world) and
+    child body, and the poses of its frame in both.
     """
     groups: Groups = {-1: (-1, _IDENTITY)}
     for joint in joints:
         body = int(child[joint])
+        groups[body] = (body, _IDENTITY)
         if is_fixed[joint]:
             leader, pose = groups.get(int(parent[joint]), (int(parent[joint]), _IDENTITY))
-            offset = compose(parent_pose[joint], invert(child_pose[joint]))
-            groups[body] = (leader, compose(pose, offset))
-        else:
-            groups[body] = (body, _IDENTITY)
+            groups[body] = (leader, compose(pose, compose(parent_pose[joint], invert(child_pose[joint]))))
     return groups
 
 
 def merged_body(
     groups: Groups, leader: int, mass: np.ndarray, com: np.ndarray, inertia: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    r"""Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a group of bodies.
+    r"""Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a group of bodies, in the leader's frame.
 
     $$I = \sum_b R_b I_b R_b^T + m_b (d_b^T d_b 1 - d_b d_b^T)$$ (Steiner), with d from the common centre of mass.
 
     Args:
         groups: Result of `group_bodies`.
-        leader: Leading body of the group; the result is in its frame.
+        leader: Leading body of the group.
         mass: Masses of all bodies, shape [bodies].
         com: Centres of mass in body frames, shape [bodies, 3].
         inertia: Inertias about the centres of mass in body axes, shape [bodies, 3, 3].
@@ -101,14 +94,10 @@ _ROUNDING = 0.01
 
 
 def require_possible(where: str, inertia: np.ndarray) -> None:
-    r"""Raise InputError for an inertia that no rigid body can have.
+    r"""Raise InputError for an inertia about the centre of mass, shape [3, 3], that no rigid body can have.
 
     Principal moments are at least 0, and none exceeds the sum of the others, since
-    $I_{xx} + I_{yy} - I_{zz} = 2 \int z^2\,dm \ge 0$.
-
-    Args:
-        where: Name of the body, for the message.
-        inertia: Inertia about the centre of mass [kg m^2], shape [3, 3].
+    $I_{xx} + I_{yy} - I_{zz} = 2 \int z^2\,dm \ge 0$. The message begins with `where`.
     """
     if not np.isfinite(inertia).all():
         raise InputError(f"{where}: its inertia is not finite; give ixx, iyy, izz, ixy, ixz, iyz [kg m^2]")

@@ -22,7 +22,7 @@ from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import resolve_asset
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
-from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, short_label
 from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
@@ -43,7 +43,7 @@ def build(
     *,
     scene: Scene | None = None,
     device: str = "cpu",
-    gravity: "Gravity | None" = None,
+    gravity: Gravity | None = None,
 ) -> "newton.Model":
     """Build N worlds with one robot each.
 
@@ -74,12 +74,8 @@ def build(
     return model
 
 
-def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.ndarray:
-    """Return gravity [m/s^2] of shape [3] or [worlds, 3]; arguments: see `build`.
-
-    Raises:
-        InputError: The number of components is wrong, or one is not finite.
-    """
+def gravity_vectors(robot: Robot, worlds: int, gravity: Gravity | None) -> np.ndarray:
+    """Return gravity [m/s^2] of shape [3] or [worlds, 3], checked; arguments: see `build`."""
     vectors = np.asarray(robot.gravity if gravity is None else gravity, dtype=np.float32)
     if vectors.size not in (3, 3 * worlds) or not np.isfinite(vectors).all():
         raise InputError(f"gravity has {vectors.size} numbers; valid: 3 finite ones, or 3 for each of {worlds} worlds")
@@ -124,16 +120,10 @@ def read_asset(
     densities: dict[str, float] | None = None,
     mujoco: bool = True,
 ) -> "newton.ModelBuilder":
-    """Return a builder with an asset as it is, bodies merged across fixed joints.
+    """Return a builder with an asset as it is, bodies merged across fixed joints; arguments: see `robots.Robot`.
 
-    Args:
-        path: A URDF, MJCF or USD.
-        locked: Joints to hold at zero (URDF and MJCF).
-        meshes: Whether meshes are loaded.
-        floating: Whether the base of a URDF is free; other formats specify it themselves.
-        density: Density of links whose asset gives no mass [kg/m^3].
-        densities: Density of the shapes of an MJCF by pattern of their names [kg/m^3].
-        mujoco: Whether SolverMuJoCo will simulate it.
+    `floating` is for the base of a URDF, other formats specify it themselves; `mujoco`: whether SolverMuJoCo will
+    simulate it.
 
     Raises:
         InputError: The asset is unsupported or damaged, or a body has no mass or an impossible inertia.
@@ -144,7 +134,15 @@ def read_asset(
     if mujoco:
         newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
     try:
-        _add_asset(builder, path, locked, meshes, floating, densities)
+        match path.suffix.lower():
+            case ".urdf":
+                builder.add_urdf(prepare_urdf(path, locked=locked, meshes=meshes), floating=floating)
+            case ".xml":
+                prepared = prepare_mjcf(path, locked=locked, meshes=meshes, densities=densities)
+                builder.add_mjcf(prepared.text, parse_meshes=meshes, path_resolver=partial(resolve_asset, path))
+                _set_masses(builder, prepared)
+            case _:
+                _add_usd(builder, path)
     except InputError:
         raise
     except Exception as error:  # the importers raise arbitrary exceptions for an invalid asset
@@ -160,27 +158,11 @@ def moving_joints(builder: "newton.ModelBuilder") -> list[int]:
     return [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
 
 
-def _add_asset(
-    builder: "newton.ModelBuilder",
-    path: Path,
-    locked: tuple[str, ...],
-    meshes: bool,
-    floating: bool,
-    densities: dict[str, float] | None,
-) -> None:
-    suffix = path.suffix.lower()
-    if suffix == ".urdf":
-        text = prepare_urdf(path, locked=locked, meshes=meshes)
-        builder.add_urdf(text, floating=floating)
-    elif suffix == ".xml":
-        prepared = prepare_mjcf(path, locked=locked, meshes=meshes, densities=densities)
-        builder.add_mjcf(prepared.text, parse_meshes=meshes, path_resolver=partial(resolve_asset, path))
-        _set_masses(builder, prepared)
-    else:
-        for module in ("pxr", "newton_usd_schemas"):
-            if find_spec(module) is None:
-                raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
-        builder.add_usd(str(path))
+def _add_usd(builder: "newton.ModelBuilder", path: Path) -> None:
+    for module in ("pxr", "newton_usd_schemas"):
+        if find_spec(module) is None:
+            raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
+    builder.add_usd(str(path))
 
 
 def _check_bodies(builder: Any, path: Path) -> None:
@@ -243,11 +225,7 @@ def _scale_masses(builder: Any, factor: float) -> None:
 
 
 def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
-    """Add the declared inertia of links.
-
-    Raises:
-        InputError: A pattern matches no link.
-    """
+    """Add the declared inertia of links; refuse a pattern that matches no link."""
     links = [short_label(label) for label in builder.body_label]
     for pattern in robot.added_inertia:
         if not any(matching(link, [pattern]) for link in links):
@@ -258,8 +236,8 @@ def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
     for body, link in enumerate(links):
         extra = chosen(link, robot.added_inertia)
         if extra is not None:
-            diagonal = np.array(builder.body_inertia[body]).reshape(3, 3) + extra * np.eye(3)
-            builder.body_inertia[body] = type(builder.body_inertia[body])(*diagonal.ravel().tolist())
+            inertia = np.array(builder.body_inertia[body]).reshape(3, 3) + extra * np.eye(3)
+            builder.body_inertia[body] = type(builder.body_inertia[body])(*inertia.ravel().tolist())
 
 
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
@@ -279,31 +257,19 @@ def _prepare_shapes(builder: Any, robot: Robot) -> None:
 
 
 def _leave_out(builder: Any, robot: Robot) -> None:
-    """Disable collisions of shapes that are not among the declared colliders.
-
-    Raises:
-        InputError: No shape matches.
-    """
+    """Disable collisions of shapes that are not among the declared colliders; refuse colliders without any shape."""
     collide = int(import_newton().ShapeFlags.COLLIDE_SHAPES)
     shapes = [shape for shape, flags in enumerate(builder.shape_flags) if flags & collide]
-    names = {shape: _labels(builder, shape) for shape in shapes}
-    chosen = {shape for shape in shapes if any(matching(name, robot.colliders) for name in names[shape])}
-    if shapes and not chosen:
+    names = {shape: shape_labels(builder, shape, builder.shape_body[shape]) for shape in shapes}
+    others = [shape for shape in names if not any(matching(name, robot.colliders) for name in names[shape])]
+    if names and len(others) == len(names):
         raise InputError(
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
             f"{choices({name for labels in names.values() for name in labels if '/' not in name})}"
         )
-    for shape in shapes:
-        if shape not in chosen:
-            builder.shape_flags[shape] &= ~collide
-            builder.shape_collision_group[shape] = 0
-
-
-def _labels(builder: Any, shape: int) -> set[str]:
-    """Return the labels of a shape and of its body, with and without prefixes."""
-    body = builder.shape_body[shape]
-    full = [builder.shape_label[shape], *([builder.body_label[body]] if body >= 0 else [])]
-    return {name for label in full for name in (label, short_label(label))}
+    for shape in others:
+        builder.shape_flags[shape] &= ~collide
+        builder.shape_collision_group[shape] = 0
 
 
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
@@ -333,7 +299,6 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
     """Apply the declared values of a joint."""
-    effort = robot.actuated.get(joint.name)
     start = builder.joint_qd_start[index]
     for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
@@ -348,8 +313,8 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot)
         if joint.scalar:
             builder.joint_limit_lower[dof] = -newton.MAXVAL if joint.lower is None else joint.lower
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
-        if effort is not None:
-            builder.joint_effort_limit[dof] = effort
+        if joint.name in robot.actuated:
+            builder.joint_effort_limit[dof] = robot.actuated[joint.name]
 
 
 def _wants_default_limits(robot: Robot, joint: Joint) -> bool:

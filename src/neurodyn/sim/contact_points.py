@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
 from neurodyn.sim.bodies import Groups, compose
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.engine import import_newton, shape_labels, short_label
 from neurodyn.sim.fingerprint import body_groups, world_joints
 
 if TYPE_CHECKING:
@@ -34,14 +34,8 @@ def shape_points(
     ellipsoid the end points of its axes, a mesh vertices of its hull. With `spacing`, capsules, boxes and cylinders
     have more along axes, edges and mantle.
 
-    Args:
-        kind: Newton's type of the shape.
-        scale: Newton's scale of the shape [m], shape [3].
-        vertices: Vertices of a mesh before scaling, shape [vertices, 3].
-        selection: Spacing of points and maximum number of vertices.
-
-    Raises:
-        InputError: This kind of shape is not supported.
+    `kind` and `scale` are Newton's; `vertices` are a mesh's before scaling, shape [vertices, 3]. Other kinds of shapes
+    raise InputError.
     """
     kinds = import_newton().GeoType
     x, y, z = (float(value) for value in scale)
@@ -125,25 +119,16 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
     contact_points = _contact_points(model, robot.name, robot.contact_points, body_groups(model), carrier)
     if robot.contact_points.distinct:
         contact_points = distinct_contact_points(joints, contact_points)
-    base_com = (0.0, 0.0, 0.0)
-    if robot.spec.floating:
-        base_com = _vector(arrays.body_com.numpy()[next(iter(carrier))])
-    return ContactPointLayout(joints=joints, contact_points=contact_points, base_com=base_com)
+    com = arrays.body_com.numpy()[next(iter(carrier))] if robot.spec.floating else (0.0, 0.0, 0.0)
+    return ContactPointLayout(joints=joints, contact_points=contact_points, base_com=_vector(com))
 
 
 def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout:
-    """Return the points at which MuJoCo finds the contacts of a robot with a plane.
+    """Return the points at which MuJoCo finds the contacts of a robot with a plane; see `contact_point_layout`.
 
     These are the points of all collision shapes, including coincident end points of capsules and other shapes: the
     simulator has a contact for each. Points inside a sphere of the same body are left out, because they touch nothing.
     Meshes have vertices of their hull, of which the simulator uses fewer and different ones.
-
-    Args:
-        model: A model of worlds with the robot and no other moving bodies; world 0 is read.
-        robot: A declared robot with contact points.
-
-    Raises:
-        InputError: See `contact_point_layout`.
     """
     declared = robot.contact_points or ContactPointSelection()
     everything = msgspec.structs.replace(declared, shapes=("*",), spacing=None, distinct=False)
@@ -154,15 +139,7 @@ def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout
 
 
 def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]:
-    """Return the collision shapes of a robot; empty if any is not a sphere, capsule or box.
-
-    Args:
-        model: A model of worlds with the robot and no other moving bodies; world 0 is read.
-        robot: The declared robot.
-
-    Raises:
-        InputError: The model has other joints.
-    """
+    """Return the collision shapes of world 0 of a model; empty if any is not a sphere, capsule or box."""
     arrays: Any = model
     kinds: Any = import_newton().GeoType
     groups, carrier = body_groups(model), carriers(model, robot)
@@ -184,10 +161,7 @@ def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]
 
 
 def shape_names(model: "newton.Model", robot: Robot) -> dict[int, str]:
-    """Return the names of the collision shapes of a robot by their number; arguments and errors as of `rounded_boxes`.
-
-    They are those of points, where all shapes have some (`contacts_on_plane`).
-    """
+    """Return the names of the collision shapes of world 0 of a model by their number, as in `contacts_on_plane`."""
     groups, carrier = body_groups(model), carriers(model, robot)
     body = model.shape_body.numpy()  # type: ignore[union-attr]
     chosen = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
@@ -233,11 +207,7 @@ def _gap(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
-    """Return the index of the joint that moves each moving body of world 0, in joint order.
-
-    Raises:
-        InputError: The model has joints that are not the robot's.
-    """
+    """Return the index of the joint that moves each moving body of world 0, in joint order; refuse other joints."""
     joints = world_joints(model)
     if len(joints) != len(robot.joints):
         raise InputError(
@@ -250,10 +220,24 @@ def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
 
 def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
     """Return the joints of world 0 with the declared names and kinds; errors: see `carriers`."""
+    arrays: Any = model
     groups, carrier = body_groups(model), carriers(model, robot)
-    return tuple(
-        _chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(world_joints(model))
-    )
+    parents, starts, axes = (getattr(arrays, f"joint_{name}").numpy() for name in ("parent", "qd_start", "axis"))
+    parent_frames, child_frames = arrays.joint_X_p.numpy().astype(float), arrays.joint_X_c.numpy()
+    joints = []
+    for declared, joint in zip(robot.joints, world_joints(model), strict=True):
+        leader, offset = groups[int(parents[joint])]
+        joints.append(
+            ChainJoint(
+                name=declared.name,
+                kind=declared.kind,
+                parent=carrier.get(leader, -1),
+                parent_frame=_pose(compose(offset, parent_frames[joint])),
+                child_frame=_pose(child_frames[joint]),
+                axis=_vector(axes[int(starts[joint])]) if declared.scalar else (0.0, 0.0, 0.0),
+            )
+        )
+    return tuple(joints)
 
 
 def collides(model: Any) -> np.ndarray:
@@ -266,7 +250,8 @@ def _contact_points(
 ) -> tuple[ContactPoint, ...]:
     body = model.shape_body.numpy()
     shapes = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
-    chosen = [shape for shape in shapes if _labels(model, shape, int(body[shape]), selection)]
+    labels = {shape: shape_labels(model, shape, int(body[shape])) for shape in shapes}
+    chosen = [shape for shape in shapes if any(matching(label, selection.shapes) for label in labels[shape])]
     if not chosen:
         shape_names = {short_label(model.shape_label[shape]) for shape in shapes}
         body_names = {short_label(model.body_label[int(body[shape])]) for shape in shapes}
@@ -299,13 +284,6 @@ def _contact_points(
     return tuple(contact_points)
 
 
-def _labels(model: Any, shape: int, body: int, selection: ContactPointSelection) -> bool:
-    """Return whether a pattern matches the label of a shape or of its body, with or without prefixes."""
-    full = (model.shape_label[shape], model.body_label[body])
-    labels = (*full, *(short_label(label) for label in full))
-    return any(matching(label, selection.shapes) for label in labels)
-
-
 def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
     """Return a unique name for each shape: its short label, with the body's label or a number if necessary."""
     names = [short_label(model.shape_label[shape]) for shape in shapes]
@@ -324,24 +302,6 @@ def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
 def _vertices(model: Any, shape: int) -> np.ndarray | None:
     vertices = getattr(model.shape_source[shape], "vertices", None)
     return None if vertices is None else np.asarray(vertices, dtype=float).reshape(-1, 3)
-
-
-def _chain_joint(
-    model: Any, robot: Robot, index: int, joint: int, groups: Groups, carrier: dict[int, int]
-) -> ChainJoint:
-    declared = robot.joints[index]
-    axis = (0.0, 0.0, 0.0)
-    if declared.scalar:
-        axis = _vector(model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])])
-    leader, offset = groups[int(model.joint_parent.numpy()[joint])]
-    return ChainJoint(
-        name=declared.name,
-        kind=declared.kind,
-        parent=carrier.get(leader, -1),
-        parent_frame=_pose(compose(offset, model.joint_X_p.numpy()[joint].astype(float))),
-        child_frame=_pose(model.joint_X_c.numpy()[joint]),
-        axis=axis,
-    )
 
 
 def _vector(values: Any) -> Vector3:

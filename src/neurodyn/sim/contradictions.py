@@ -15,34 +15,21 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class Contradiction:
-    """One contradiction.
-
-    Attributes:
-        joint: Name of the joint.
-        what: The declared quantity that contradicts the asset.
-        value: The declared value; None if not declared.
-        bound: The asset's value.
-        unit: Unit of both.
-        advice: Recommended change of the declaration.
-        fatal: Whether data of such a robot are refused.
-    """
+    """A declared quantity that contradicts the asset."""
 
     joint: str
-    what: str
-    value: float | None
-    bound: float
-    unit: str
-    advice: str
-    fatal: bool = True
+    what: str  # the declared quantity
+    value: float | None  # the declared value; None if not declared
+    bound: float  # the asset's value
+    unit: str  # of both
+    advice: str  # recommended change of the declaration
+    fatal: bool = True  # whether data of such a robot are refused
 
 
 def contradictions(robot: Robot) -> list[Contradiction]:
     """Return the contradictions between a robot's declaration and its asset.
 
     A joint declared `continuous` has no limits, even if its asset has some.
-
-    Raises:
-        InputError: The asset cannot be read.
     """
     builder, spec = import_asset(robot), robot.spec
     found = []
@@ -54,16 +41,8 @@ def contradictions(robot: Robot) -> list[Contradiction]:
         unit = spec.q_units[spec.q_names.index(joint.name)]
         if joint.lower is None and not joint.continuous and abs(lower) < _UNLIMITED and abs(upper) < _UNLIMITED:
             turning = ", or continuous: true where it turns without end" if joint.kind == "revolute" else ""
-            found.append(
-                Contradiction(
-                    joint.name,
-                    "limits of the asset left out",
-                    None,
-                    upper,
-                    unit,
-                    f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}",
-                )
-            )
+            advice = f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}"
+            found.append(Contradiction(joint.name, "limits of the asset left out", None, upper, unit, advice))
         most = float(builder.joint_effort_limit[dof])
         if 0 < most < _UNLIMITED:
             found += _too_strong(robot, joint.name, most, "N m" if unit == "rad" else "N")

@@ -29,25 +29,15 @@ Such a range is meant to cut some trajectories, e.g. those that swing up under s
 
 
 class Departure(Config, frozen=True):
-    """Trajectories that left the bounds by the same coordinate first.
+    """Trajectories that left the bounds by the same coordinate first."""
 
-    Attributes:
-        coordinate: Name of the coordinate, e.g. "qd.ankle_1".
-        trajectories: Number of trajectories.
-        value: Its value furthest outside [rad, m, rad/s or m/s]; NaN if it was not finite.
-        lower: Lower bound.
-        upper: Upper bound.
-        unit: Unit of the three.
-        declared: Whether the robot declares this bound as its `range`.
-    """
-
-    coordinate: str
-    trajectories: int
-    value: float
+    coordinate: str  # for example "qd.ankle_1"
+    trajectories: int  # their number
+    value: float  # furthest outside; NaN if it was not finite
     lower: float
     upper: float
-    unit: str
-    declared: bool
+    unit: str  # of value and bounds [rad, m, rad/s or m/s]
+    declared: bool  # whether the robot declares this bound as its `range`
 
     @property
     def words(self) -> str:
@@ -61,32 +51,19 @@ class Departure(Config, frozen=True):
 
 @dataclass(frozen=True)
 class EarlyEnds:
-    """Termination of each trajectory of a batch.
+    """Termination of each trajectory of a batch; all arrays have shape [E]."""
 
-    Attributes:
-        lengths: Number of valid transitions, shape [E].
-        status: Status (`data.header.Status`), shape [E].
-        column: Coordinate of (q, qd) by which it first left the bounds, shape [E]; -1 if it did not.
-        value: Value of that coordinate then, shape [E].
-    """
-
-    lengths: np.ndarray
-    status: np.ndarray
-    column: np.ndarray
-    value: np.ndarray
+    lengths: np.ndarray  # numbers of valid transitions
+    status: np.ndarray  # values of `data.header.Status`
+    column: np.ndarray  # coordinate of (q, qd) by which it first left the bounds; -1 if it did not
+    value: np.ndarray  # of that coordinate then
 
 
 def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> EarlyEnds:
     """Terminate each trajectory before its first implausible or non-finite state.
 
-    Args:
-        robot: Name of the robot.
-        bounds: Its plausible bounds.
-        q: Positions [rad or m], shape [E, T + 1, nq].
-        qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
-
-    Raises:
-        InputError: An initial state is outside the bounds.
+    Positions have shape [E, T + 1, nq], velocities [E, T + 1, nv]. An initial state outside the bounds raises
+    InputError with the name of the `robot`.
     """
     outside = bounds.outside(q, qd)
     if outside[:, 0].any():
@@ -113,13 +90,7 @@ def early_ends(robot: str, bounds: PlausibleBounds, q: Tensor, qd: Tensor) -> Ea
 
 @dataclass
 class EarlyEndCount:
-    """Counts early terminations, and refuses data with too many.
-
-    Attributes:
-        robot: The declared robot.
-        bounds: Its plausible bounds.
-        episodes: Number of trajectories requested.
-    """
+    """Counts early terminations of the `episodes` requested trajectories, and refuses data with too many."""
 
     robot: Robot
     bounds: PlausibleBounds

@@ -22,7 +22,7 @@ _CHUNK = 4096
 
 
 def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = None) -> tuple[Tensor, Tensor]:
-    r"""Return kinetic and potential energy of a batch of states.
+    r"""Return kinetic and potential energy [J] of a batch of states, float64, each of shape [...].
 
     $$T = \tfrac12 \dot q^T M(q)\,\dot q, \qquad V = -\sum_i m_i\,g \cdot c_i + V_{limits}$$
 
@@ -34,12 +34,6 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
         q: Positions [rad or m], shape [..., nq].
         qd: Velocities [rad/s or m/s], shape [..., nv].
         gravity: Gravity in world axes [m/s^2], shape [3]; None for the robot's.
-
-    Returns:
-        Kinetic and potential energy [J], float64, each of shape [...].
-
-    Raises:
-        InputError: The shapes do not fit the robot.
     """
     spec = robot.spec
     if q.shape[:-1] != qd.shape[:-1] or q.shape[-1] != spec.nq or qd.shape[-1] != spec.nv:
@@ -47,16 +41,11 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
             f"energy of {robot.name!r}: q and qd have shapes {tuple(q.shape)} and {tuple(qd.shape)}; "
             f"valid: [..., {spec.nq}] and [..., {spec.nv}]"
         )
-    shape = q.shape[:-1]
     q_rows = q.detach().cpu().float().reshape(-1, spec.nq)
     qd_rows = qd.detach().cpu().float().reshape(-1, spec.nv)
-    count = len(q_rows)
-    meter = EnergyMeter(build(robot, max(1, min(count, _CHUNK)), gravity=gravity))
-    parts = [meter.measure(q_rows[i : i + _CHUNK], qd_rows[i : i + _CHUNK]) for i in range(0, count, _CHUNK)]
-    if not parts:
-        return torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
-    kinetic, potential = (torch.cat(column).reshape(shape) for column in zip(*parts, strict=True))
-    return kinetic, potential
+    meter = EnergyMeter(build(robot, max(1, min(len(q_rows), _CHUNK)), gravity=gravity))
+    kinetic, potential = meter.measure_all(q_rows, qd_rows, _CHUNK)
+    return kinetic.reshape(q.shape[:-1]), potential.reshape(q.shape[:-1])
 
 
 class EnergyMeter:
@@ -87,6 +76,11 @@ class EnergyMeter:
         centre = pose[..., :3] + rotate(pose[..., 3:], self._com)
         weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity.expand(self.worlds, 3))
         return kinetic, -weight[: len(q)] + self._spring_energy(q.cpu())
+
+    def measure_all(self, q: Tensor, qd: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+        """Measure any number of states, shape [n, ...], at most `rows` at once."""
+        kinetic, potential = zip(*map(self.measure, q.split(rows), qd.split(rows)), strict=True)
+        return torch.cat(kinetic), torch.cat(potential)
 
     def mass_matrix(self, q: Tensor) -> Tensor:
         """Return the mass matrices of up to `worlds` positions, float64, shape [n, nv, nv]."""
@@ -120,12 +114,7 @@ _STATES = 64
 def plausible_bounds(robot: Robot, model: Any) -> PlausibleBounds:
     """Return the bounds of plausible states: the declared ones, and an energy budget's for other velocities.
 
-    Args:
-        robot: The declared robot.
-        model: A Newton model of worlds with the robot.
-
-    Raises:
-        InputError: The robot's sampling ranges are incomplete.
+    `model` is a Newton model of worlds with the robot. Incomplete sampling ranges raise InputError.
     """
     bounds = declared_bounds(robot)
     if all(math.isfinite(upper) for _, upper in bounds.qd):
@@ -137,12 +126,11 @@ def _velocities(robot: Robot, meter: EnergyMeter) -> tuple[Interval, ...]:
     q, qd = _fastest(robot)
     inverse = torch.linalg.inv(torch.cat([meter.mass_matrix(rows) for rows in q.split(meter.worlds)]))
     mobility = inverse.diagonal(dim1=-2, dim2=-1).amax(0)
-    parts = [meter.measure(*rows) for rows in zip(q.split(meter.worlds), qd.split(meter.worlds), strict=True)]
-    kinetic, potential = (torch.cat(column) for column in zip(*parts, strict=True))
+    kinetic, potential = meter.measure_all(q, qd, meter.worlds)
     energy = float((kinetic + potential).max() - potential.min()) + _work(robot, mobility)
     seconds, gravity = robot.frames * robot.dt, float(np.linalg.norm(robot.gravity))
-    floating, fall = robot.spec.floating, torch.zeros(robot.spec.nv, dtype=torch.float64)
-    if floating:
+    fall = torch.zeros(robot.spec.nv, dtype=torch.float64)
+    if robot.spec.floating:
         energy += meter.total_mass * gravity * max(0.0, (robot.sampling.height or (0.0, 0.0))[0])
         fall[:3] = gravity * seconds
     speed = MARGIN * torch.sqrt(2.0 * energy * mobility) + fall

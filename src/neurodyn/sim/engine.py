@@ -3,6 +3,7 @@
 
 import sys
 from types import ModuleType
+from typing import Any
 
 from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
@@ -10,11 +11,7 @@ from neurodyn.geometry.launching import start_warp
 
 
 def import_newton() -> ModuleType:
-    """Import Newton without Warp's banner (set NEURODYN_VERBOSE to see it).
-
-    Raises:
-        InputError: Newton is not installed.
-    """
+    """Import Newton without Warp's banner (set NEURODYN_VERBOSE to see it); refuse if it is not installed."""
     if sys.modules.get("newton") is not None:
         return sys.modules["newton"]
     try:
@@ -33,3 +30,9 @@ def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
 def short_label(label: str) -> str:
     """Return the label of a joint, body or shape without the prefixes of world and articulation."""
     return label.rsplit("/", 1)[-1]
+
+
+def shape_labels(model: Any, shape: int, body: int) -> set[str]:
+    """Return the labels of a shape and of its body (-1: the world), with and without prefixes."""
+    full = [model.shape_label[shape], *([model.body_label[body]] if body >= 0 else [])]
+    return {name for label in full for name in (label, short_label(label))}

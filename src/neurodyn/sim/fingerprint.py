@@ -27,11 +27,7 @@ def columns(model: "newton.Model", names: Collection[str] | None = None) -> tupl
     """Return the columns of a world's positions and velocities that belong to a robot's joints.
 
     With `joint_q` viewed as [worlds, nq per world] and `joint_qd` as [worlds, nv per world], these are the columns of
-    the moving joints of world 0, in order.
-
-    Args:
-        model: A model whose worlds have the same joints.
-        names: Names of the robot's joints; None for all moving joints.
+    the moving joints of world 0, in order; only of those in `names`, if given.
 
     Raises:
         InputError: The worlds do not have equal numbers of coordinates.
@@ -40,11 +36,11 @@ def columns(model: "newton.Model", names: Collection[str] | None = None) -> tupl
     worlds = max(int(model.world_count), 1)
     if model.joint_coord_count % worlds or model.joint_dof_count % worlds:
         raise InputError(f"the model's {worlds} worlds hold different robots; expected the same robot in every world")
-    q_columns: list[int] = []
-    qd_columns: list[int] = []
-    for joint in world_joints(model, names):
-        q_columns += range(int(q_start[joint]), int(q_start[joint + 1]))
-        qd_columns += range(int(qd_start[joint]), int(qd_start[joint + 1]))
+    joints = world_joints(model, names)
+    q_columns, qd_columns = (
+        [column for joint in joints for column in range(int(start[joint]), int(start[joint + 1]))]
+        for start in (q_start, qd_start)
+    )
     return q_columns, qd_columns
 
 
@@ -59,12 +55,7 @@ def world_joints(model: "newton.Model", names: Collection[str] | None = None) ->
 def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> Fingerprint:
     """Return the identity of the articulation in world 0.
 
-    Args:
-        model: Any model.
-        names: Names of the robot's joints if the world has others; None for all moving joints.
-
-    Raises:
-        InputError: A joint is of an unsupported type.
+    `names` are the robot's joints, if the world has others. An unsupported type of joint raises InputError.
     """
     groups = body_groups(model, _in_first_world(model.joint_world))
     joints, child = world_joints(model, names), _numpy(model, "joint_child")
@@ -86,9 +77,7 @@ def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> 
 def body_groups(model: Any, joints: Sequence[int] | None = None) -> Groups:
     """Return the leading body of each body's group, across fixed joints, and its pose in the leader's frame.
 
-    Args:
-        model: Any model.
-        joints: The joints to follow, parents first; None for all.
+    `joints` are those to follow, parents first; None for all.
     """
     fixed = _numpy(model, "joint_type") == int(import_newton().JointType.FIXED)
     parent_pose, child_pose = (_numpy(model, f"joint_{name}").astype(float) for name in ("X_p", "X_c"))

@@ -45,15 +45,10 @@ MOST_POINTS = 64
 def simulated_header(
     robot: Robot, model: "newton.Model", scene: Scene | None, *, seed: int, simulator: dict[str, Any], **others: Any
 ) -> StoreHeader:
-    """Return the header of data of a robot in its reference simulator.
+    """Return the header of data of a robot, in its reference simulator or another.
 
-    Args:
-        robot: The declared robot.
-        model: The robot as built.
-        scene: The ground that the data are on; None for free space.
-        seed: Seed of the data.
-        simulator: How the data were made, beside the simulator's own settings.
-        others: Further fields of the header.
+    `model` is the robot as built, `scene` the ground of the data, `simulator` how the data were made, beside the
+    simulator's own settings; `others` are further fields of the header.
     """
     return StoreHeader(
         spec=others.pop("spec", robot.spec),
@@ -89,31 +84,20 @@ Begun = Callable[[StoreHeader], None]
 
 
 class GenerationSummary(Config, frozen=True):
-    """Result of a run of `generate`.
+    """Result of a run of `generate`."""
 
-    Attributes:
-        path: The file.
-        episodes: Trajectories in the file, those of zero length included.
-        transitions: Transitions in the file; early ends leave fewer than were asked for.
-        early_ends: Trajectories that ended early, by reason.
-        departures: By which coordinates trajectories left plausible bounds in this run, the most frequent first.
-        empty: Trajectories that ended before their first transition.
-        simulated: Transitions that this run simulated; a resumed one simulates fewer than the file holds.
-        seconds: Wall time of this run [s].
-        cpu_seconds: Processor time of simulating and writing in all processes, without building the worlds [s].
-        bytes: Size of the file.
-    """
-
-    path: str
-    episodes: int
-    transitions: int
-    early_ends: dict[str, int]
-    departures: tuple[Departure, ...]
-    empty: int
-    simulated: int
-    seconds: float
-    cpu_seconds: float
-    bytes: int
+    path: str  # the file
+    episodes: int  # in the file, including empty ones
+    transitions: int  # in the file; early ends leave fewer than were asked for
+    early_ends: dict[str, int]  # trajectories that ended early, by reason
+    departures: tuple[
+        Departure, ...
+    ]  # by which coordinates trajectories of this run left plausible bounds, most frequent first
+    empty: int  # trajectories that ended before their first transition
+    simulated: int  # transitions of this run; a resumed one simulates fewer than the file holds
+    seconds: float  # wall time of this run
+    cpu_seconds: float  # of simulating and writing in all processes, without building the worlds
+    bytes: int  # size of the file
 
     @property
     def rate(self) -> float:

@@ -42,15 +42,11 @@ def constraint_solver(robot: Robot) -> Any:
 
 
 def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
-    """Return the compliance of a robot's constraints.
+    """Return the compliance of the constraints of a robot with its `constraint_solver`.
 
     Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). The
     friction is that of most shapes, with that of the others by name. Where shapes yield differently, a notice says so,
     and contacts yield as those of most shapes.
-
-    Args:
-        robot: A robot simulated by MuJoCo.
-        solver: Its `constraint_solver`.
     """
     model: Any = solver.mjw_model
     names, dofs = robot.spec.qd_names, solver.mjc_jnt_to_newton_dof.numpy()[0].tolist()
@@ -123,11 +119,7 @@ def limit_springs(robot: Robot, solver: Any = None) -> dict[str, tuple[float, fl
     $$k_e = d\,k\,m, \qquad k_d = d\,b\,m$$
 
     The spring does not model that MuJoCo cancels the share d of other forces, so that a joint under torque rests closer
-    to its limit in the simulator.
-
-    Args:
-        robot: A robot simulated by MuJoCo.
-        solver: Its `constraint_solver`; None to create one.
+    to its limit in the simulator. `solver` is the robot's `constraint_solver`; None to create one.
     """
     limited = _limited(robot)
     if not limited:  # avoids creating a solver

@@ -15,18 +15,11 @@ _PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclas
 
 @dataclass(frozen=True)
 class PreparedMjcf:
-    """An MJCF for the importer, and the settings that the importer does not apply.
-
-    Attributes:
-        text: The file.
-        massless: Intermediate bodies of multi-joint bodies, by the body they belong to; they need a mass that is
-            negligible relative to that body's.
-        total_mass: Mass to which the robot is scaled [kg] (`settotalmass`); None for none.
-    """
+    """An MJCF for the importer, and the settings that the importer does not apply."""
 
     text: str
-    massless: dict[str, str]
-    total_mass: float | None = None
+    massless: dict[str, str]  # owner of each intermediate body of a multi-joint body, which needs a negligible mass
+    total_mass: float | None = None  # mass to which the robot is scaled [kg] (`settotalmass`)
 
 
 def prepare_mjcf(
@@ -35,13 +28,9 @@ def prepare_mjcf(
     """Read an MJCF and return it as text for the importer.
 
     Actuators are removed: the declaration says which joints are driven, by torques. Static planes and heightfields are
-    removed: the ground is a scene of the declaration.
-
-    Args:
-        path: The MJCF.
-        locked: Joints to remove, which welds their bodies to the parents.
-        meshes: Whether meshes are loaded; one that cannot be loaded is left out with a notice.
-        densities: Densities of shapes by pattern of their names [kg/m^3], overriding masses and densities of the file.
+    removed: the ground is a scene of the declaration. `locked` joints are removed, which welds their bodies to the
+    parents. A mesh that cannot be loaded is left out with a notice. `densities` of shapes [kg/m^3], by pattern of their
+    names, override masses and densities of the file.
 
     Raises:
         InputError: The file is not an MJCF, lacks a locked joint, or has unsupported elements.
@@ -88,10 +77,8 @@ def split_joints(root: ElementTree.Element) -> dict[str, str]:
     """Replace each body that has several joints by a chain of nested bodies with one joint each, in place.
 
     MuJoCo applies the joints of such a body in sequence, each with its axis and anchor in the frame moved by the
-    previous joints. A chain of coincident bodies does the same. The last body keeps name, shapes and children.
-
-    Returns:
-        The added bodies, by the body they belong to.
+    previous joints. A chain of coincident bodies does the same. The last body keeps name, shapes and children. Return
+    the body that each added one belongs to.
     """
     added: dict[str, str] = {}
     parents = {child: parent for parent in root.iter() for child in parent}
@@ -123,15 +110,15 @@ def split_joints(root: ElementTree.Element) -> dict[str, str]:
 
 def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
     """Remove meshes that cannot be loaded, and the shapes made of them."""
-    folder = path.resolve().parent
+    home = folder = path.resolve().parent
     for compiler in root.findall("compiler"):
-        folder = path.resolve().parent / compiler.get("meshdir", compiler.get("assetdir", "."))
+        folder = home / compiler.get("meshdir", compiler.get("assetdir", "."))
     reasons, missing = [], set()
     for assets in root.findall("asset"):
         for mesh in [mesh for mesh in assets.findall("mesh") if "file" in mesh.attrib]:
             file = mesh.get("file", "")
             try:
-                find_mesh(path, file, (folder, path.resolve().parent))
+                find_mesh(path, file, (folder, home))
             except MissingMeshError as error:
                 reasons.append(str(error))
                 missing.add(mesh.get("name", Path(file).stem))

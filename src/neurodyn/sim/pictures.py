@@ -24,26 +24,17 @@ _NEAREST = 0.1  # [m]
 
 @dataclass(frozen=True)
 class Camera:
-    """A camera.
+    """A camera; world axes."""
 
-    Attributes:
-        eye: Position [m], world axes, shape [3].
-        target: Point at the centre of the picture [m], world axes, shape [3].
-        field_of_view: Vertical field of view [rad].
-    """
-
-    eye: np.ndarray
-    target: np.ndarray
-    field_of_view: float = FIELD_OF_VIEW
+    eye: np.ndarray  # position [m], shape [3]
+    target: np.ndarray  # point at the centre of the picture [m], shape [3]
+    field_of_view: float = FIELD_OF_VIEW  # vertical [rad]
 
 
 def fit_camera(points: np.ndarray, forward: np.ndarray, aspect: float) -> Camera:
-    """Return the closest camera that looks along `forward` and has all points in view.
+    """Return the closest camera that looks along the unit vector `forward` and has all points, shape [n, 3], in view.
 
-    Args:
-        points: Points to show [m], world axes, shape [n, 3].
-        forward: Unit viewing direction, world axes, shape [3].
-        aspect: Width of the picture over its height.
+    All in world axes; `aspect` is the width of the picture over its height.
     """
     right, up = _right_and_up(forward)
     across, above, ahead = points @ right, points @ up, points @ forward
@@ -105,9 +96,6 @@ def render(
 
     Returns:
         Pictures, uint8, shape [T, height, width, 3].
-
-    Raises:
-        InputError: The shapes do not fit the robot or each other.
     """
     motion = _positions(robot, q)
     other = None if ghost is None else _positions(robot, ghost)
@@ -130,7 +118,7 @@ def render(
     return pictures
 
 
-def drawn_world(robot: Robot) -> Any:
+def _drawn_world(robot: Robot) -> Any:
     """Return a builder (`newton.ModelBuilder`) of a robot in which every link is visible."""
     builder = build_world(robot)
     _show_hidden_shapes(builder)
@@ -145,26 +133,53 @@ def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
     return rows.astype(np.float32)
 
 
-class _Studio:
+class ViewedCopies:
+    """Several copies of a robot in one Newton model, posed frame by frame.
+
+    Attributes:
+        model: The model (`newton.Model`), one world per copy.
+        state: Its state (`newton.State`).
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        copies: int,
+        ground: Ground | None = None,
+        colour: tuple[float, float, float] | None = None,
+    ) -> None:
+        """Build the model, in free space or with a ground at one pose, in a colour of its own if given."""
+        import warp as wp
+
+        self._wp, self._newton = wp, import_newton()
+        builder = _drawn_world(robot)
+        if ground is not None:
+            for shape in add_scene(builder, ground.scene):
+                builder.shape_color[shape] = colour or builder.shape_color[shape]
+        scene = self._newton.ModelBuilder()
+        scene.replicate(builder, copies)
+        self.model: Any = scene.finalize(device="cpu")
+        if ground is not None and ground.pose is not None:
+            ScenePlacer(self.model).place(ground.pose[:1].expand(copies, -1).contiguous())
+        self.state: Any = self.model.state()
+
+    def pose(self, q: Tensor) -> None:
+        """Set the configurations, shape [copies, nq]; copies with non-finite values keep their pose."""
+        held = self._wp.to_torch(self.state.joint_q)
+        rows = q.detach().cpu().reshape(len(q), -1).to(held.dtype)
+        finite = torch.isfinite(rows).all(1, keepdim=True)
+        held.copy_(torch.where(finite, rows, held.view_as(rows)).reshape(-1))
+        self._newton.eval_fk(self.model, self.state.joint_q, self.state.joint_qd, self.state)
+
+
+class _Studio(ViewedCopies):
     """A robot, its ground, a light and a ray tracer."""
 
     def __init__(self, robot: Robot, width: int, height: int, ground: Ground | None = None) -> None:
-        import warp as wp
-
-        newton = import_newton()
+        super().__init__(robot, 1, ground, _GROUND_COLOUR)
         from newton.sensors import SensorCamera
 
-        self._wp, self._newton, self._sensor = wp, newton, SensorCamera
-        builder = drawn_world(robot)
-        if ground is not None:
-            for shape in add_scene(builder, ground.scene):
-                builder.shape_color[shape] = _GROUND_COLOUR
-        scene = newton.ModelBuilder()
-        scene.replicate(builder, copy_count=1)
-        self.model: Any = scene.finalize(device="cpu")
-        if ground is not None and ground.pose is not None:
-            ScenePlacer(self.model).place(ground.pose)
-        self._state: Any = self.model.state()
+        self._sensor = SensorCamera
         self._aspect = width / height
         self._size = width, height
         # Without alpha: with it, the packed colour overflows the 32-bit constant that Warp compiles.
@@ -179,17 +194,11 @@ class _Studio:
             ),
         )
         if ground is not None:
-            planes = np.flatnonzero(self.model.shape_type.numpy() == int(newton.GeoType.PLANE))
+            planes = np.flatnonzero(self.model.shape_type.numpy() == int(self._newton.GeoType.PLANE))
             self._tracer.assign_checkerboard_material(shape_indices=planes)
         light = np.array([0.35, 0.75, -0.6])
-        self._tracer.create_default_light(direction=wp.vec3(*(light / np.linalg.norm(light)).tolist()))
+        self._tracer.create_default_light(direction=self._wp.vec3(*(light / np.linalg.norm(light)).tolist()))
         self._tracer.set_ambient_light((0.55, 0.55, 0.58), (0.25, 0.25, 0.27))
-
-    def pose(self, q: np.ndarray) -> None:
-        """Set the configuration of the robot, shape [nq]."""
-        state = self._state
-        self._wp.to_torch(state.joint_q).copy_(torch.from_numpy(q))
-        self._newton.eval_fk(self.model, state.joint_q, state.joint_qd, state)
 
     def shoot(self, motion: np.ndarray, camera: Camera, path: np.ndarray) -> np.ndarray:
         """Render every configuration with a camera on a path, uint8, shape [T, height, width, 3]."""
@@ -204,11 +213,11 @@ class _Studio:
             if not np.isfinite(q).all():
                 pictures[k] = pictures[k - 1] if k else np.array(_BACKGROUND, np.uint8)
                 continue
-            self.pose(q)
+            self.pose(torch.from_numpy(q)[None])
             moved = replace(camera, eye=camera.eye + shift, target=camera.target + shift)
             transform = wp.array([camera_pose(moved)], dtype=wp.transformf, device="cpu")
-            self.model.bvh_refit_shapes(self._state)
-            self._tracer.update(self._state, transform, rays, color_image=image)
+            self.model.bvh_refit_shapes(self.state)
+            self._tracer.update(self.state, transform, rays, color_image=image)
             pictures[k] = image.numpy().view(np.uint8).reshape(height, width, 4)[..., :3]
         return pictures
 
@@ -222,13 +231,13 @@ class _Studio:
         stride = max(1, len(motion) // _FRAMES_TO_FIT)
         points = []
         for q, shift in zip(motion[::stride], path[::stride], strict=True):
-            self.pose(q)
+            self.pose(torch.from_numpy(q)[None])
             points.append(self._outline() - shift)
         return fit_camera(np.concatenate(points), self._direction(), self._aspect)
 
     def _outline(self) -> np.ndarray:
         """Return corners of bounding boxes of all moving shapes, world axes, shape [points, 3]."""
-        body_q = self._state.body_q.numpy()
+        body_q = self.state.body_q.numpy()
         shape_pose, scale = self.model.shape_transform.numpy(), self.model.shape_scale.numpy()
         radius, is_box = self.model.shape_collision_radius.numpy(), self.model.shape_type.numpy()
         box = int(self._newton.GeoType.BOX)
@@ -245,7 +254,7 @@ class _Studio:
     def _direction(self) -> np.ndarray:
         """Return the viewing direction: along the hinges of a planar robot, oblique otherwise."""
         newton, model = self._newton, self.model
-        body_q, parent, frame = self._state.body_q.numpy(), model.joint_parent.numpy(), model.joint_X_p.numpy()
+        body_q, parent, frame = self.state.body_q.numpy(), model.joint_parent.numpy(), model.joint_X_p.numpy()
         kind, start, axes = model.joint_type.numpy(), model.joint_qd_start.numpy(), model.joint_axis.numpy()
         hinges = []
         for joint in np.flatnonzero(kind == int(newton.JointType.REVOLUTE)):
@@ -255,9 +264,8 @@ class _Studio:
         planar = hinges and all(abs(abs(axis @ hinges[0]) - 1) < 1e-3 for axis in hinges)
         if not planar or abs(hinges[0][2]) > 0.5:
             return aslant / np.linalg.norm(aslant)
-        forward = hinges[0] * (1 if hinges[0] @ aslant > 0 else -1)
         # A little from above, so that depth can be seen.
-        forward = forward + np.array([0, 0, -0.16])
+        forward = hinges[0] * (1 if hinges[0] @ aslant > 0 else -1) + np.array([0, 0, -0.16])
         return forward / np.linalg.norm(forward)
 
 

@@ -20,6 +20,7 @@ from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
 from neurodyn.sim.build import Gravity, build, gravity_vectors
+from neurodyn.sim.contact_points import collides
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.fingerprint import columns
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
@@ -30,15 +31,10 @@ _AT_ONCE = 2  # assumed number of scene shapes that a shape of the robot touches
 
 @dataclass(frozen=True)
 class Capacity:
-    """Contact capacity of one world.
+    """Contact capacity of one world."""
 
-    Attributes:
-        contacts: Contacts; all worlds share their total, so this is a mean.
-        rows: Constraints: of contacts, limits and dry friction.
-    """
-
-    contacts: int
-    rows: int
+    contacts: int  # all worlds share their total, so this is a mean
+    rows: int  # constraints: of contacts, limits and dry friction
 
     GROWS: ClassVar[int] = 0b11111 | 1 << 16 | 1 << 17
     """Overflow bits of MuJoCo Warp and Newton that more capacity resolves."""
@@ -51,24 +47,19 @@ class Capacity:
         types = newton.GeoType
         points = {int(types.SPHERE): 1, int(types.CAPSULE): 2, int(types.BOX): 8}
         kind, world = model.shape_type.numpy(), model.shape_world.numpy()
-        collides = model.shape_flags.numpy() & int(newton.ShapeFlags.COLLIDE_SHAPES) != 0
         scene = np.array([label.startswith(f"{PREFIX}/") for label in model.shape_label], dtype=bool)
         body = model.shape_body.numpy()
         smooth = {int(types.PLANE), int(types.SPHERE), int(types.CAPSULE), int(types.BOX)}
         rough = not {int(k) for k in kind[scene]} <= smooth
         touching = sum(
-            max(points.get(int(k), 4), 4 * rough) for k in kind[(world == 0) & (body >= 0) & collides & ~scene]
+            max(points.get(int(k), 4), 4 * rough) for k in kind[(world == 0) & (body >= 0) & collides(model) & ~scene]
         )
         contacts = max(1, touching * min(_AT_ONCE, int((scene & (world == 0)).sum())))
         dofs = model.joint_dof_count // max(int(model.world_count), 1)
         return cls(contacts, _ROWS * contacts + 2 * dofs)
 
     def doubled(self) -> "Capacity":
-        """Return twice the capacity.
-
-        Raises:
-            InputError: The capacity is already beyond any robot's need.
-        """
+        """Return twice the capacity; refuse if it is already beyond any robot's need."""
         if self.contacts > 1 << 20:
             raise InputError(
                 "the contact solver runs out of any capacity, as it does where a simulation has exploded; raise "
@@ -85,15 +76,9 @@ class ContactForces:
     """
 
     def __init__(self, solver: Any, model: Any, contacts: dict[str, tuple[str, ...]]) -> None:
-        """Find the shapes of each declared contact.
+        """Find the shapes of each declared contact: shell patterns of the labels of collision shapes, by name.
 
-        Args:
-            solver: A `SolverMuJoCo`.
-            model: Its Newton model.
-            contacts: Shell patterns of the labels of collision shapes, by name.
-
-        Raises:
-            InputError: A pattern matches no shape that can touch anything.
+        A pattern that matches no shape of the `SolverMuJoCo` that can touch anything raises InputError.
         """
         import warp as wp
 
@@ -174,26 +159,19 @@ class ReferenceSimulator:
 
         Raises:
             InputError: The robot or the scene cannot be built, the robot's solver does not support contacts, or
-            `substeps`
-                is below 1.
+                `substeps` is below 1.
         """
         scene = scene if scene is not None and scene.shapes else None
         if scene is not None and robot.simulator.solver != "mujoco":
             raise InputError(
                 f"robot {robot.name!r}: its simulator knows no contacts; declare simulator: {{solver: mujoco}}"
             )
-        if substeps is not None and substeps < 1:
-            raise InputError(f"substeps is {substeps}; valid: at least 1")
+        self.robot, self.worlds, self.scene = robot, worlds, scene
+        self.substeps = self._replayed = _solver_steps(robot, substeps)  # the latter are in the recorded graph
         import warp as wp
 
-        self._newton = import_newton()
-        self._wp = wp
-        self.robot = robot
-        self.worlds = worlds
-        self.scene = scene
+        self._newton, self._wp = import_newton(), wp
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
-        self.substeps = robot.simulator.substeps if substeps is None else substeps
-        self._replayed = self.substeps  # solver steps in the recorded graph
         self._step_length = robot.dt / self.substeps
         self._as_declared = substeps is None
         self._capture = capture
@@ -205,11 +183,10 @@ class ReferenceSimulator:
         # A frame reads the first state and alternates between the other two, for any number of substeps.
         self._states = [self.model.state() for _ in range(3)]
         self._control: Any = self.model.control()
-        q_columns, qd_columns = columns(self.model)
         self._q_in, self._qd_in = self._views(self._states[0])
         self._q_out, self._qd_out = self._views(self._states[2 - self._replayed % 2])
         self._force = wp.to_torch(self._control.joint_f).view(worlds, -1)
-        self._check_columns(q_columns, qd_columns)
+        self._check_columns()
         self._dofs = torch.tensor(robot.spec.control_dofs, dtype=torch.long, device=self._force.device)
         self._prepare()
 
@@ -231,12 +208,8 @@ class ReferenceSimulator:
     def set_ground(self, pose: Tensor | None) -> None:
         """Move the scene of every world, before the next frame.
 
-        Args:
-            pose: Pose of the scene in each world [x y z, qx qy qz qw] (m; unit quaternion), shape [worlds, 7], or [1,
-                7] or [7] for the same in all; None for the identity.
-
-        Raises:
-            InputError: The shape is wrong, or a number is not finite.
+        `pose` is [x y z, qx qy qz qw] (m; unit quaternion) in each world, shape [worlds, 7], or [1, 7] or [7] for the
+        same in all; None for the identity. A wrong shape or a number that is not finite raises InputError.
         """
         if self.scene is None:
             return
@@ -247,14 +220,7 @@ class ReferenceSimulator:
         self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
-        """Change gravity before the next frame.
-
-        Args:
-            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's.
-
-        Raises:
-            InputError: The shape is wrong, or a number is not finite.
-        """
+        """Change gravity [m/s^2], shape [3] or [worlds, 3] in world axes, before the next frame; None: the robot's."""
         self.model.set_gravity(gravity_vectors(self.robot, self.worlds, gravity))
         self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
@@ -262,15 +228,12 @@ class ReferenceSimulator:
         """Begin a new episode; a no-op without drives (see `DrivenSimulator.begin`)."""
 
     def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by one frame.
+        """Advance all worlds by one frame; return positions and velocities at its end, in new memory.
 
         Args:
             q: Positions [rad or m], shape [worlds, nq].
             qd: Velocities [rad/s or m/s], shape [worlds, nv].
             torque: Torques or forces of the driven joints, held during the frame [N m or N], shape [worlds, nu].
-
-        Returns:
-            Positions and velocities at the end of the frame, in new memory.
         """
         q_next, qd_next = self.step_(q, qd, torque)
         return q_next.clone(), qd_next.clone()
@@ -300,13 +263,7 @@ class ReferenceSimulator:
         return None if self._forces is None else self._forces.read()
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by T frames.
-
-        Args:
-            q: Initial positions [rad or m], shape [worlds, nq].
-            qd: Initial velocities [rad/s or m/s], shape [worlds, nv].
-            torques: Torques or forces [N m or N], shape [worlds, T, nu].
-            memory: Initial memory of the drives, see `begin`.
+        """Advance all worlds by T frames under torques of shape [worlds, T, nu]; for the others see `step` and `begin`.
 
         Returns:
             Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv], the initial ones first.
@@ -326,9 +283,9 @@ class ReferenceSimulator:
         to_torch = self._wp.to_torch
         return to_torch(state.joint_q).view(self.worlds, -1), to_torch(state.joint_qd).view(self.worlds, -1)
 
-    def _check_columns(self, q_columns: list[int], qd_columns: list[int]) -> None:
+    def _check_columns(self) -> None:
         """Raise InputError if a world has coordinates other than the robot's, which the views rely on."""
-        spec = self.robot.spec
+        spec, (q_columns, qd_columns) = self.robot.spec, columns(self.model)
         if q_columns != list(range(spec.nq)) or qd_columns != list(range(spec.nv)):
             raise InputError(
                 f"robot {self.robot.name!r}: its world has coordinates {q_columns} and {qd_columns} instead of "
@@ -415,17 +372,11 @@ class ReferenceSimulator:
 
 
 class DrivenSimulator(ReferenceSimulator):
-    """A `ReferenceSimulator` that takes drive commands; positions are encoder readings.
-
-    Attributes:
-        memory: Memory of the drives, shape [worlds, memory]; None at the start.
-    """
+    """A `ReferenceSimulator` that takes drive commands; positions are encoder readings."""
 
     def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: Any) -> None:
         """Build the worlds; arguments: see `ReferenceSimulator`."""
-        steps = robot.simulator.substeps if substeps is None else substeps
-        if steps < 1:
-            raise InputError(f"substeps is {steps}; valid: at least 1")
+        steps = _solver_steps(robot, substeps)
         single = msgspec.structs.replace(robot.simulator, substeps=1)
         part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / steps, simulator=single)
         super().__init__(part, worlds, **options)
@@ -450,6 +401,12 @@ class DrivenSimulator(ReferenceSimulator):
                 self.replay()
             q, qd = self._q_out + bias, self._qd_out
         return q, qd
+
+
+def _solver_steps(robot: Robot, substeps: int | None) -> int:
+    if substeps is not None and substeps < 1:
+        raise InputError(f"substeps is {substeps}; valid: at least 1")
+    return robot.simulator.substeps if substeps is None else substeps
 
 
 def simulator(robot: Robot, worlds: int, **options: Any) -> ReferenceSimulator:

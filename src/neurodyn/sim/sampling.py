@@ -35,14 +35,10 @@ _POINT = ContactPointLayout(
 
 
 def ground_height(ground: Ground, place: Tensor) -> Tensor:
-    """Return the height of the ground at horizontal positions [m], zero where no ground is within reach.
+    """Return the height of the ground [m] at horizontal places, shape [worlds, 2]; zero where no ground is in reach.
 
     A point descends by its distance from the ground until it converges, which never passes through a surface (sphere
-    tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996).
-
-    Args:
-        ground: The shapes around each world; the search spans 20 m above and below zero.
-        place: x and y in each world [m], shape [worlds, 2].
+    tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996). The search spans 20 m above and below zero.
     """
     proximity = ProximityQuery(_POINT)
     q = torch.zeros(len(place), 7)
@@ -67,7 +63,7 @@ class Clearance:
     def depth(self, ground: Ground, q: Tensor) -> Tensor:
         """Return the depth of each robot's deepest contact point, radius included [m]; negative above the ground.
 
-        `q` are positions, shape [worlds, nq].
+        Positions have shape [worlds, nq].
         """
         readings = self._proximity(ground, q, torch.zeros(len(q), self._proximity.nv), base_frame=False)
         depth = torch.where(readings.valid, self._radius - readings.distance, -torch.inf)
@@ -93,9 +89,7 @@ def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor
     """
     if data_scene(robot) is None:
         return None
-    pose = torch.zeros(count, 7)
-    pose[:, 6] = 1.0
-    sampling = robot.ground_sampling
+    pose, sampling = torch.tensor(IDENTITY).repeat(count, 1), robot.ground_sampling
     if sampling is None:
         return pose
     unit = torch.from_numpy(rng.random((count, 7), dtype=np.float32))
@@ -135,7 +129,7 @@ def sample_states(
     *,
     reset: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Draw states from the sampling ranges, or from the reset ranges.
+    """Draw positions [rad or m], shape [count, nq], and velocities [rad/s or m/s], shape [count, nv].
 
     Args:
         robot: The declared robot.
@@ -143,10 +137,7 @@ def sample_states(
         rng: Source of randomness.
         ground: The ground around each state; None for free space, where heights are relative to zero.
         layout: The robot's contact points; None to extract them from a new model.
-        reset: Whether to draw initial states for evaluation instead of states for data.
-
-    Returns:
-        Positions [rad or m], shape [count, nq], and velocities [rad/s or m/s], shape [count, nv].
+        reset: Whether to draw from the reset ranges, for evaluation, instead of the sampling ranges, for data.
 
     Raises:
         InputError: A range is neither declared nor implied, or a robot cannot be clear of the ground.

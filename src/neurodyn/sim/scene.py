@@ -33,21 +33,11 @@ _CHUNK = 1 << 22  # distances computed at a time
 
 
 def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: ContactMaterial | None = None) -> list[int]:
-    """Add the shapes of a scene to a builder of one world, at the identity pose.
+    """Add the shapes of a scene to a builder of one world, at the identity pose; return their indices.
 
     Friction, stiffness and damping of contacts with a robot are the robot's: MuJoCo uses those of the shape with higher
-    priority, and scenes have a lower one.
-
-    Args:
-        builder: Builder of one world; for MuJoCo, `SolverMuJoCo.register_custom_attributes` must have been called.
-        scene: The shapes.
-        material: Friction, stiffness and damping, for solvers without priorities.
-
-    Returns:
-        Indices of the added shapes.
-
-    Raises:
-        InputError: A file of the scene is missing or unusable.
+    priority, and scenes have a lower one. `material` is for solvers without priorities. For MuJoCo,
+    `SolverMuJoCo.register_custom_attributes` must have been called with the builder.
     """
     import warp as wp
 
@@ -75,11 +65,7 @@ def material_fields(material: ContactMaterial) -> dict[str, float]:
 
 
 def needs_triangles(scene: Scene) -> bool:
-    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its hollows.
-
-    Raises:
-        InputError: A mesh is missing or unusable.
-    """
+    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its hollows."""
     if not any(isinstance(shape, Mesh) for shape in scene.shapes):
         return False
     meshes = [solid.mesh for solid in solids_of_scene(scene) if solid.mesh is not None]
@@ -89,9 +75,7 @@ def needs_triangles(scene: Scene) -> bool:
 def is_convex(vertices: np.ndarray, faces: np.ndarray) -> bool:
     """Return whether no vertex lies outside the plane of any triangle, i.e. a closed mesh is its convex hull.
 
-    Args:
-        vertices: Vertices [m], shape [V, 3].
-        faces: Triangles, counter-clockwise from outside, shape [F, 3].
+    Vertices [m] have shape [V, 3], triangles, counter-clockwise from outside, [F, 3].
     """
     a, b, c = (vertices[faces[:, i]].astype(float) for i in range(3))
     normals = np.cross(b - a, c - a)
@@ -109,19 +93,13 @@ def is_convex(vertices: np.ndarray, faces: np.ndarray) -> bool:
 
 
 class ScenePlacer:
-    """Moves the scene of every world of a model.
-
-    Attributes:
-        worlds: Number of worlds.
-    """
+    """Moves the scene of every world of a model."""
 
     def __init__(self, model: Any) -> None:
         """Find the scene's shapes in a Newton model and their local poses."""
         import warp as wp
 
-        self.worlds = int(model.world_count)
-        prefix = f"{PREFIX}/"
-        rows = [index for index, label in enumerate(model.shape_label) if label.startswith(prefix)]
+        rows = [index for index, label in enumerate(model.shape_label) if label.startswith(f"{PREFIX}/")]
         self._transforms = wp.to_torch(model.shape_transform).view(-1, 7) if rows else torch.empty(0, 7)
         world = model.shape_world.numpy()[rows] if rows else np.zeros(0, dtype=int)
         self._rows = torch.tensor(rows, dtype=torch.long, device=self._transforms.device)
@@ -245,8 +223,8 @@ class _SolidReader:
         if kind == int(newton.GeoType.ELLIPSOID):
             source, scale = newton.Mesh.create_ellipsoid(*scale, compute_inertia=False), (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONE):
-            source = newton.Mesh.create_cone(scale[0], scale[1], up_axis=newton.Axis.Z, compute_inertia=False)
-            scale = (1.0, 1.0, 1.0)
+            cone = newton.Mesh.create_cone(scale[0], scale[1], up_axis=newton.Axis.Z, compute_inertia=False)
+            source, scale = cone, (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONVEX_MESH):
             # With all vertices: Newton's hulls have at most `maxhullvert`, but its collision pipeline has all.
             most = len(np.asarray(source.vertices).reshape(-1, 3))

@@ -111,12 +111,7 @@ class MissingMeshError(Exception):
 
 
 def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
-    """Return the absolute path of a mesh; package://PACKAGE/REST is searched above the asset.
-
-    Args:
-        path: The asset.
-        name: The mesh as the asset names it.
-        folders: Folders for relative names; empty for the folder of the asset.
+    """Return the absolute path of a mesh; arguments: see `find_file`.
 
     Raises:
         MissingMeshError: There is no such file, or no installed package reads it.
@@ -145,13 +140,9 @@ _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
 
 def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True) -> str:
-    """Read a URDF and return it as text for the importer.
+    """Read a URDF and return it as text for the importer, with `locked` joints fixed.
 
-    Args:
-        path: The URDF.
-        locked: Joints to fix.
-        meshes: Whether to keep meshes; without them, primitives and given inertias remain. A mesh that cannot be loaded
-            is left out with a notice.
+    Without `meshes`, primitives and given inertias remain. A mesh that cannot be loaded is left out with a notice.
 
     Raises:
         InputError: The file is not a URDF, has joints of an unsupported type, or lacks a locked joint.
@@ -166,8 +157,7 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
     for joint in root.findall("joint"):
         if joint.get("name") in locked:
             joint.set("type", "fixed")
-            for child in [child for child in joint if child.tag in ("axis", "limit", "mimic", "dynamics")]:
-                joint.remove(child)
+            joint[:] = [child for child in joint if child.tag not in ("axis", "limit", "mimic", "dynamics")]
         _check_joint(path, joint, links)
     require_tree(path, root)
     _prepare_meshes(path, root, meshes)
@@ -195,11 +185,7 @@ def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
 
 
 def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
-    """Parse an XML file with the given root tag.
-
-    Raises:
-        InputError: The file cannot be read, is not XML, or has another root.
-    """
+    """Parse an XML file; refuse one that cannot be read, is not XML, or has another root than `tag`."""
     require_regular(path, what)
     try:
         root = ElementTree.parse(path).getroot()

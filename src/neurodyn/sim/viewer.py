@@ -18,76 +18,20 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.sim.bodies import rotation
 from neurodyn.sim.engine import import_newton, short_label
-from neurodyn.sim.pictures import drawn_world
-from neurodyn.sim.scene import ScenePlacer, add_scene
-
-
-class ViewedCopies:
-    """Several copies of a robot in one Newton model, posed frame by frame.
-
-    Attributes:
-        model: The model (`newton.Model`), one world per copy.
-        state: Its state (`newton.State`).
-    """
-
-    def __init__(self, robot: Robot, copies: int, ground: Ground | None = None) -> None:
-        """Build the model.
-
-        Args:
-            robot: The declared robot.
-            copies: Number of copies.
-            ground: The ground at one pose; None for free space.
-
-        Raises:
-            InputError: Newton is not installed.
-        """
-        import warp as wp
-
-        self._wp, self._newton = wp, import_newton()
-        builder = drawn_world(robot)
-        if ground is not None:
-            add_scene(builder, ground.scene)
-        scene = self._newton.ModelBuilder()
-        scene.replicate(builder, copies)
-        self.model: Any = scene.finalize(device="cpu")
-        if ground is not None and ground.pose is not None:
-            ScenePlacer(self.model).place(ground.pose[:1].expand(copies, -1).contiguous())
-        self.state: Any = self.model.state()
-
-    def pose(self, q: Tensor) -> None:
-        """Set the configurations, shape [copies, nq]; copies with non-finite values keep their pose."""
-        held = self._wp.to_torch(self.state.joint_q)
-        rows = q.detach().cpu().reshape(len(q), -1).to(held.dtype)
-        finite = torch.isfinite(rows).all(1, keepdim=True)
-        held.copy_(torch.where(finite, rows, held.view_as(rows)).reshape(-1))
-        self._newton.eval_fk(self.model, self.state.joint_q, self.state.joint_qd, self.state)
+from neurodyn.sim.pictures import ViewedCopies
 
 
 @dataclass(frozen=True)
 class ViewedMotion:
-    """Poses of links over time, and their meshes.
-
-    Attributes:
-        names: Names of the links.
-        poses: Position [m] and quaternion (scalar last), world axes, shape [T, links, 7].
-        meshes: Vertices in the link's frame [m], shape [n, 3], and triangles, shape [m, 3], of each link.
-    """
+    """Poses of links over time, and their meshes."""
 
     names: tuple[str, ...]
-    poses: np.ndarray
-    meshes: tuple[tuple[np.ndarray, np.ndarray], ...]
+    poses: np.ndarray  # position [m] and quaternion (scalar last), world axes, shape [T, links, 7]
+    meshes: tuple[tuple[np.ndarray, np.ndarray], ...]  # vertices [m] in link axes, shape [n, 3], and triangles
 
 
 def link_motion(robot: Robot, q: Tensor) -> ViewedMotion:
-    """Return the poses of a robot's links along a motion.
-
-    Args:
-        robot: The declared robot.
-        q: Positions [rad or m], shape [T, nq]; a non-finite frame repeats the previous one.
-
-    Raises:
-        InputError: Newton is not installed, or the shape does not fit the robot.
-    """
+    """Return the poses of a robot's links along positions, shape [T, nq]; a non-finite frame repeats the one before."""
     if q.ndim != 2 or q.shape[1] != robot.spec.nq:
         raise InputError(f"motion of {robot.name!r}: q has shape {list(q.shape)}; valid: [frames, {robot.spec.nq}]")
     stage = ViewedCopies(robot, 1)
@@ -161,11 +105,7 @@ def require_live() -> None:
 
 
 def window() -> Any:
-    """Open Newton's viewer (`newton.viewer.ViewerGL`).
-
-    Raises:
-        InputError: The window cannot be opened.
-    """
+    """Open Newton's viewer (`newton.viewer.ViewerGL`), or say why there cannot be a window."""
     import_newton()
     from newton.viewer import ViewerGL
 
@@ -188,7 +128,7 @@ def play(
     ground: Ground | None = None,
     real_time: bool = True,
 ) -> int:
-    """Play motions side by side in a loop until the viewer is closed.
+    """Play motions side by side in a loop until the viewer is closed; return the number of frames shown.
 
     Args:
         robot: The declared robot.
@@ -197,9 +137,6 @@ def play(
         dt: Time between two frames [s].
         ground: The ground at one pose; None for free space.
         real_time: Whether to play at real-time speed.
-
-    Returns:
-        Number of frames shown.
     """
     stage = ViewedCopies(robot, len(motions), ground)
     q = torch.stack([motion.detach().cpu().float() for motion in motions])
@@ -209,10 +146,9 @@ def play(
     begun = time.monotonic()
     while viewer.is_running():
         passed = time.monotonic() - begun
-        frame = int(passed / dt) if real_time else shown
-        frame %= frames + round(_END / dt)
-        stage.pose(q[:, min(frame, frames - 1)])
-        viewer.begin_frame(min(frame, frames - 1) * dt)
+        frame = min((int(passed / dt) if real_time else shown) % (frames + round(_END / dt)), frames - 1)
+        stage.pose(q[:, frame])
+        viewer.begin_frame(frame * dt)
         viewer.log_state(stage.state)
         viewer.end_frame()
         shown += 1

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,13 +50,7 @@ _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the ass
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of a declaration.
-
-    Attributes:
-        what: Topic.
-        value: Chosen value.
-        why: Reason.
-    """
+    """One decision of a declaration: its topic, the chosen value, and the reason."""
 
     what: str
     value: str
@@ -65,21 +59,15 @@ class Decision:
 
 @dataclass
 class Declaration:
-    """A declaration that was written.
-
-    Attributes:
-        path: The file.
-        robot: The robot.
-        trial: The last trial of its simulator.
-        decisions: The decisions with their reasons.
-        base: Recommended base of first models (`learn.train`); None if the hybrid engine does not support the robot.
-    """
+    """A declaration that was written."""
 
     path: Path
     robot: Robot
-    trial: SimulatorTrial
+    trial: SimulatorTrial  # the last one of its simulator
     decisions: list[Decision] = field(default_factory=list)
-    base: str | None = None
+    base: str | None = (
+        None  # recommended for first models (`learn.train`); None if the hybrid engine does not support the robot
+    )
 
 
 Judge = Callable[[Robot], str | None]
@@ -147,6 +135,7 @@ class _Draft:
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
         self.stands = facts.floating or facts.has_floor
+        self.base = None if facts.unmodelled else "contact"
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
@@ -171,10 +160,9 @@ class _Draft:
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
         if not driven:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
-        self.tree["nominal"] = (
-            {joint.name: round(rest_position(joint), 3) for joint in self.scalars} if self.stands else {}
-        )
+        self.tree["nominal"] = {}
         if self.stands:
+            self.tree["nominal"] = {joint.name: round(rest_position(joint), 3) for joint in self.scalars}
             with stage(0.0, 0.2):
                 self._stand()
         with stage(0.2, 0.3):
@@ -194,11 +182,6 @@ class _Draft:
                 "first model", f"--base {self.base}", "the engine computes what was declared; a network corrects"
             )
         return self.tree
-
-    @property
-    def base(self) -> str | None:
-        """Recommended base of first models."""
-        return None if self.facts.unmodelled else "contact"
 
     def robot(self, **change: Any) -> Robot:
         """Return the current draft of the robot."""
@@ -305,15 +288,12 @@ class _Draft:
         """Set height ranges in which random poses are mostly clear of the ground."""
         for section, tilt, fraction, over in (("sampling", 0.4, 0.1, 0.5), ("reset", 0.1, 0.5, 0.05)):
             needed = self._clear_heights(section, tilt if lifted is None else 0.0, lifted)
-            low = float(np.quantile(needed, fraction))
-            high = max(float(needed.max()), self.height * (1 + over))
+            high = max(float(needed.max()), self.height * (1 + over) if lifted is None else self.height + over * 0.6)
+            height = [round(float(np.quantile(needed, fraction)), 3), round(high, 3)]
             if lifted is not None:
-                shift = self.height
-                high = max(float(needed.max()), shift + over * 0.6)
-                self.tree[section]["q"][lifted] = [round(low, 3), round(high, 3)]
+                self.tree[section]["q"][lifted] = height
             else:
-                self.tree[section] |= {"height": [round(low, 3), round(high, 3)], "tilt": tilt}
-        height = self.tree["reset"]["q"][lifted] if lifted is not None else self.tree["reset"]["height"]
+                self.tree[section] |= {"height": height, "tilt": tilt}
         self._decide(
             "reset", f"{height[0]:g} to {height[1]:g} m", "poses about the nominal one just clear of the ground"
         )
@@ -350,11 +330,9 @@ class _Draft:
 
     def _armatures(self) -> None:
         """Set rotor inertias if the asset has none and full effort would reach the rated speed within two frames."""
-        self.needed: dict[str, float] = {}
-        self.from_asset = False
-        if any(joint.armature > 0 for joint in self.scalars):
-            self.needed = {joint.name: joint.armature for joint in self.scalars if joint.effort and joint.armature > 0}
-            self.from_asset = True
+        self.needed = {joint.name: joint.armature for joint in self.scalars if joint.effort and joint.armature > 0}
+        self.from_asset = any(joint.armature > 0 for joint in self.scalars)
+        if self.from_asset:
             self._decide("armature", "as in the asset", "it has rotor inertias")
             return
         model = build(self.robot())
@@ -417,8 +395,7 @@ class _Draft:
     def _hold(self, gains: list[tuple[float, float]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Hold the nominal pose on flat ground for two seconds with several gains.
 
-        Returns:
-            Height of the base [m], cosine of its tilt, and maximum joint velocity, shapes [gains].
+        Return height of the base [m], cosine of its tilt, and maximum joint velocity, shapes [gains].
         """
         robot, worlds = self.robot(), len(gains)
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float().expand(worlds, -1).clone()
@@ -438,7 +415,10 @@ class _Draft:
             if self._try(1.0, substeps).passed:
                 break
         else:
-            self._refuse()
+            raise InputError(
+                f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
+                f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
+            )
         first, refused = self.trial.substeps, self._refusal()
         for factor in _ARMATURES if refused else ():
             if self._try(factor, min(2 * first, _SUBSTEPS[-1])).passed and not (refused := self._refusal()):
@@ -447,7 +427,13 @@ class _Draft:
             if refused:  # nothing helped: restore
                 self._try(1.0, first)
             factor = 1.0
-        self._settled(factor, self._bounds(self.trial))
+        fastest = self._bounds(self.trial)
+        if self.needed and factor > 1.0:
+            self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
+        self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
+        self._decide(
+            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
+        )
         if refused:
             self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
 
@@ -465,21 +451,6 @@ class _Draft:
         self.trial = run_trial(self.robot())
         tell(0.5, f"{substeps} substeps: {self.trial.text}")
         return self.trial
-
-    def _refuse(self) -> NoReturn:
-        raise InputError(
-            f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
-            f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
-        )
-
-    def _settled(self, factor: float, fastest: float) -> None:
-        """Record the decisions on the simulator."""
-        if self.needed and factor > 1.0:
-            self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
-        self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
-        self._decide(
-            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
-        )
 
     def _bounds(self, trial: SimulatorTrial) -> float:
         """Set state bounds from the states reached in a trial; return the maximum joint velocity."""

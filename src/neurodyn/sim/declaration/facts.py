@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from neurodyn.core.description.elements import modelled_tags
@@ -26,25 +26,15 @@ _STROKE = 0.15
 
 @dataclass(frozen=True)
 class AssetJoint:
-    """A moving joint as the asset has it; None for unspecified values.
-
-    Attributes:
-        name: Name.
-        kind: Kind.
-        lower: Lower position limit [rad or m].
-        upper: Upper position limit [rad or m].
-        effort: Maximum torque or force of its drive [N m or N]; None for a joint without a drive.
-        velocity: Maximum velocity of its drive [rad/s or m/s].
-        armature: Rotor inertia [kg m^2 or kg].
-    """
+    """A moving joint as the asset has it; None for unspecified values."""
 
     name: str
     kind: JointKind
-    lower: float | None = None
-    upper: float | None = None
-    effort: float | None = None
-    velocity: float | None = None
-    armature: float = 0.0
+    lower: float | None = None  # [rad or m]
+    upper: float | None = None  # [rad or m]
+    effort: float | None = None  # maximum of its drive [N m or N]; None for a joint without a drive
+    velocity: float | None = None  # maximum of its drive [rad/s or m/s]
+    armature: float = 0.0  # rotor inertia [kg m^2 or kg]
 
     @property
     def scalar(self) -> bool:
@@ -54,42 +44,26 @@ class AssetJoint:
 
 @dataclass(frozen=True)
 class AssetFacts:
-    """Contents of an asset.
-
-    Attributes:
-        path: The asset.
-        joints: Moving joints in the order of the built articulation, without those of `locked`.
-        floating: Whether the base is free.
-        why_floating: Reason for `floating`.
-        locked: Joints to hold at zero.
-        has_floor: Whether the asset includes a floor.
-        meshes: Whether masses are unknown without meshes.
-        notes: Further notes, one line each.
-        unmodelled: Names of elements that are simulated, but not supported by the hybrid engine.
-    """
+    """Contents of an asset."""
 
     path: Path
-    joints: tuple[AssetJoint, ...]
-    floating: bool
+    joints: tuple[AssetJoint, ...]  # the moving ones in the order of the built articulation, without `locked`
+    floating: bool  # whether the base is free
     why_floating: str
-    locked: tuple[str, ...]
+    locked: tuple[str, ...]  # joints to hold at zero
     has_floor: bool
-    meshes: bool
-    notes: tuple[str, ...]
-    unmodelled: tuple[str, ...] = ()
+    meshes: bool  # whether masses are unknown without meshes
+    notes: tuple[str, ...]  # one line each
+    unmodelled: tuple[str, ...] = ()  # elements that are simulated, but not supported by the hybrid engine
 
 
 def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...] = ()) -> AssetFacts:
-    """Read a robot's asset.
+    """Read a robot's asset, a URDF, MJCF or USD.
 
     Args:
-        path: A URDF, MJCF or USD.
-        floating: Whether the base is free; None to decide from the asset.
+        path: The asset.
+        floating: Whether the base of a URDF is free; None to decide from the asset.
         lock: Joints to hold at zero, besides mimic joints and grippers.
-
-    Raises:
-        InputError: The asset is of an unknown format, missing or damaged, or a body has no mass or an impossible
-            inertia.
     """
     if path.suffix.lower() not in ASSET_SUFFIXES:
         raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {', '.join(ASSET_SUFFIXES)}")
@@ -101,6 +75,7 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         raise InputError(f"{path}: an MJCF or USD says itself whether its base floats; add or remove its free joint")
     notes: list[str] = []
     unmodelled: tuple[str, ...] = ()
+    floor = False
     if path.suffix.lower() == ".xml":
         root = parse_xml(path, "mujoco", "MJCF")
         efforts = _mjcf_efforts(path, notes)
@@ -119,7 +94,6 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
     else:
         if lock:
             raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
-        floor = False
         joints, meshes = _built_joints(path, (), floating=False)
     free = bool(joints) and joints[0].kind == "free"
     why = "the asset's first joint is free" if free else "the asset has no free joint at its base"
@@ -128,78 +102,73 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:
     root = parse_xml(path, "robot", "URDF")
-    notes: list[str] = []
-    held = _held_joints(root, notes)
-    locked = tuple(dict.fromkeys((*lock, *held)))
+    links = [_Joint.of(joint) for joint in root.findall("joint")]
+    held = _held_joints(links)
+    locked, why = tuple(dict.fromkeys((*lock, *held))), "as asked for"
     if floating is None:
-        floating, why = _guess_floating(root, locked)
-    else:
-        why = "as asked for"
+        floating, why = _guess_floating(root, links, locked)
+    notes = [f"locked at zero: {name}, which {reason}" for name, reason in held.items()]
     joints, meshes = _built_joints(path, locked, floating=floating)
     return AssetFacts(path, joints, floating, why, locked, False, meshes, tuple(notes))
 
 
-def _held_joints(root: ElementTree.Element, notes: list[str]) -> list[str]:
-    """Return joints of a URDF that are held: mimic joints and those they mimic, fingers, and joints without range."""
+class _Joint(NamedTuple):
+    """A joint of a URDF between two links; None for a link that is not given."""
+
+    element: ElementTree.Element
+    name: str
+    kind: str | None
+    parent: str | None
+    child: str | None
+
+    @classmethod
+    def of(cls, joint: ElementTree.Element) -> "_Joint":
+        parent, child = (None if (end := joint.find(tag)) is None else end.get("link") for tag in ("parent", "child"))
+        return cls(joint, joint.get("name", ""), joint.get("type"), parent, child)
+
+
+def _held_joints(joints: list[_Joint]) -> dict[str, str]:
+    """Return why joints are held: mimic joints and those they mimic, fingers, and joints without range."""
     held: dict[str, str] = {}
-    parents = {child.get("link"): joint for joint in root.findall("joint") for child in joint.findall("child")}
-    for joint in root.findall("joint"):
-        name, mimic, limit = joint.get("name", ""), joint.find("mimic"), joint.find("limit")
-        if joint.get("type") == "fixed":
+    for joint in joints:
+        mimic, limit = joint.element.find("mimic"), joint.element.find("limit")
+        if joint.kind == "fixed":
             continue
         if mimic is not None:
-            held[name] = "mimics another joint"
+            held[joint.name] = "mimics another joint"
             held.setdefault(mimic.get("joint", ""), "is mimicked, as grippers are")
-        if limit is None or joint.get("type") not in ("revolute", "prismatic"):
+        if limit is None or joint.kind not in ("revolute", "prismatic"):
             continue
         if "lower" not in limit.attrib and "upper" not in limit.attrib:
             continue  # efforts alone
         lower, upper = float(limit.get("lower", 0)), float(limit.get("upper", 0))
         if lower >= upper:
-            held.setdefault(name, "has no range between its limits")
-        elif joint.get("type") == "prismatic" and upper - lower < _STROKE and _ends_arm(joint, parents, root):
-            held.setdefault(name, "is a finger")
-    notes += [f"locked at zero: {name}, which {why}" for name, why in held.items()]
-    return list(held)
+            held.setdefault(joint.name, "has no range between its limits")
+        elif joint.kind == "prismatic" and upper - lower < _STROKE and _ends_arm(joint, joints):
+            held.setdefault(joint.name, "is a finger")
+    return held
 
 
-def _ends_arm(joint: ElementTree.Element, parents: dict[str | None, Any], root: ElementTree.Element) -> bool:
+def _ends_arm(joint: _Joint, joints: list[_Joint]) -> bool:
     """Return whether a joint is the last moving joint of a chain with other moving joints."""
-    moving = [other for other in root.findall("joint") if other.get("type") != "fixed" and other is not joint]
-    child = joint.find("child")
-    beyond = {None if child is None else child.get("link")}
-    grown = True
-    while grown:
-        further = {
-            end.get("link")
-            for other in root.findall("joint")
-            if (start := other.find("parent")) is not None and start.get("link") in beyond
-            for end in other.findall("child")
-        }
-        grown = not further <= beyond
+    moving = [other for other in joints if other.kind != "fixed" and other is not joint]
+    beyond = {joint.child}
+    while further := {other.child for other in joints if other.parent in beyond} - beyond:
         beyond |= further
-    return bool(moving) and not any((p := m.find("parent")) is not None and p.get("link") in beyond for m in moving)
+    return bool(moving) and not any(other.parent in beyond for other in moving)
 
 
-def _guess_floating(root: ElementTree.Element, locked: tuple[str, ...]) -> tuple[bool, str]:
+def _guess_floating(root: ElementTree.Element, joints: list[_Joint], locked: tuple[str, ...]) -> tuple[bool, str]:
     """Return whether a URDF's base floats, and why: two or more moving branches start at it, or nothing moves."""
-    children = {end.get("link") for joint in root.findall("joint") for end in joint.findall("child")}
+    children = {joint.child for joint in joints}
     roots = [link.get("name", "") for link in root.findall("link") if link.get("name") not in children]
     if any(name.lower() in _WORLD_LINKS for name in roots):
         return False, f"its root link is named {roots[0]!r}"
-    base, branches = set(roots), 0
-    grown = True
-    while grown:  # everything fixed to the root belongs to the base
-        grown, branches = False, 0
-        for joint in root.findall("joint"):
-            start, end = joint.find("parent"), joint.find("child")
-            if start is None or end is None or start.get("link") not in base:
-                continue
-            if joint.get("type") == "fixed" or joint.get("name") in locked:
-                grown = grown or end.get("link") not in base
-                base.add(end.get("link", ""))
-            else:
-                branches += 1
+    fixed = [joint for joint in joints if joint.kind == "fixed" or joint.name in locked]
+    base: set[str | None] = set(roots)
+    while further := {joint.child for joint in fixed if joint.parent in base} - base:
+        base |= further  # everything fixed to the root belongs to the base
+    branches = sum(joint.parent in base and joint not in fixed for joint in joints)
     if branches == 1:
         return False, "one chain of joints stands on its base, as of an arm"
     return True, f"{branches} chains of joints stand on its base, as legs do" if branches else "nothing is jointed"

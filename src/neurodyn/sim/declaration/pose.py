@@ -2,7 +2,7 @@
 """The nominal pose of a robot (knees bent, feet below the hips, at standing height), and contact points in a budget."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,17 +46,10 @@ def point_positions(model: Any, robot: Robot, layout: ContactPointLayout, q: np.
 def bend_legs(
     model: Any, robot: Robot, layout: ContactPointLayout, joints: tuple[AssetJoint, ...], nominal: dict[str, float]
 ) -> dict[str, float]:
-    """Return a nominal pose with bent legs and the feet below the hips.
+    """Return a nominal pose by joint [rad or m] with bent legs and the feet below the hips.
 
     A leg is a chain of at most four joints from the base to a foot, whose last two (hip and knee) have parallel axes.
-    Other chains are left unchanged.
-
-    Args:
-        model: A model of the robot.
-        robot: The robot.
-        layout: Its contact points.
-        joints: Its joints as the asset has them.
-        nominal: Initial positions by joint [rad or m].
+    Other chains keep the positions of `nominal`. `joints` are those of the asset, in the order of the layout's.
     """
     parents = [joint.parent for joint in layout.joints]
     pose = dict(nominal)
@@ -140,23 +133,15 @@ _VERTICES = (16, 8, 4)
 
 @dataclass(frozen=True)
 class ChosenPoints:
-    """A selection of contact points.
+    """A selection of contact points."""
 
-    Attributes:
-        selection: The declared selection; None if no shape can touch anything.
-        layout: Its points on the built robot.
-        shapes: The chosen shapes and the joints that move them.
-        left_out: Number of shapes left out.
-    """
-
-    selection: ContactPointSelection | None
-    layout: ContactPointLayout | None
-    shapes: dict[str, str]
-    left_out: int
+    selection: ContactPointSelection | None  # None if no shape can touch anything
+    layout: ContactPointLayout | None  # its points on the built robot
+    shapes: dict[str, str]  # the chosen shapes and the joints that move them
+    left_out: int  # number of shapes
 
 
-@dataclass(frozen=True)
-class _Shape:
+class _Shape(NamedTuple):
     name: str
     joint: int
     count: int
@@ -165,13 +150,7 @@ class _Shape:
 
 
 def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> ChosenPoints:
-    """Choose the contact points of a robot.
-
-    Args:
-        robot: The robot without contact points.
-        q: The standing pose, shape [nq].
-        budget: Maximum number of points.
-    """
+    """Choose at most `budget` contact points of a robot that stands in the pose `q`, shape [nq]."""
     best = ChosenPoints(None, None, {}, 0)
     for vertices in _VERTICES:
         candidates = _candidates(robot, q, vertices)

@@ -13,9 +13,7 @@ from neurodyn.core.description.spec import COORDINATES
 def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return a table with patterns for names that share a value, with as few keys as found.
 
-    Args:
-        table: Values by name.
-        names: All names that a pattern could match, in order.
+    `names` are all that a pattern could match, in order.
     """
     groups: dict[Any, list[str]] = {}
     for name in names:
@@ -94,11 +92,9 @@ class _WithoutAnchors(yaml.SafeDumper):
 
 
 def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> str:
-    """Return the YAML of a declaration.
+    """Return the YAML of a declaration from its plain data, in which every joint is listed by name.
 
-    Args:
-        tree: Its plain data, in which every joint is listed by name.
-        decisions: Decisions (with `value` and `why`) by topic.
+    The decisions (with `value` and `why`), by topic, become comments.
     """
     joints = tree["joints"]
     scalars = [joint["name"] for joint in joints if len(COORDINATES[joint["kind"]].qd) == 1]
@@ -108,8 +104,7 @@ def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> s
         if key not in tree or tree[key] == _DEFAULTS.get(key):
             continue
         value = tree[key]
-        comment = _comment(key, decisions)
-        if comment:
+        if comment := _comment(key, decisions):
             lines.append(f"# {comment}")
         if key == "joints":
             lines += ["joints:", *(f"  - {_flow(entry)}" for entry in _grouped(value))]
@@ -137,14 +132,10 @@ def _comment(key: str, decisions: Mapping[str, Any]) -> str:
 
 
 def _section(key: str, value: Mapping[str, Any], scalars: list[str], rates: list[str]) -> list[str]:
-    lines = [f"{key}:"]
-    for field, content in value.items():
-        if field in ("q", "qd"):
-            if content:
-                lines.append(f"  {field}: {_flow(_in_order(content, scalars if field == 'q' else rates))}")
-        else:
-            lines.append(f"  {field}: {_flow(content)}")
-    return lines if len(lines) > 1 else []
+    names = {"q": scalars, "qd": rates}
+    found = {k: _in_order(content, names[k]) if k in names else content for k, content in value.items()}
+    lines = [f"  {field}: {_flow(content)}" for field, content in found.items() if content or field not in names]
+    return [f"{key}:", *lines] if lines else []
 
 
 def _in_order(table: Mapping[str, Any], names: list[str]) -> dict[str, Any]:

@@ -27,23 +27,14 @@ _COMPARED = 10
 
 @dataclass(frozen=True)
 class SimulatorTrial:
-    """Result of a trial.
+    """Result of a trial."""
 
-    Attributes:
-        substeps: Solver steps in one frame.
-        finite: Share of worlds that stayed finite.
-        outside: Share of worlds that left plausible bounds.
-        error: Error relative to half the step, as a share of the motion.
-        speed: Maximum velocity of each coordinate in worlds that did not explode [rad/s or m/s], shape [nv].
-        reach: Minimum and maximum position of each coordinate in those worlds [rad or m], shape [nq, 2].
-    """
-
-    substeps: int
-    finite: float
-    outside: float
-    error: float
-    speed: np.ndarray
-    reach: np.ndarray
+    substeps: int  # solver steps in one frame
+    finite: float  # share of worlds that stayed finite
+    outside: float  # share of worlds that left plausible bounds
+    error: float  # relative to half the step, as a share of the motion
+    speed: np.ndarray  # maximum of each velocity in worlds that did not explode [rad/s or m/s], shape [nv]
+    reach: np.ndarray  # range of each position in those worlds [rad or m], shape [nq, 2]
 
     @property
     def passed(self) -> bool:
