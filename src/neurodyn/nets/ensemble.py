@@ -105,11 +105,7 @@ class Ensemble(nn.Module):
         return tuple(h.expand(self.config.members, -1, -1) for h in hidden)
 
     def warm(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
-        """Read a sequence of inputs.
-
-        Args:
-            x: Inputs, shape [streams, time, rows, inputs]; one stream if all trunks read the same.
-            hidden: Initial hidden states.
+        """Read a sequence of inputs, shape [streams, time, rows, inputs]; one stream if all trunks read the same.
 
         Returns:
             Inputs of the heads, shape [streams, time, rows, width], and the final hidden states.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gated recurrent network (Cho et al. 2014, in cuDNN's variant) with a hidden state per layer."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from neurodyn.nets.networks import NetConfig
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-
 
 Hidden = tuple[Tensor, ...]
 """Hidden states, one per layer, shape [..., worlds, width] each."""
@@ -107,23 +108,17 @@ class GRU(RecurrentNet):
         """Map chunks from an empty history, [worlds, time, inputs] -> [worlds, time, outputs]."""
         return self.head(self.cells(x)[0])
 
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Hidden:
+    def begin(self, batch: int) -> Hidden:
         """Return zero hidden states, one per layer, shape [worlds, width] each."""
-        like = self._like_weights(device, dtype)
-        return tuple(torch.zeros(batch, self.width, **like) for _ in range(self.depth))
+        return tuple(torch.zeros(batch, self.width, **self._like_weights()) for _ in range(self.depth))
 
-    def _weights(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        wi, wh, bi, bh = (getattr(self.cells, f"{name}_l{layer}") for name in _WEIGHTS)
-        return wi, wh, bi, bh
+    def _weights(self, layer: int) -> Iterator[Tensor]:
+        return (getattr(self.cells, f"{name}_l{layer}") for name in _WEIGHTS)
 
     def dense(self) -> Dense:
         """Return recurrent layers and head as matrices."""
-        cells = []
-        for layer in range(self.depth):
-            wi, wh, bi, bh = (Weight(self.cells, f"{name}_l{layer}") for name in _WEIGHTS)
-            cells.append((wi, wh, bi, bh))
-        head = self.head.dense()
-        return Dense(tuple(cells), head.layers, head.activation, self.width)
+        cells = tuple(tuple(Weight(self.cells, f"{name}_l{k}") for name in _WEIGHTS) for k in range(self.depth))
+        return replace(self.head.dense(), cells=cells, width=self.width)
 
     def step(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame, [worlds, inputs] -> [worlds, outputs]."""

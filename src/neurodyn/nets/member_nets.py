@@ -5,9 +5,8 @@ They follow the protocol of `nets.sequence` with a first axis for members: input
 [members or 1, worlds, time, inputs], hidden states [members, worlds, width]. With length 1, all members read the same.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,26 +24,26 @@ if TYPE_CHECKING:
 class MemberNet(SequenceNet):
     """Base of networks with members."""
 
-    _members: int
-
-    @abstractmethod
-    def __init__(self, nets: Sequence[Any]) -> None:
+    def __init__(self, nets: Sequence[SequenceNet]) -> None:
         """Combine networks of the same sizes."""
         super().__init__()
+        self.inputs, self.outputs = nets[0].inputs, nets[0].outputs
+        self._members, self._title = len(nets), nets[0].title
 
     @property
     def members(self) -> int:
         """Number of members."""
         return self._members
 
+    @property
+    def title(self) -> str:
+        """Kind of the members."""
+        return self._title
+
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
         """Raise an error: these networks are combined from others (`nets.predictor.build_predictor`)."""
         raise NeurodynError(f"{cls.__name__} is made of networks of one member")
-
-    def _shared(self, x: Tensor) -> Tensor:
-        """Expand inputs to one entry per member."""
-        return x.expand(self._members, *x.shape[1:])
 
 
 class MemberMLP(MemberNet, Perceptron):
@@ -53,38 +52,21 @@ class MemberMLP(MemberNet, Perceptron):
     def __init__(self, nets: Sequence[MLP]) -> None:
         """Combine networks of the same sizes."""
         super().__init__(nets)
-        first = nets[0]
-        self.inputs, self.outputs, self.activation = first.inputs, first.outputs, first.activation
-        self._members = len(nets)
+        self.activation = nets[0].activation
         columns = zip(*(cast(Sequence[nn.Linear], net.layers) for net in nets), strict=True)
         self.layers = nn.ModuleList(MemberLinear.together(column) for column in columns)
 
-    @property
-    def title(self) -> str:
-        """Kind of the members."""
-        return "mlp"
-
 
 class MemberRecurrent(MemberNet, RecurrentNet):
-    """Gated recurrent networks with their heads (`nets.gru`); masks have shape [worlds] or [members, worlds].
-
-    The memory of `stream` has worlds first, as for all networks.
-    """
+    """Gated recurrent networks with heads (`nets.gru`); masks [worlds] or [members, worlds], `stream` worlds first."""
 
     def __init__(self, nets: Sequence[GRU]) -> None:
         """Combine networks of the same sizes."""
         super().__init__(nets)
-        first = nets[0]
-        self.inputs, self.outputs, self.width, self.warmup = first.inputs, first.outputs, first.width, first.warmup
-        self._members = len(nets)
+        self.width, self.warmup = nets[0].width, nets[0].warmup
         cells = [net.cells for net in nets]
-        self.cells = nn.ModuleList(MemberGRU.together(cells, layer) for layer in range(first.depth))
+        self.cells = nn.ModuleList(MemberGRU.together(cells, layer) for layer in range(nets[0].depth))
         self.head = MemberMLP([net.head for net in nets])
-
-    @property
-    def title(self) -> str:
-        """Kind of the members."""
-        return "gru"
 
     @property
     def output_layer(self) -> MemberLinear:
@@ -93,20 +75,19 @@ class MemberRecurrent(MemberNet, RecurrentNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map chunks from an empty history, shape [members or 1, worlds, time, inputs or outputs]."""
-        h = x.new_zeros(self._members, x.shape[1], self.width)
-        x = self._shared(x).transpose(1, 2)  # cells take time before rows
+        h = x.new_zeros(self.members, x.shape[1], self.width)
+        x = x.expand(self.members, *x.shape[1:]).transpose(1, 2)  # cells take time before rows
         for cell in self.cells:
             x = cell(x, h)
         return self.head(x).transpose(1, 2)
 
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Hidden:
+    def begin(self, batch: int) -> Hidden:
         """Return zero hidden states, one per layer, shape [members, worlds, width] each."""
-        like = self._like_weights(device, dtype)
-        return tuple(torch.zeros(self._members, batch, self.width, **like) for _ in self.cells)
+        return tuple(torch.zeros(self.members, batch, self.width, **self._like_weights()) for _ in self.cells)
 
     def step(self, x: Tensor, carry: Hidden) -> tuple[Tensor, Hidden]:
         """Map one frame."""
-        x, new = self._shared(x), []
+        x, new = x.expand(self.members, *x.shape[1:]), []
         for cell, h in zip(self.cells, carry, strict=True):
             x = cast(MemberGRU, cell).step(x, h)
             new.append(x)

@@ -13,12 +13,7 @@ from torch.nn import functional
 
 
 class MemberLinear(nn.Module):
-    r"""$y_m = x_m W_m + b_m$ for each member m.
-
-    Attributes:
-        weight: Shape [members, inputs, outputs].
-        bias: Shape [members, 1, outputs].
-    """
+    r"""$y_m = x_m W_m + b_m$ for each member m; `weight` [members, inputs, outputs], `bias` [members, 1, outputs]."""
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -243,7 +238,7 @@ class Dense:
         width: Size of a hidden state; 0 without recurrent layers.
     """
 
-    cells: tuple[tuple[Weight, Weight, Weight, Weight], ...]
+    cells: tuple[tuple[Weight, ...], ...]
     layers: tuple[tuple[Weight, Weight], ...]
     activation: str
     width: int = 0

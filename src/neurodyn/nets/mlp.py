@@ -46,7 +46,7 @@ class Perceptron(SequenceNet):
         """Return the layers as matrices."""
         return Dense((), tuple(linear_weights(cast(Any, layer)) for layer in self.layers), self.activation)
 
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
+    def begin(self, batch: int) -> None:
         """Return None: there is no history."""
 
     def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:

@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
@@ -13,6 +13,8 @@ from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from neurodyn.nets.sequence import SequenceNet
 
 
 MOST_WEIGHTS = 200_000_000
@@ -23,17 +25,7 @@ _LAYER = 1000
 
 
 def require_size(widths: Sequence[int], *, depth: int = 1, copies: int = 1, what: str = "net") -> None:
-    """Refuse a network with too many weights.
-
-    Args:
-        widths: Sizes of consecutive layers.
-        depth: Repetitions of the layers.
-        copies: Number of such networks, for example members of an ensemble.
-        what: The network, for the message.
-
-    Raises:
-        InputError: There are more weights than the limit.
-    """
+    """Raise an InputError if `copies` networks with layers of `widths`, each `depth` times, have too many weights."""
     text = os.environ.get("NEURODYN_MOST_WEIGHTS", str(MOST_WEIGHTS))
     if not text.isdecimal():
         raise InputError(f"NEURODYN_MOST_WEIGHTS is {text!r}; valid: a whole number")
@@ -50,26 +42,7 @@ def weights_in(parameters: "Iterable[Tensor]") -> int:
     return sum(parameter.numel() for parameter in parameters)
 
 
-class SequenceKind(Protocol):
-    """A class of sequence networks, before one is built (`nets.sequence.SequenceNet`)."""
-
-    @property
-    def least_depth(self) -> int:
-        """Least depth of a configuration."""
-        ...
-
-    def check(self, config: "NetConfig") -> None:
-        """Raise an InputError for invalid sizes."""
-
-    def memory(self, config: "NetConfig") -> int:
-        """Return the frames of history that a network of this configuration needs."""
-        ...
-
-    def build(self, config: "NetConfig", inputs: int, outputs: int) -> Any:
-        """Build a `SequenceNet` with random weights."""
-
-
-NETWORKS: Registry[SequenceKind] = Registry(
+NETWORKS: "Registry[type[SequenceNet]]" = Registry(
     "network",
     mlp="neurodyn.nets.mlp:MLP",
     gru="neurodyn.nets.gru:GRU",

@@ -45,10 +45,7 @@ class Normaliser(nn.Module):
         return self.mean.shape[0]
 
     def fit(self, x: Any) -> "Normaliser":
-        """Fit mean and variance, once.
-
-        Args:
-            x: Tensor, NumPy array or HDF5 dataset, shape [..., size]; read in pieces along its first axis.
+        """Fit mean and variance, once, on a tensor, array or HDF5 dataset of shape [..., size], read in pieces.
 
         Raises:
             InputError: The data are empty, have another size, or are not finite.
@@ -102,11 +99,7 @@ def moments(x: Any, size: int) -> tuple[Tensor, Tensor]:
 
 
 def pieces(x: Any, size: int) -> Iterator[Tensor]:
-    """Yield data of shape [..., size] in float64 pieces of shape [rows, size], without copying them as a whole.
-
-    Raises:
-        InputError: The last axis has another size.
-    """
+    """Yield data [..., size] in float64 pieces [rows, size]; raise an InputError if the last axis has another size."""
     shape = tuple(x.shape)
     if len(shape) < 2 or shape[-1] != size:
         raise InputError(f"data of shape {list(shape)} where [frames, {size}] was expected")

@@ -56,8 +56,7 @@ def write_onnx(
         inputs: Names of the inputs.
         outputs: Names of the outputs.
         metadata: Description of the model as plain data, stored as JSON.
-        before: ONNX graph from some of the inputs, by name, to tensors [worlds, width] that the module takes after the
-            inputs; None for none.
+        before: ONNX graph from some inputs, by name, to further inputs of the module [worlds, width]; None for none.
         reference: Module to compare the file with, from the inputs to the outputs; None for `module`.
 
     Returns:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sequence network between physical units, built from a configuration.
+"""A sequence network between physical units: normalised inputs and outputs, and an optional linear skip connection.
 
-Inputs and outputs are normalised, and a linear skip connection is optional. `StreamingPredictor` is the same as a pure
-function of tensors.
+`StreamingPredictor` is the same as a pure function of tensors.
 """
 
 from typing import Any
@@ -38,10 +37,10 @@ class Predictor(nn.Module):
         input_eps: float = 1e-5,
         output_eps: float = 1e-12,
     ) -> None:
-        """Wrap a network.
+        """Wrap a network between normalised inputs and outputs.
 
         Args:
-            net: Network between normalised inputs and normalised outputs.
+            net: The network.
             skip: Whether there is a linear skip connection.
             clip: Bound on the absolute value of normalised inputs; None for none.
             input_eps: Added to the variance of the inputs.
@@ -63,16 +62,6 @@ class Predictor(nn.Module):
     def members(self) -> int:
         """Number of members, the first axis of inputs (there or 1), outputs and carries."""
         return self.net.members
-
-    @property
-    def inputs(self) -> int:
-        """Size of an input vector."""
-        return self.net.inputs
-
-    @property
-    def outputs(self) -> int:
-        """Size of an output vector."""
-        return self.net.outputs
 
     @property
     def context(self) -> int:
@@ -135,9 +124,9 @@ class Predictor(nn.Module):
         """Predict chunks from an empty history, [worlds, time, inputs] -> [worlds, time, outputs]."""
         return self.denormaliser.inverse(self.forward_normalised(x))
 
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Carry:
+    def begin(self, batch: int) -> Carry:
         """Return the carry of `batch` worlds with an empty history."""
-        return self.net.begin(batch, device=device, dtype=dtype)
+        return self.net.begin(batch)
 
     def step(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Predict one frame, [worlds, inputs] -> [worlds, outputs]; differentiable, `carry` stays valid."""
@@ -199,13 +188,7 @@ def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
 
 
 def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int = 1) -> Predictor:
-    """Build a predictor around the network of a configuration, to be fitted or loaded.
-
-    Args:
-        config: Kind and size.
-        inputs: Size of an input vector.
-        outputs: Size of an output vector.
-        members: Number of networks in it, with independent random weights.
+    """Build a predictor around `members` networks of a configuration, with independent random weights.
 
     Raises:
         InputError: The kind has no form with several members.
@@ -216,9 +199,6 @@ def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int =
     predictor = Predictor(net, skip=config.skip, clip=config.clip)
     predictor.config = config
     return predictor
-
-
-Memory = tuple[Tensor, ...]
 
 
 class StreamingPredictor(nn.Module):
@@ -234,16 +214,12 @@ class StreamingPredictor(nn.Module):
         """Names of the memory's tensors."""
         return self.predictor.net.stream_names
 
-    def begin(self, worlds: int) -> Memory:
+    def begin(self, worlds: int) -> tuple[Tensor, ...]:
         """Return the memory of worlds without history; worlds are the first axis of every tensor."""
         return self.predictor.net.stream_begin(worlds)
 
     def forward(self, x: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-        """Predict one frame.
-
-        Args:
-            x: Inputs, shape [worlds, inputs].
-            memory: Memory from the last call or from `begin`.
+        """Predict one frame from inputs [worlds, inputs] and the memory of the last call or of `begin`.
 
         Returns:
             Outputs, shape [worlds, outputs], and the memory.

@@ -9,7 +9,6 @@ and give the same numbers.
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import torch
 from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
@@ -63,10 +62,7 @@ class SequenceNet(nn.Module, ABC):
     @property
     @abstractmethod
     def context(self) -> int:
-        """Number of earlier frames that an output can depend on; 0 for a network without memory.
-
-        For a recurrent network, whose memory fades, the declared number of frames after which it has.
-        """
+        """Number of earlier frames that an output depends on; for a recurrent network the declared number."""
 
     @property
     @abstractmethod
@@ -78,14 +74,8 @@ class SequenceNet(nn.Module, ABC):
         """Map chunks that start from an empty history: [worlds, time, inputs] -> [worlds, time, outputs]."""
 
     @abstractmethod
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Carry:
-        """Return the carry of `batch` worlds with an empty history.
-
-        Args:
-            batch: Number of worlds.
-            device: Device of the carry; that of the weights by default.
-            dtype: Floating-point type of the carry; that of the weights by default.
-        """
+    def begin(self, batch: int) -> Carry:
+        """Return the carry of `batch` worlds with an empty history, on the device and of the type of the weights."""
 
     @abstractmethod
     def step(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -93,10 +83,7 @@ class SequenceNet(nn.Module, ABC):
 
     @abstractmethod
     def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Map one frame without gradients, as fast as possible.
-
-        Consumes the carry: neither it nor a carry that `reset` made of it may be used again, only the returned one.
-        """
+        """Map one frame without gradients, fast; consumes the carry and every carry that `reset` made of it."""
 
     @abstractmethod
     def reset(self, carry: Carry, mask: Tensor) -> Carry:
@@ -104,22 +91,17 @@ class SequenceNet(nn.Module, ABC):
 
     @abstractmethod
     def merge(self, carry: Carry, other: Carry, mask: Tensor) -> Carry:
-        """Take the worlds where `mask` [worlds] is true from `other`, the rest from `carry`.
-
-        Both must be at the same frame; see `rewound`.
-        """
+        """Take the worlds where `mask` [worlds] is true from `other`, which is at the same frame (see `rewound`)."""
 
     @abstractmethod
     def rewound(self, carry: Carry, frames: int) -> Carry:
         """Return an empty carry for the same worlds that reaches the frame of `carry` after `frames` steps."""
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
-        """Set the history of worlds, as if they had been reset and then stepped through `x`.
+        """Set the history of the worlds of `mask` as if they had been reset and then stepped through `x`.
 
-        Args:
-            carry: Carry of all worlds; it stays valid.
-            x: Inputs of the last T frames, shape [worlds, T, inputs]; rows of worlds outside of `mask` are ignored.
-            mask: Worlds that get this history, shape [worlds]; all by default. Others are unchanged bitwise.
+        `x` has shape [worlds, T, inputs]; `mask` is [worlds], or None for all. Other worlds stay bitwise the same, and
+        `carry` stays valid.
         """
         primed = self.rewound(carry, x.shape[-2])
         for frame in x.unbind(-2):
@@ -136,11 +118,7 @@ class SequenceNet(nn.Module, ABC):
         return ()
 
     def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Map one frame as a pure function of tensors, for other runtimes.
-
-        Raises:
-            InputError: The network has a memory and does not override this.
-        """
+        """Map one frame as a pure function of tensors, for other runtimes; an InputError if there is no such form."""
         if self.begin(1) is not None:
             raise InputError(f"{type(self).__name__}: cannot be exported; valid: networks that override `stream`")
         return self(x), memory
@@ -155,6 +133,6 @@ class SequenceNet(nn.Module, ABC):
         if self.output_layer.bias is not None:
             nn.init.zeros_(self.output_layer.bias)
 
-    def _like_weights(self, device: torch.device | None, dtype: torch.dtype | None) -> dict[str, Any]:
+    def _like_weights(self) -> dict[str, Any]:
         weight = self.output_layer.weight
-        return {"device": device or weight.device, "dtype": dtype or weight.dtype}
+        return {"device": weight.device, "dtype": weight.dtype}

@@ -75,7 +75,7 @@ class AttentionFrame:
     Attributes:
         slot: Slot of the ring for this frame.
         cos: Cosines of the frame's position, shape [channels / 2].
-        sin: Sines of the frame's position, shape [channels / 2].
+        sin: Their sines.
         valid: Slots of each world's history, including this frame, shape [window, worlds]; None if all are valid.
         stale: Whether other slots may hold values from before a reset instead of zeros.
     """
@@ -98,14 +98,10 @@ class SlidingAttention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, band: Tensor | None) -> Tensor:
-        """Attend within chunks.
+        """Attend within chunks [worlds, time, width], rotated by `cos`, `sin` [time, channels / 2].
 
-        Args:
-            x: Shape [worlds, time, width].
-            cos: Cosines of the positions, shape [time, channels / 2].
-            sin: Sines of the positions, shape [time, channels / 2].
-            band: Whether a frame (row) sees another (column), shape [time, time]; None for plain causality, which is
-                equivalent if time is at most `window`.
+        `band` [time, time] says whether a frame (row) sees another (column); None for plain causality, which is the
+        same if time is at most `window`.
         """
         worlds, time, _ = x.shape
         q, k, v = self.qkv(x).view(worlds, time, 3, self.heads, self.channels).permute(2, 0, 3, 1, 4)
@@ -135,15 +131,10 @@ class SlidingAttention(nn.Module):
         return self.out(mixed.reshape(self.width, -1).t()), ring
 
     def step_(self, x: Tensor, ring: Tensor, frame: AttentionFrame, onto: Tensor, scratch: Tensor) -> Tensor:
-        """Attend from one frame and write it into the ring, without gradients; returns `onto`.
+        """Attend from one frame [worlds, width] without gradients: write into the ring, and add the result to `onto`.
 
-        Args:
-            x: Shape [worlds, width].
-            ring: Updated in place.
-            frame: State of the step.
-            onto: Tensor that the result is added to, in place, shape [worlds, width].
-            scratch: Memory for products, shape [window, heads, channels, worlds]; allocating it at every call would
-                cost more in page faults than the arithmetic.
+        `scratch` holds products, shape [window, heads, channels, worlds]: allocating it at every call would cost more
+        in page faults than the arithmetic.
         """
         width, flat, x = self.width, (self.width, -1), x.t()
         wq, wk, wv = self.qkv.weight.chunk(3)
@@ -168,13 +159,13 @@ class SlidingAttention(nn.Module):
         return torch.zeros(worlds, self.window - 1, 2, self.heads, self.channels)
 
     def stream(self, x: Tensor, register: Tensor, cos: Tensor, sin: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from the current frame to itself and a register of earlier frames; return the shifted register too.
+        """Attend from frames `x` [worlds, width] to themselves and a register of earlier ones; return it shifted too.
 
         Args:
-            x: Shape [worlds, width].
-            register: Keys and values of the last frames, oldest first; keys are not rotated.
+            x: Current frames.
+            register: Keys (not rotated) and values of the last frames, oldest first.
             cos: Cosines of the positions in the window, shape [window, channels / 2].
-            sin: Sines of the positions in the window, shape [window, channels / 2].
+            sin: Their sines.
             hidden: Which frames are before a world's history, shape [worlds, window].
         """
         q, k, v = self.qkv(x).view(-1, 3, self.heads, self.channels).unbind(1)
@@ -321,9 +312,9 @@ class Transformer(SequenceNet):
             x = block(x, cos, sin, band)
         return self.norm(x)
 
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> RingCarry:
+    def begin(self, batch: int) -> RingCarry:
         """Return the carry of `batch` worlds with an empty history."""
-        like = self._like_weights(device, dtype)
+        like = self._like_weights()
         rings = tuple(block.attention.begin(batch, like) for block in self._blocks())
         return RingCarry(rings, torch.zeros(batch, dtype=torch.long, device=like["device"]))
 
@@ -377,10 +368,9 @@ class Transformer(SequenceNet):
         return (*registers, torch.zeros(worlds, dtype=torch.long))
 
     def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Map one frame.
+        """Map one frame; the register of last frames holds unrotated keys and shifts by one at every step.
 
-        The register of last frames shifts by one at every step and holds unrotated keys. Attention depends on relative
-        positions only, so positions in the register serve as well as absolute ones, and no frame is counted.
+        Attention depends on relative positions only, so positions in the register serve as well as absolute ones.
         """
         *registers, filled = memory
         cos, sin = self.rotary.at(self.window, x)

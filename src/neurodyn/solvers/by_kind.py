@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The solvers of Newton for models of each kind, and the one for the model of a run."""
+"""Newton solvers for models of each kind, and for the model of a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,24 +19,20 @@ if TYPE_CHECKING:
 
 
 def make_solver(model: "newton.Model", run: str | Path) -> SolverLearned:
-    """Return the solver for the model of a run, whatever its kind.
+    """Return the Newton solver for the model of a run, whatever its kind.
 
     Args:
         model: Worlds that each hold the robot.
         run: A run directory, or "pretrained:NAME".
 
     Raises:
-        InputError: As of `SolverNeural`, or the model cannot take the place of a solver.
+        InputError: See `SolverNeural`; or models of this kind cannot serve as a solver.
     """
     return KINDS[kind_of(run)].solver.get(run)(model, run)
 
 
 class SolverHybrid(SolverLearned):
-    """Steps the robots of all worlds by one frame with a hybrid model; see `SolverLearned`.
-
-    Attributes:
-        dynamics: The hybrid model.
-    """
+    """Steps the robots of all worlds by one frame with a hybrid model, its `dynamics`; see `SolverLearned`."""
 
     def __init__(
         self,
@@ -46,31 +42,22 @@ class SolverHybrid(SolverLearned):
         on_fault: OnFault = "stop",
         nan: str | Path | None = None,
     ) -> None:
-        """Load a hybrid model for the robots of a Newton model.
+        """Load a hybrid model for the robots of a Newton model. Other arguments and errors: see `SolverLearned`.
 
         Args:
             model: Worlds that each hold the robot, with its nominal parameters.
             run: A run directory, or a hybrid model.
-            on_fault: As of `SolverLearned`, like `nan`.
-            nan: Folder for the states before faults; None to write none.
-
-        Raises:
-            InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
-                of shapes that cannot be measured against.
-            MismatchError: The robots are not the one that the model was identified for; the message names the
-                differences.
+            on_fault: See `SolverLearned`.
+            nan: See `SolverLearned`.
         """
         dynamics = HYBRID.load(run) if isinstance(run, str | Path) else run
         super().__init__(model, dynamics.to(torch_device(model)), on_fault=on_fault, nan=nan)
 
 
 class SolverNeural(SolverLearned):
-    """Steps the robots of all worlds by one frame with a neural model; see `SolverLearned`.
+    """Steps the robots of all worlds by one frame with a neural model, its `dynamics`; see `SolverLearned`.
 
     A model that was trained with contact points measures the ground from the state of each frame, as in training.
-
-    Attributes:
-        dynamics: The neural model.
     """
 
     def __init__(
@@ -81,19 +68,13 @@ class SolverNeural(SolverLearned):
         on_fault: OnFault = "stop",
         nan: str | Path | None = None,
     ) -> None:
-        """Load a neural model for the robots of a Newton model.
+        """Load a neural model for the robots of a Newton model. Other arguments and errors: see `SolverLearned`.
 
         Args:
             model: Worlds that each hold the robot.
             run: A run directory, "pretrained:NAME", or a neural model on the device of `model`.
-            on_fault: As of `SolverLearned`, like `nan`.
-            nan: Folder for the states before faults; None to write none.
-
-        Raises:
-            InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
-                of shapes that cannot be measured against.
-            MismatchError: The robots are not the one that the model was trained on (joints, order, masses, collision
-                shapes, gravity, ...); the message names the differences.
+            on_fault: See `SolverLearned`.
+            nan: See `SolverLearned`.
         """
         device = torch_device(model)
         dynamics = NEURAL.load(run, device=str(device)) if isinstance(run, str | Path) else run

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a Newton control to the torques of one frame.
-
-With the kernels between the arrays of a Newton model and those of a frame.
-"""
+"""Torques of a frame from a Newton control, and the kernels that copy states between Newton arrays and frames."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +28,7 @@ WRENCH = wp.constant(4)
 
 @wp.func
 def _felt(torque: wp.array2d[float], world: int):
-    """Return whether the torques of a world were taken: those that were refused are no fault of the model's."""
+    """Return whether the torques of a world are valid; refused ones (NaN) are not the model's fault."""
     felt = bool(True)
     for i in range(torque.shape[1]):
         felt = felt and not wp.isnan(torque[world, i])
@@ -55,10 +52,10 @@ def write_kernel(
     joint_q: wp.array[float],
     joint_qd: wp.array[float],
 ):
-    """Write the state of one world into arrays that hold one world after another, under guard.
+    """Write the next state of one world to the Newton arrays, which hold the worlds one after another, under guard.
 
-    A world whose state leaves its bounds, or is no number, rests in its last plausible state from then on; it is noted.
-    What each frame began from and was driven by is kept in a ring. Bounds of length 0 guard nothing.
+    A world whose state leaves its bounds or is not finite is recorded, and from then on rests in its last plausible
+    state. The start state and torques of each frame are kept in a ring. Bounds of length 0 switch the guard off.
     """
     world = wp.tid()
     nq = q.shape[1]
@@ -99,7 +96,7 @@ def write_kernel(
 
 @wp.func
 def _refuse(what: int, world: int, index: int, value: float, taken: wp.array[int], refused: wp.array[float]):
-    """Note the first force that the model cannot feel; return what its world's torques are instead."""
+    """Record the first force that the model cannot feel; return NaN for the torques of its world."""
     if wp.atomic_cas(taken, 0, 0, 1) == 0:
         refused[0] = float(what)
         refused[1] = float(world)
@@ -129,10 +126,10 @@ def drive_kernel(
     taken: wp.array[int],
     refused: wp.array[float],
 ):
-    """Copy the state of one world and write its torques; NaN where something acts that the model cannot feel.
+    """Copy the state of one world and compute its torques; NaN if a force acts that the model cannot feel.
 
-    Velocity coordinate i is driven by the control `control_of[i]`, along position coordinate `row_of[i]`; it is not
-    driven where the former is negative. Arrays of the Newton model hold one world after another.
+    Velocity coordinate i is driven by control `control_of[i]` along position coordinate `row_of[i]`; it is not driven
+    if `control_of[i]` is negative. Newton arrays hold the worlds one after another.
     """
     world = wp.tid()
     worlds = q.shape[0]
@@ -175,17 +172,12 @@ _NAMES = ("", "joint_f", "joint_target_ke", "joint_target_kd")
 
 
 class SolverDrive:
-    """Reads state, torques, targets and gains of a model's robots, and refuses what the dynamics cannot feel."""
+    """Reads state, torques, targets and gains of a model's robots, and refuses forces that the dynamics cannot feel."""
 
     def __init__(self, spec: StateSpec, q: Tensor, qd: Tensor, torque: Tensor, where: str) -> None:
-        """Prepare to read.
+        """Prepare to read into `q` [worlds, nq], `qd` [worlds, nv] and `torque` [worlds, nu], all float32.
 
-        Args:
-            spec: Names and order of state and control.
-            q: Where positions go, shape [worlds, nq], float32.
-            qd: Where velocities go, shape [worlds, nv].
-            torque: Where torques go, shape [worlds, nu].
-            where: Who asks, for error messages.
+        `where` names the caller in error messages.
         """
         self._where, self._spec, self._worlds = where, spec, q.shape[0]
         control_of, row_of = np.full(spec.nv, -1, np.int32), np.zeros(spec.nv, np.int32)
@@ -203,10 +195,10 @@ class SolverDrive:
         self._host = self._taken_copy.numpy()
 
     def read(self, model: "newton.Model", state: "newton.State", control: "newton.Control") -> None:
-        """Launch the kernel; arrays as they are now, which a captured graph goes on reading.
+        """Launch the kernel on the current arrays, which a captured graph reads from then on.
 
         Args:
-            model: The Newton model, of which gains and effort limits are read.
+            model: The Newton model, for gains and effort limits.
             state: The state at the start of the frame.
             control: Torques and targets.
         """
@@ -223,10 +215,9 @@ class SolverDrive:
             wp.copy(self._taken_copy, self._taken)
 
     def require_felt(self) -> None:
-        """Refuse what the kernel noted; on a GPU only what it had noted when its last copy arrived.
+        """Raise an `InputError` if the kernel refused a force on an undriven joint or a wrench on a body.
 
-        Raises:
-            InputError: A force or a drive acts on a joint that the model does not drive, or a wrench on a body.
+        On a GPU this covers what had been refused when the last copy to the host arrived.
         """
         if not self._host[0]:
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of a Newton model as learned dynamics want it: gravity, and the ground under the contact points.
+"""Environment of a Newton model as learned dynamics need it: gravity, and the ground under the contact points.
 
-A neural model knows its robot in the frame in which it was trained, where the root joint has one certain pose. In a
-user's scene robots may stand elsewhere: then the scene is seen from the root joint. With X_w the pose of the root
-joint in world w, and X that of training, the ground is seen at the pose X X_w^-1, and gravity turned likewise.
+A neural model knows its robot in the frame in which it was trained, with the root joint in one fixed pose X. In a
+user's scene robots may stand elsewhere, with the root joint of world w in the pose X_w. The ground is then seen at the
+pose X X_w^-1, and gravity is rotated in the same way.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from neurodyn.sim.contact_points import collides, contact_point_layout
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.scene import ground_of_model
-from neurodyn.solvers.worlds import count_worlds
+from neurodyn.solvers.worlds import arrays_of, count_worlds
 
 if TYPE_CHECKING:
     import newton
@@ -32,17 +32,17 @@ _CONTACT_POINT_TOLERANCE = 1e-5
 
 
 def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> Environment:
-    """Return gravity and ground of a Newton model as its robots' neural model sees them.
+    """Return gravity and ground of a Newton model as the neural model of its robots sees them.
 
     Args:
-        model: Worlds with robots, as `require_robots_only` wants it.
+        model: Worlds with robots, checked by `require_robots_only`.
         dynamics: The neural model.
-        where: Who asks, for error messages.
+        where: Caller, for error messages.
 
     Raises:
         InputError: A static shape is of a kind that cannot be measured against, or its mesh does not bound a solid.
-        MismatchError: Gravity is not the one of training (of a floating base: of another strength), or the roots
-            of a robot do not stand to each other as they did.
+        MismatchError: Gravity differs from training (for a floating base: in magnitude), or the root joints of a
+            robot are placed differently relative to each other.
     """
     layout = dynamics.contact_points
     free = dynamics.floating
@@ -59,7 +59,7 @@ def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where:
             ground = ground.posed(torch.tensor(poses, dtype=torch.float32, device=device))
     gravity = None
     if free:
-        vectors = np.asarray(_arrays(model).gravity.numpy(), dtype=float).reshape(-1, 3)
+        vectors = np.asarray(arrays_of(model).gravity.numpy(), dtype=float).reshape(-1, 3)
         turned = [rotation(pose) @ vectors[min(world, len(vectors) - 1)] for world, pose in enumerate(poses)]
         gravity = torch.tensor(np.array(turned), dtype=torch.float32, device=device)
         if bool((gravity == gravity[0]).all()):
@@ -71,16 +71,13 @@ def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where:
 
 
 def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> None:
-    """Refuse a robot whose collision shapes have their contact points elsewhere than the neural model's.
+    """Refuse a robot whose collision shapes have other contact points than the model.
 
-    Args:
-        model: Worlds with robots.
-        dynamics: The model. Where the declaration of its robot, which says what is measured against the ground, is not
-            there any more, a warning says that nothing was compared.
-        where: Who asks, for error messages.
+    If the declaration of the robot, which says what is measured against the ground, is gone, a warning says that
+    nothing was compared.
 
     Raises:
-        MismatchError: Contact points lie elsewhere; the message names the differences.
+        MismatchError: Contact points differ; the message names the differences.
     """
     layout, robot = dynamics.contact_points, dynamics.robot
     if layout is None:
@@ -105,7 +102,7 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
 
 
 def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str]:
-    """Compare places, whatever the importer called the shapes and in which order it met them."""
+    """Compare positions, regardless of names and order of the shapes."""
     a, b = (np.array([[p.joint, *p.point, p.radius] for p in x.contact_points]).reshape(-1, 5) for x in (own, built))
     if len(a) == len(b):
         same = np.abs(a[:, None] - b[None]).max(-1) <= _CONTACT_POINT_TOLERANCE
@@ -115,7 +112,7 @@ def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str
 
 
 def _seen_from_roots(model: Any, layout: ContactPointLayout | None, where: str) -> np.ndarray:
-    """Return the pose at which the robot of each world sees it, shape [worlds, 7]."""
+    """Return the pose at which the robot of each world sees the world frame, shape [worlds, 7]."""
     worlds = count_worlds(model)
     kinds, parent = model.joint_type.numpy(), model.joint_parent.numpy()
     frames = model.joint_X_p.numpy().astype(float)
@@ -156,8 +153,3 @@ def _warn_of_shapes(model: Any, robot: str, where: str) -> None:
             f"shapes that the robots could touch, such as {short_label(model.shape_label[unfelt[0]])!r}",
             stacklevel=4,
         )
-
-
-def _arrays(model: Any) -> Any:
-    """A built model has all of its arrays, which its declared types do not say."""
-    return model

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of dynamics as a solver of Newton, for any loop that steps a `newton.solvers.SolverBase`."""
+"""A dynamics model as a Newton solver, for any loop that steps a `newton.solvers.SolverBase`."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -32,20 +33,21 @@ _MOST_BYTES = 1 << 24
 
 
 class SolverGuard:
-    """Looks at the states that a solver writes.
+    """Checks the states that a solver writes.
 
     Attributes:
-        faults: The faults so far, worlds that were reset included.
+        faults: The faults so far, including worlds that have been reset since.
+        arrays: Arrays of `write_kernel` for the guard, in its order.
     """
 
     def __init__(self, dynamics: LearnedDynamics, worlds: int, where: str, on_fault: OnFault, out: Path | None) -> None:
-        """Make the arrays of the kernel.
+        """Allocate the arrays of the kernel.
 
         Args:
             dynamics: The model.
             worlds: Number of worlds.
-            where: Who asks, for messages.
-            on_fault: What is done.
+            where: Caller, for messages.
+            on_fault: Reaction to a fault.
             out: Folder for the states before faults; None to write none.
         """
         self.faults: list[Fault] = []
@@ -64,22 +66,21 @@ class SolverGuard:
         self._last = torch.zeros(rows, size, device=device)
         self._kept = torch.zeros(kept, rows, width, device=device)
         self._told = torch.zeros(rows, dtype=torch.bool)
-        tensors = (*limits, self._count, self._fault, self._found, self._last, self._kept)
-        self._tensors = tensors
-        self.arrays: list[Any] = [wp.from_torch(tensor, requires_grad=False) for tensor in tensors]
+        self._tensors = (*limits, self._count, self._fault, self._found, self._last, self._kept)
+        self.arrays: list[Any] = [wp.from_torch(tensor, requires_grad=False) for tensor in self._tensors]
         self._host = self._found if device.type == "cpu" else torch.zeros(1, dtype=torch.int32).pin_memory()
         self._flag = self._host.numpy()
 
     def copy_back(self) -> None:
-        """On a GPU, begin to copy to the host whether anything was found."""
+        """On a GPU, start the copy of the flag that says whether anything was found to the host."""
         if self._host is not self._found:
             self._host.copy_(self._found, non_blocking=True)
 
     def require_sound(self, environment: Environment) -> None:
-        """Say which worlds have left what is plausible; on a GPU those that were known when the last copy arrived.
+        """Report worlds that have diverged; on a GPU the ones known when the last copy arrived.
 
         Raises:
-            DivergedError: One has, and the solver stops there.
+            DivergedError: A world has diverged, and the solver is to stop.
         """
         if not self._flag[0]:
             return
@@ -93,12 +94,8 @@ class SolverGuard:
         world = int(at.argmin())
         fault = self._fault_of(world, int(new.sum()), len(new))
         before = self._before(world, environment)
-        if self._out is None:
+        with nullcontext() if self._out is None else watching(self._out):
             fault = report(fault, before)
-        else:
-            with watching(self._out) as watch:
-                fault = report(fault, before)
-            watch.faults.clear()
         self.faults.append(fault)
         if self._on_fault == "stop":
             raise DivergedError(
@@ -106,7 +103,7 @@ class SolverGuard:
             )
 
     def reset(self, mask: Tensor | None) -> None:
-        """Guard worlds anew, where `mask` is true, shape [worlds]; all without a mask."""
+        """Clear the faults of the worlds where `mask` is true, shape [worlds]; of all for None."""
         if not self._watched:
             return
         chosen = slice(None) if mask is None else mask
@@ -115,15 +112,13 @@ class SolverGuard:
         self._told[slice(None) if mask is None else mask.cpu()] = False
 
     def _fault_of(self, world: int, worlds: int, of: int) -> Fault:
-        nq = self._dynamics.spec.nq
-        row = self._last[world : world + 1].cpu()
-        found = state_fault(
-            self._bounds, State(row[:, :nq], row[:, nq:]), self._where, frame=int(self._fault[world])
-        )  # fmt: skip
-        return Fault(**{**found.plain(), "world": world, "worlds": worlds, "of": of})
+        nq, row = self._dynamics.spec.nq, self._last[world : world + 1].cpu()
+        state = State(row[:, :nq], row[:, nq:])
+        found = state_fault(self._bounds, state, self._where, frame=int(self._fault[world]))
+        return msgspec.structs.replace(found, world=world, worlds=worlds, of=of)
 
     def _before(self, world: int, environment: Environment) -> Before:
-        """Return the ring of a world, in the order of time."""
+        """Return the ring of a world in order of time."""
         spec, size = self._dynamics.spec, len(self._kept)
         end = int(self._fault[world])  # frames that began, the last of which failed
         order = [n % size for n in range(max(0, end - size), end)]
@@ -136,25 +131,24 @@ _MOST = 16
 
 
 class Replays:
-    """Runs groups of launches; on a CPU each is recorded when it comes for the second time, and replayed from then on.
+    """Runs groups of launches; on a CPU a group is recorded at its second call with the same arrays, then replayed.
 
-    A replay costs two microseconds where Newton's and Warp's launches cost some thirty each. Loops swap two or three
-    states, so that the same arrays come again and again; a loop that makes new arrays in every step is never recorded.
-    As with every capture of Warp's on a CPU, no other thread may launch anything while one is recorded.
+    A replay takes about two microseconds, a launch by Newton or Warp about thirty. Loops swap two or three states, so
+    the same arrays recur; a loop with new arrays in every step is never recorded. No other thread may launch anything
+    during a recording, as with every CPU capture by Warp.
     """
 
     def __init__(self, device: Any) -> None:
-        """Take a Warp device."""
         self._device = device
         self._graphs: dict[Any, tuple[Any, Any]] = {}
 
     def run(self, arrays: tuple[Any, ...], launch: Callable[[], None], keep: Callable[[], Any]) -> None:
-        """Run a group of launches; within a capture they join the graph.
+        """Run a group of launches; inside a capture they join the captured graph.
 
         Args:
-            arrays: The arrays that may be others in another step; None for one that there is not.
-            launch: Launches what is to run, on arrays that stay the same but for these.
-            keep: Returns what must live as long as a graph does, which knows arrays by their addresses only.
+            arrays: Arrays that may differ from step to step; None for a missing one.
+            launch: Launches the group; all its other arrays stay the same.
+            keep: Returns what must live as long as a graph, which knows arrays by address only.
         """
         if not self._device.is_cpu or self._device.is_capturing:
             launch()
@@ -177,7 +171,7 @@ class Replays:
         wp.capture_launch(recorded)
 
     def clear(self) -> None:
-        """Forget all graphs: other arrays hold what stayed the same until now."""
+        """Discard all graphs, because other arrays have changed."""
         self._graphs.clear()
 
 
@@ -196,27 +190,27 @@ _ENVIRONMENT_FLAGS = _FLAGS.SHAPE_PROPERTIES | _FLAGS.JOINT_PROPERTIES | _FLAGS.
 
 
 class SolverLearned(newton.solvers.SolverBase):
-    """Steps the robots of all worlds by one frame with a model of their dynamics; the base of such solvers.
+    """Steps the robots of all worlds by one frame with a dynamics model; base class of such solvers.
 
-    Takes the place of an analytic solver in a Newton loop, with `substeps = 1`: a model predicts whole frames.
-    It reads and writes `joint_q` and `joint_qd`, and lets `body_q` and `body_qd` follow by forward kinematics.
-    The state that is passed to `step` is always what counts; the solver remembers only the history of each
-    world, for networks that have a memory. One solver follows one sequence of states.
+    It replaces an analytic solver in a Newton loop with `substeps = 1`, because a model predicts whole frames. It reads
+    and writes `joint_q` and `joint_qd`, and updates `body_q` and `body_qd` by forward kinematics. The state passed to
+    `step` always takes precedence; the solver only keeps the history of each world, for networks with a memory, so one
+    solver follows one sequence of states.
 
-    Every world must hold the same robot, the one that the model was made for, and nothing else that moves. What
-    does not move is the ground: planes, boxes, spheres, capsules, cylinders, meshes and heightfields, of one world or
-    of all. A model that feels the ground measures it from the state of each frame; Newton's contacts are not read. A
-    model that feels none says so in a warning.
+    Every world must hold the same robot, the one that the model was made for, and nothing else that moves. Static
+    shapes are the ground: planes, boxes, spheres, capsules, cylinders, meshes and heightfields, of one world or of all.
+    A model that feels the ground measures it from the state of each frame and does not read Newton's contacts. A model
+    that feels none warns about it.
 
-    Observables are not supported. Nothing is recorded on a Warp tape; differentiate through the dynamics' `rollout`
+    Observables are not supported. Nothing is recorded on a Warp tape; differentiate through `rollout` of the dynamics
     instead.
 
-    A world whose state leaves what is plausible (`dynamics.guard`) rests in its last plausible state until it is reset;
-    the others go on untouched.
+    A world whose state becomes implausible (`dynamics.guard`) rests in its last plausible state until it is reset; the
+    other worlds are not affected.
 
     Attributes:
-        dynamics: The model of the dynamics.
-        guard: What looks at the states that are written; `guard.faults` are those that were found.
+        dynamics: The dynamics model.
+        guard: Checks the written states; `guard.faults` holds the faults so far.
     """
 
     dynamics: LearnedDynamics
@@ -233,14 +227,14 @@ class SolverLearned(newton.solvers.SolverBase):
 
         Args:
             model: Worlds that each hold the robot.
-            dynamics: The model, on the device of `model`.
-            on_fault: What is done when a world leaves what is plausible: "stop" raises, "hold" goes on with the others,
-                "off" does not look.
+            dynamics: The dynamics model, on the device of `model`.
+            on_fault: Reaction to an implausible state: "stop" raises, "hold" goes on with the other worlds, "off" does
+                not check.
             nan: Folder for the states before faults, which `neurodyn view RUN --data FILE` plays; None to write none.
 
         Raises:
-            InputError: Something moves in the worlds that is not the robot, or the ground is of shapes that cannot be
-                measured against.
+            InputError: There is no such run, something other than the robot moves in the worlds, or the ground has
+                shapes that cannot be measured against.
             MismatchError: The robots are not the one that the model was made for (joints, order, masses, collision
                 shapes, gravity, ...); the message names the differences.
         """
@@ -277,20 +271,20 @@ class SolverLearned(newton.solvers.SolverBase):
 
         Args:
             state_in: State at the start of the frame.
-            state_out: Where the state at its end goes; may be `state_in`.
-            control: Joint forces and drive targets, held during the frame; None for those of the model.
+            state_out: Receives the state at its end; may be `state_in`.
+            control: Joint forces and drive targets, held during the frame; None for the model's.
             contacts: Not used.
-            dt: Length of the frame [s]; that of the model.
+            dt: Length of the frame [s]; has to be the model's.
             observables: None are supported.
 
         Forces that the model cannot feel are refused, on a CPU before anything is written. On a GPU and in a captured
-        graph the host is not waited for: the state of that world becomes NaN, and the next call that finds out says so.
+        graph the host does not wait: the state of that world becomes NaN, and a later call raises the error.
 
         Raises:
-            MismatchError: `dt` is not that of the model.
-            InputError: Forces act that the model cannot feel, or a graph is being captured of a model that has no
+            MismatchError: `dt` differs from the model's.
+            InputError: Forces act that the model cannot feel, or a graph is being captured and the model has no
                 compiled form.
-            DivergedError: A world has left what is plausible, and the solver stops; on a GPU the next call says so.
+            DivergedError: A world has diverged, and the solver is to stop; on a GPU a later call raises it.
         """
         self.validate_observables(observables)
         self._require_dt(dt)
@@ -317,21 +311,20 @@ class SolverLearned(newton.solvers.SolverBase):
         world_mask: "wp.array[wp.bool] | None" = None,
         flags: "newton.StateFlags | int | None" = None,
     ) -> None:
-        """Forget the history of the selected worlds and set their state to the model's.
+        """Clear the history of the selected worlds and set their state to the model's; others stay bitwise the same.
 
-        The other worlds stay bitwise alone, in the state and in their history. To begin anew from a state of
-        your own, pass `flags=0`, or write it after this call.
+        To restart from another state, pass `flags=0`, or write the state after this call.
 
         Args:
             state: State that is modified in place.
-            world_mask: Worlds to reset, shape [world_count + 1], bool; the last entry is for what belongs to no
-                world (the robot, in a model without worlds). None for all.
-            flags: Which of JOINT_Q and JOINT_QD are set to `model.joint_q` and `model.joint_qd`; None for both,
-                0 for none. Where one is, the poses of the bodies in those worlds follow.
+            world_mask: Worlds to reset, shape [world_count + 1], bool; the last entry is for the global world (the
+                robot, in a model without worlds). None for all.
+            flags: Which of JOINT_Q and JOINT_QD are set to `model.joint_q` and `model.joint_qd`; None for both, 0 for
+                none. If any, the body poses in those worlds are updated.
 
         Raises:
             InputError: A graph is being captured.
-            TypeError: The mask is no Warp array of bool.
+            TypeError: The mask is not a Warp array of bool.
             ValueError: The mask has another shape or device.
         """
         self._require_eager("reset")
@@ -346,17 +339,17 @@ class SolverLearned(newton.solvers.SolverBase):
             self._restore(state, mask, wanted)
 
     def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
-        """Look at a changed model anew: whether its robots are still the one that was trained on, and the ground.
+        """Check a changed model again: whether its robots are still the trained one, and the ground.
 
-        Drive gains and effort limits are read at every step and may change without a word.
+        Drive gains and effort limits are read at every step and may change without notice.
 
         Args:
-            flags: What has changed; SHAPE_PROPERTIES where shapes of the ground have moved, MODEL_PROPERTIES where
-                gravity has turned.
+            flags: What has changed; SHAPE_PROPERTIES if shapes of the ground have moved, MODEL_PROPERTIES if gravity
+                has turned.
 
         Raises:
-            InputError: Something moves now that is not the robot, or the ground cannot be measured against.
-            MismatchError: The robots are another one now; the message names the differences.
+            InputError: Something other than the robot moves now, or the ground cannot be measured against.
+            MismatchError: The robots have changed; the message names the differences.
         """
         if int(flags) & int(_IDENTITY_FLAGS):
             require_robot(self.model, self.dynamics, self._name)
@@ -370,7 +363,7 @@ class SolverLearned(newton.solvers.SolverBase):
         self._replays.clear()
 
     def _take(self, frame: FixedFrame) -> None:
-        """Predict with this frame from now on."""
+        """Use this frame from now on."""
         self._frame = frame
         self._drive = SolverDrive(self.dynamics.spec, frame.q, frame.qd, frame.torque, f"{self._name}.step")
         buffers = (frame.q, frame.qd, frame.torque, frame.q_next, frame.qd_next)
@@ -387,7 +380,7 @@ class SolverLearned(newton.solvers.SolverBase):
         self._replays.run(arrays, lambda: self._drive.read(model, state, control), lambda: self._drive)
 
     def _write(self, state: Any) -> None:
-        """Write what the frame predicts, and let the bodies follow."""
+        """Write the predicted state, and update the bodies."""
 
         def launch() -> None:
             results = [*self._buffers, *self.guard.arrays, state.joint_q, state.joint_qd]
@@ -399,11 +392,11 @@ class SolverLearned(newton.solvers.SolverBase):
         self._replays.run(arrays, launch, lambda: (self._frame, dict(vars(self.model))))
 
     def _table(self, array: Any) -> Tensor:
-        """View coordinates of all worlds as one row a world, without a copy."""
+        """View coordinates of all worlds as one row per world, without a copy."""
         return wp.to_torch(array, requires_grad=False).view(self._worlds, -1)
 
     def _rows(self, world_mask: Any) -> Tensor | None:
-        """Return a reset mask as one entry a row of the tables."""
+        """Return a reset mask as one entry per row of the tables."""
         if world_mask is None:
             return None
         mask = wp.to_torch(world_mask).to(torch.bool)

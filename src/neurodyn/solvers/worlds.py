@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a solver asks of a Newton model.
-
-The same robot in every world, nothing else that moves, and the robot that the model was trained on.
-"""
+"""Requirements on a Newton model: the robot of the trained model in every world, and nothing else that moves."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,26 +28,21 @@ _BODY_ARRAYS = ("body_mass", "body_com", "body_inertia")
 
 
 def count_worlds(model: "newton.Model") -> int:
-    """Return the number of worlds; a model without worlds is one."""
+    """Return the number of worlds; a model without worlds counts as one."""
     return max(int(model.world_count), 1)
 
 
 def is_global(model: "newton.Model") -> bool:
-    """Return whether the robot was built without worlds, so that it belongs to the global one (index -1)."""
-    return not bool((_arrays(model).joint_world.numpy() >= 0).any())
+    """Return whether the robot was built without worlds and so belongs to the global one (index -1)."""
+    return not bool((arrays_of(model).joint_world.numpy() >= 0).any())
 
 
 def require_robots_only(newton_model: "newton.Model", where: str) -> None:
-    """Refuse models in which something moves that is not the robot of a world.
+    """Refuse models with particles, kinematic bodies, or moving joints other than the robots' (InputError).
 
-    Args:
-        newton_model: Worlds with robots.
-        where: Who asks, for the error message.
-
-    Raises:
-        InputError: There are particles, kinematic bodies, or moving joints outside of the worlds' robots.
+    `where` names the caller in the error message.
     """
-    newton, model = import_newton(), _arrays(newton_model)
+    newton, model = import_newton(), arrays_of(newton_model)
     if model.particle_count:
         raise InputError(f"{where}: the model has {model.particle_count} particles; valid: rigid robots only")
     kinematic = np.flatnonzero(model.body_flags.numpy() & int(newton.BodyFlags.KINEMATIC))
@@ -77,16 +69,12 @@ def require_robots_only(newton_model: "newton.Model", where: str) -> None:
 
 
 def require_equal_worlds(newton_model: "newton.Model", where: str) -> None:
-    """Refuse worlds whose robots differ from that of world 0; robots may stand and head where they like.
-
-    Args:
-        newton_model: Worlds with robots, as `require_robots_only` wants it.
-        where: Who asks, for the error message.
+    """Refuse worlds whose robots differ from the one in world 0; their positions and headings may differ.
 
     Raises:
-        MismatchError: A world's robot differs; the message names the first difference.
+        MismatchError: A robot differs; the message names the first difference.
     """
-    model, worlds = _arrays(newton_model), count_worlds(newton_model)
+    model, worlds = arrays_of(newton_model), count_worlds(newton_model)
     if worlds == 1:
         return
     joints = np.flatnonzero(model.joint_world.numpy() >= 0)
@@ -105,13 +93,13 @@ def require_equal_worlds(newton_model: "newton.Model", where: str) -> None:
     _compare(where, "joint_X_p", _stands(model, joints, worlds), labels, joints, worlds)
 
 
-def _arrays(model: Any) -> Any:
-    """A built model has all of its arrays, which its declared types do not say."""
+def arrays_of(model: Any) -> Any:
+    """Return a built model, untyped: it has all of its arrays, which the declared types do not say."""
     return model
 
 
 def _stands(model: Any, joints: np.ndarray, worlds: int) -> np.ndarray:
-    """Return the joints' parent frames, of root joints the gravity that they see, of floating ones nothing."""
+    """Return the joints' parent frames; for root joints gravity in that frame, for floating ones zero."""
     frames = model.joint_X_p.numpy()[joints].astype(float)
     gravity = np.asarray(model.gravity.numpy(), dtype=float).reshape(-1, 3)[:worlds]
     seen = np.repeat(gravity, len(joints) // worlds, axis=0) if len(gravity) == worlds else gravity[:1]
@@ -132,7 +120,7 @@ def _dof_labels(model: Any, labels: list[str]) -> list[str]:
 def _compare(
     where: str, what: str, values: np.ndarray, labels: list[str], rows: np.ndarray | None, worlds: int
 ) -> None:
-    """Compare the rows of every world with those of world 0."""
+    """Compare the rows of every world with the rows of world 0."""
     table = values.reshape(worlds, len(values) // worlds, -1)
     if table.dtype.kind == "U":
         differs = table != table[:1]
@@ -155,16 +143,11 @@ _GRAVITY_TOLERANCE = 1e-3  # of the strength of gravity [m/s^2]
 
 
 def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None:
-    """Refuse worlds that hold anything that moves but the robot that a neural model was trained on.
-
-    Args:
-        model: A Newton model.
-        dynamics: The neural model.
-        where: Who asks, for error messages.
+    """Refuse worlds with anything that moves other than the robot that a neural model was trained on.
 
     Raises:
-        InputError: Something moves in the worlds that is not the robot.
-        MismatchError: The robots are another one; the message names the differences.
+        InputError: Something else moves in the worlds.
+        MismatchError: The robots differ from the trained one; the message names the differences.
     """
     require_robots_only(model, where)
     own = dynamics.spec
@@ -186,7 +169,7 @@ def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None
 
 
 def _freed(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:
-    """Leave out what does not matter to a floating base: its joint's name and frame, and where gravity points."""
+    """Ignore what does not matter to a floating base: name and frame of its joint, and the direction of gravity."""
     if own is None:
         return built
     base = msgspec.structs.replace(built.joints[0], name=own.joints[0].name, parent_pose=own.joints[0].parent_pose)
