@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Isaac Lab: the asset, and a Python file with actuators and what they do not set; field names are those of 2.3."""
+"""Isaac Lab 2.3: the asset, and a Python file with the actuators and a function that sets the other quantities."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Link
 from neurodyn.interop.identified import (
     BODY,
@@ -16,16 +16,23 @@ from neurodyn.interop.identified import (
     perceptron,
     write_script,
 )
-from neurodyn.interop.mjcf import body_names, edited_mjcf
-from neurodyn.interop.texts import Raw, call, code, constant, docstring, pattern, variable, write_xml
+from neurodyn.interop.mjcf import body_names, write_mjcf_asset
+from neurodyn.interop.texts import (
+    CONFIGURATION,
+    NETWORK,
+    STEP_NOTE,
+    Raw,
+    call,
+    code,
+    constant,
+    docstring,
+    drive_fields,
+    network_call,
+    variable,
+)
 from neurodyn.interop.urdf import link_names, write_urdf_asset
 from neurodyn.robots.assets import asset_path
 from neurodyn.robots.bundle import copy_asset
-
-FILE, NETWORK = "robot_cfg.py", "actuator_network.pt"
-"""Files that are written: the configuration, and the network as TorchScript."""
-
-_STEP_NOTE = "PHYSICS_DT is the simulation's time step, of which delays are multiples: set it to yours."
 
 _IMPORTS = """import math
 from pathlib import Path
@@ -73,30 +80,20 @@ def write_identified(robot):
 
 
 def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write robot_cfg.py, the asset, and the network's file.
-
-    Args:
-        identified: The robot.
-        folder: An empty folder.
-
-    Returns:
-        Names of the quantities that found a place.
-
-    Raises:
-        InputError: Isaac Lab cannot hold the actuator network.
-    """
+    """Write robot_cfg.py, the asset, and the network's file; see `interop.formats.SIMULATORS`."""
     actuators, placed = _actuators(identified, folder)
-    lines = [*heading(identified, "Isaac Lab configuration"), "", _STEP_NOTE]
+    lines = [*heading(identified, "Isaac Lab configuration"), "", STEP_NOTE]
     parts = [docstring(lines), _IMPORTS, f"PHYSICS_DT = {code(1 / 200)}  # [s]"]
     spawn = None
     if identified.robot is not None:
         spawn, names, held = _asset(identified, folder)
         placed |= {name for name in held if name.rsplit(".", 1)[0].endswith((".origin", ".axis"))}
         limited = [link for link in identified.scalar_links if link.lower is not None]
+        bodies = [(names[link.joint.name], link) for link in identified.mechanism.links if link.joint.name in names]
         parts += [
             f"GRAVITY = {code(identified.mechanism.gravity)}  # for `SimulationCfg(gravity=...)` [m/s^2]",
-            constant("LIMITS", {pattern(link.joint.name): (link.lower, link.upper) for link in limited}),
-            constant("BODIES", _bodies(identified, names)),
+            constant("LIMITS", {re.escape(link.joint.name): (link.lower, link.upper) for link in limited}),
+            constant("BODIES", {re.escape(body): (link.mass, link.com, link.inertia) for body, link in bodies}),
             _FUNCTION.strip("\n"),
         ]
         placed |= identified.names("gravity", *(f"{link}.{what}" for link in names for what in BODY))
@@ -106,12 +103,12 @@ def write_isaaclab(identified: IdentifiedRobot, folder: Path) -> set[str]:
     if identified.robot is not None and spawn is not None:
         fields = {"prim_path": "/World/envs/env_.*/Robot", "spawn": Raw(spawn), "actuators": Raw("ACTUATORS")}
         parts.append(f"{variable(identified.robot.name)} = {call('ArticulationCfg', fields, 0)}")
-    (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    (folder / CONFIGURATION).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return placed | identified.rigid_frictions()
 
 
 def _asset(identified: IdentifiedRobot, folder: Path) -> tuple[str, dict[str, str], set[str]]:
-    """Write the asset; return what spawns it, names of bodies by link, and names of the quantities that it holds."""
+    """Write the asset; return its spawner, names of its bodies by link, and names of the quantities that it holds."""
     robot = identified.require_robot("Isaac Lab")
     suffix = asset_path(robot).suffix.lower()
     common: dict[str, Any] = {"fix_base": robot.fixed_base}
@@ -122,8 +119,7 @@ def _asset(identified: IdentifiedRobot, folder: Path) -> tuple[str, dict[str, st
         fields = {"asset_path": _path(f"{robot.name}.urdf"), **common, "joint_drive": drive}
         return call("sim_utils.UrdfFileCfg", fields, 4), link_names(identified), held
     if suffix == ".xml":
-        root, held, before = edited_mjcf(identified, folder)
-        write_xml(folder / f"{robot.name}.xml", root, heading(identified, f"MJCF of robot {robot.name}"), before)
+        held = write_mjcf_asset(identified, folder)
         fields = {"asset_path": _path(f"{robot.name}.xml"), **common}
         return call("sim_utils.MjcfFileCfg", fields, 4), body_names(identified), held
     return call("sim_utils.UsdFileCfg", {"usd_path": _path(copy_asset(robot, folder))}, 4), {}, set()
@@ -133,14 +129,8 @@ def _path(name: str) -> Raw:
     return Raw(f"str(FOLDER / {code(name)})")
 
 
-def _bodies(identified: IdentifiedRobot, names: dict[str, str]) -> dict[str, Any]:
-    """Return mass, centre of mass and inertia by body."""
-    links = {link.joint.name: link for link in identified.mechanism.links}
-    return {pattern(body): (links[name].mass, links[name].com, links[name].inertia) for name, body in names.items()}
-
-
 def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str], set[str]]:
-    """Return configurations of actuators by name, and names of the quantities that they hold."""
+    """Return the actuators' configurations by name, and names of the quantities that they hold."""
     groups: dict[str, str] = {}
     placed: set[str] = set()
     covered: tuple[str, ...] = ()
@@ -153,13 +143,13 @@ def _actuators(identified: IdentifiedRobot, folder: Path) -> tuple[dict[str, str
         if name in covered:
             continue
         kind, fields, numbers = _drive(identified, name)
-        groups[name] = call(kind, {"joint_names_expr": [pattern(name)], **fields, **_joint(identified, [link])}, 4)
+        groups[name] = call(kind, {"joint_names_expr": [re.escape(name)], **fields, **_joint(identified, [link])}, 4)
         placed |= drive_names(name, numbers)
     return groups, placed
 
 
 def _joint(identified: IdentifiedRobot, links: list[Link]) -> dict[str, Any]:
-    """Return the fields of joints that every actuator has."""
+    """Return the fields of every actuator for some joints."""
     values = {
         "armature": [link.armature for link in links],
         "friction": [identified.friction(link) for link in links],
@@ -168,38 +158,26 @@ def _joint(identified: IdentifiedRobot, links: list[Link]) -> dict[str, Any]:
     }
     if len(links) == 1:
         return {what: one for what, (one,) in values.items()}
-    names = [pattern(link.joint.name) for link in links]
+    names = [re.escape(link.joint.name) for link in links]
     return {what: dict(zip(names, each, strict=True)) for what, each in values.items()}
 
 
 def _drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str, Any], set[str]]:
-    """Return the class of a joint's actuator, its fields, and the numbers of the drive that these hold."""
+    """Return the class of a joint's actuator, its fields, and the drive's numbers that they hold."""
     drive = identified.drives.get(joint)
     if drive is None:
         effort = identified.efforts.get(joint)
         if effort is None:
             return "ImplicitActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, set()
         return "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0, "effort_limit": effort}, set()
-    kind, placed = "IdealPDActuatorCfg", set()
-    fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
-    if drive.kind == "pd":
-        fields = {"stiffness": drive.gain * (drive.kp or 0.0), "damping": drive.gain * (drive.kd or 0.0)}
-        placed |= {"gain", "kp", "kd"}
-    limit = drive.effort_limit if drive.effort_limit is not None else identified.efforts.get(joint)
-    fields["effort_limit"] = Raw("math.inf") if limit is None else limit
-    placed.add("effort_limit")
-    if drive.delay:  # which the class with a torque-speed line does not have
+    fields, placed = drive_fields(identified, joint)
+    if drive.delay:  # the class with a torque-speed line has none
         steps = Raw(f"round({code(drive.delay)} / PHYSICS_DT)")
         return "DelayedPDActuatorCfg", {**fields, "min_delay": steps, "max_delay": steps}, placed | {"delay"}
-    if drive.saturation_effort is not None:
-        kind = "DCMotorCfg"
-        fields |= _line(drive)
-        placed |= {"saturation_effort", "velocity_limit"}
-    return kind, fields, placed
-
-
-def _line(drive: Drive) -> dict[str, Any]:
-    return {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}
+    if drive.saturation_effort is None:
+        return "IdealPDActuatorCfg", fields, placed
+    line = {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}
+    return "DCMotorCfg", fields | line, placed | line.keys()
 
 
 def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path) -> str:
@@ -209,17 +187,16 @@ def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path)
     links = [link for link in identified.scalar_links if link.joint.name in network.joints]
     unlimited = Raw("1e9")
     fields: dict[str, Any] = {
-        "joint_names_expr": [pattern(joint) for joint in network.joints],
+        "joint_names_expr": [re.escape(joint) for joint in network.joints],
         "network_file": _path(NETWORK),
         "saturation_effort": unlimited,
         "velocity_limit": unlimited,
-        "effort_limit": {pattern(j): identified.efforts.get(j, unlimited) for j in network.joints},
+        "effort_limit": {re.escape(j): identified.efforts.get(j, unlimited) for j in network.joints},
         **(_joint(identified, links) if links else {}),
     }
-    comment = f"  # one sample every {code(config.period)} s: PHYSICS_DT must be that"
     if config.network == "gru":
         write_script(RecurrentUnit(network), folder / NETWORK)
-        return call("ActuatorNetLSTMCfg", fields, 4).replace("(\n", f"({comment}\n", 1)
+        return network_call("ActuatorNetLSTMCfg", fields, config.period)
     write_script(perceptron(network), folder / NETWORK)
     fields |= {
         "input_order": network.input_order,
@@ -228,4 +205,4 @@ def _network(identified: IdentifiedRobot, network: TrainedNetwork, folder: Path)
         "vel_scale": network.scale("velocity"),
         "torque_scale": config.effort_scale,
     }
-    return call("ActuatorNetMLPCfg", fields, 4).replace("(\n", f"({comment}\n", 1)
+    return network_call("ActuatorNetMLPCfg", fields, config.period)

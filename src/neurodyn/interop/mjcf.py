@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MJCF: the robot's own asset with identified numbers, or one made of its mechanism where its asset is another file."""
+"""MJCF: the robot's asset with identified numbers, or one made from its mechanism if the asset is no MJCF."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from neurodyn.core.description.contacts import SOLIMP, SOLREF, RoundedBox, SoftConstraints
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
-from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, drive_names, heading, number
-from neurodyn.interop.texts import Element, Files, comments_before, note, read_xml, vector, write_xml
+from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
 
@@ -26,14 +25,9 @@ _STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
 def write_joint(
     joint: Element, identified: IdentifiedRobot, link: Link, degrees: float, *, every: bool = False
 ) -> None:
-    """Write the passive quantities of a joint: those that are free or declared, or all of them.
+    """Write the passive quantities of a link's joint that are free or declared, or `every` one.
 
-    Args:
-        joint: The element.
-        identified: The robot.
-        link: The link of the joint.
-        degrees: Factor from radians to the unit of the file's angles.
-        every: Whether to write what is as the asset has it, too.
+    `degrees` is the factor from radians to the unit of the file's angles.
     """
     name, robot = link.joint.name, identified.require_robot("MJCF")
     declared = next(one for one in robot.joints if one.name == name)
@@ -64,12 +58,12 @@ def write_joint(
 
 
 def contact_attributes(identified: IdentifiedRobot, friction: str, shape: str = "") -> dict[str, str]:
-    """Return the attributes of a geom of the robot.
+    """Return the contact attributes of a geom.
 
     Args:
         identified: The robot.
-        friction: Its frictions, of which the first is the coefficient that is replaced.
-        shape: Name of its shape, which may have a coefficient of its own.
+        friction: The geom's frictions; the first one, the coefficient, is replaced.
+        shape: Name of the shape, which may have its own coefficient.
     """
     values = identified.contact
     coefficient = values[identified.mechanism.constraints.friction_of(shape)]
@@ -103,7 +97,7 @@ def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
 
 
 def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
-    """Write the actuators of joints with a drive, in place of the asset's; motors where there is no actuator at all."""
+    """Replace the actuators of joints with a drive; an asset without any actuator also gets motors."""
     section = root.find("actuator")
     if section is None:
         if not identified.efforts:
@@ -125,16 +119,13 @@ def write_drives(root: Element, identified: IdentifiedRobot) -> set[str]:
         element, numbers = _actuator(identified, joint, step)
         section.append(element)
         placed |= drive_names(joint, numbers)
-        note(
-            section,
-            element,
-            identified.changes(sorted(name for name in placed if name.startswith(f"{ACTUATOR}{joint}."))),
-        )
+        own = sorted(name for name in placed if name.startswith(f"{ACTUATOR}{joint}."))
+        note(section, element, identified.changes(own))
     return placed
 
 
 def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Element, set[str]]:
-    """Return the actuator of a drive, and the numbers of the drive that it has; `step` is the simulation's [s]."""
+    """Return the actuator of a drive, and the drive's numbers that it holds; `step` is the time step [s]."""
     drive, attributes = identified.drives[joint], {"name": joint, "joint": joint}
     placed = {"gain"}
     if drive.kind == "pd":
@@ -147,7 +138,7 @@ def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Ele
         limit = number(drive.effort_limit)
         attributes |= {"forcelimited": "true", "forcerange": f"-{limit} {limit}"}
         placed.add("effort_limit")
-    if drive.lag and drive.kind == "torque":  # of a controller, MuJoCo would filter the target instead of the torque
+    if drive.lag and drive.kind == "torque":  # with a controller, MuJoCo would filter the target
         attributes |= {"dyntype": "filterexact", "dynprm": number(drive.lag)}
         placed.add("lag")
     if drive.delay:
@@ -160,7 +151,7 @@ _TYPES = {"revolute": "hinge", "prismatic": "slide", "ball": "ball"}
 
 
 def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
-    """Return the tree of an MJCF, and names of the quantities that found a place."""
+    """Return an MJCF made from the mechanism, and names of the quantities that it holds."""
     robot = identified.require_robot("MJCF")
     root = Element("mujoco", {"model": robot.name})
     root.append(Element("compiler", {"angle": "radian", "autolimits": "true"}))
@@ -209,7 +200,7 @@ def _joint(identified: IdentifiedRobot, link: Link) -> Element:
 
 
 def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
-    """Return the shapes of a link that touch grounds; not each other, as in the model."""
+    """Return the shapes of a link, which touch grounds but not each other, as in the model."""
     mechanism = identified.mechanism
 
     def common(shape: str) -> dict[str, str]:
@@ -243,7 +234,7 @@ def _shape(shape: RoundedBox, common: dict[str, str]) -> Element:
 
 
 def _split(pose: Sequence[float] | Pose | np.ndarray) -> tuple[str, str]:
-    """Return a pose as MJCF has it: place, and quaternion with the scalar first."""
+    """Return the place of a pose, and its quaternion with the scalar first."""
     x, y, z, qx, qy, qz, qw = (float(value) for value in pose)
     return vector((x, y, z)), vector((qw, qx, qy, qz))
 
@@ -253,40 +244,36 @@ _INERTIA_SETTINGS = ("inertiafromgeom", "settotalmass", "balanceinertia", "bound
 
 
 def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.xml and the files that it names.
-
-    Args:
-        identified: The robot.
-        folder: An empty folder.
-
-    Returns:
-        Names of the quantities that found a place.
-
-    Raises:
-        InputError: There is an actuator network, or the asset cannot be read or is not the one of the model.
-    """
+    """Write ROBOT.xml and the files that it names; see `interop.formats.SIMULATORS`."""
     identified.refuse_network("MJCF")
-    root, placed, before = edited_mjcf(identified, folder)
-    placed |= write_drives(root, identified)
+    return write_mjcf_asset(identified, folder, lambda root: write_drives(root, identified))
+
+
+def write_mjcf_asset(
+    identified: IdentifiedRobot, folder: Path, finish: Callable[[Element], set[str]] = lambda root: set()
+) -> set[str]:
+    """Write ROBOT.xml after `finish` has edited its actuators; return names of the quantities that it holds."""
     robot = identified.require_robot("MJCF")
+    path = asset_path(robot)
+    if path.suffix.lower() == ".xml":
+        root = _flat(path, path, Files(folder, "assets"))
+        placed, before = _write_asset(root, path, identified), comments_before(path)
+    else:
+        (root, placed), before = mechanism_tree(identified), []
+    placed |= finish(root)
     write_xml(folder / f"{robot.name}.xml", root, heading(identified, f"MJCF of robot {robot.name}"), before)
     return placed
 
 
-def edited_mjcf(identified: IdentifiedRobot, folder: Path) -> tuple[Element, set[str], list[str]]:
-    """Return the tree of an MJCF, names of the quantities that found a place, and the comments before its root."""
-    robot = identified.require_robot("MJCF")
-    path = asset_path(robot)
-    if path.suffix.lower() != ".xml":
-        return *mechanism_tree(identified), []
-    root = _flat(path, path, Files(folder, "assets"))
-    _lock(root, robot.locked)
+def _write_asset(root: Element, path: Path, identified: IdentifiedRobot) -> set[str]:
+    """Write the identified numbers into the tree of the robot's asset; return names of the quantities."""
+    _lock(root, identified.require_robot("MJCF").locked)
     asset = _MjcfAsset(root, path)
     placed = _write_bodies(asset, identified)
     for link in identified.scalar_links:
         placed |= _write_joint(asset, identified, link)
     placed |= _write_places(asset, identified) | _write_contact(asset, identified) | write_options(root, identified)
-    return root, placed | identified.rigid_frictions(), comments_before(path)
+    return placed | identified.rigid_frictions()
 
 
 def body_names(identified: IdentifiedRobot) -> dict[str, str]:
@@ -298,12 +285,12 @@ def body_names(identified: IdentifiedRobot) -> dict[str, str]:
 
 
 class _MjcfAsset:
-    """An MJCF: which body carries which joint.
+    """The elements of an MJCF.
 
     Attributes:
         root: The tree.
-        joints: The elements of joints by the name of their link.
-        bodies: The bodies that move, by the name of the link that they are the body of.
+        joints: Joints by the name of their link.
+        bodies: Moving bodies by the name of their link.
         parents: Parent of each element.
         degrees: Factor from radians to the unit of angles.
     """
@@ -328,25 +315,17 @@ class _MjcfAsset:
         self.degrees = 1.0 if units and units[-1] == "radian" else 180.0 / math.pi
 
     def joint(self, link: Link) -> Element:
-        """Return the joint of a link.
-
-        Raises:
-            InputError: It is not there.
-        """
-        if link.joint.name not in self.joints:
-            raise InputError(
-                f"{self._path}: has no joint {link.joint.name!r}; valid: the asset that the model was made of"
-            )
-        return self.joints[link.joint.name]
+        """Return the joint of a link, or raise an InputError if the asset has none."""
+        return joint_of(self.joints, link.joint.name, self._path)
 
     def body(self, link: Link) -> Element | None:
-        """Return the body of a link; None where it only lies between two joints of one body."""
+        """Return the body of a link; None for a link between two joints of one body."""
         if link.joint.kind == "free":
             return None if self.free is None else self.free[0]
         return self.bodies.get(link.joint.name)
 
     def welded(self, body: Element) -> list[Element]:
-        """Return the bodies that are fixed to one."""
+        """Return the bodies that are fixed to a body."""
         found = []
         for child in body.findall("body"):
             if child.find("joint") is None and child.find("freejoint") is None:
@@ -355,7 +334,7 @@ class _MjcfAsset:
 
 
 def _flat(main: Path, path: Path, files: Files | None) -> Element:
-    """Return an MJCF with what it includes in place, and its files copied, if there is where to."""
+    """Return an MJCF with its includes expanded; the files that it names are copied if `files` is given."""
     root = read_xml(path)
 
     def place(source: Path) -> str:
@@ -372,7 +351,7 @@ def _flat(main: Path, path: Path, files: Files | None) -> Element:
 
 
 def _lock(root: Element, locked: tuple[str, ...]) -> None:
-    """Remove locked joints, and what refers to them."""
+    """Remove locked joints and the elements that refer to them."""
     if not locked:
         return
     for parent in list(root.iter()):
@@ -383,7 +362,7 @@ def _lock(root: Element, locked: tuple[str, ...]) -> None:
 
 
 def _write_bodies(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Write masses and inertias of all bodies where the declaration changes them, else of those that are free."""
+    """Write masses and inertias of the free bodies, or of all bodies if the declaration changes them."""
     settings = {key for compiler in asset.root.iter("compiler") for key in _INERTIA_SETTINGS if key in compiler.attrib}
     every = identified.all_bodies or bool(settings and any(map(identified.body_is_free, identified.mechanism.names)))
     placed: set[str] = set()
@@ -422,7 +401,7 @@ def _write_joint(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> 
 
 
 def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Move bodies whose joint is elsewhere than declared, and turn axes."""
+    """Write identified origins, as shifts of their bodies, and axes of joints."""
     placed: set[str] = set()
     for link in identified.mechanism.links:
         name, body = link.joint.name, asset.body(link)
@@ -441,16 +420,16 @@ def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
 
 
 def _leader(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> Element | None:
-    """Return the element in whose frame the place of a link's joint is given."""
+    """Return the body in whose frame the origin of a link's joint is given."""
     if link.joint.parent < 0:
         return asset.root.find("worldbody")
     return asset.body(identified.mechanism.links[link.joint.parent])
 
 
 def _write_contact(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
-    """Write friction and solver parameters of the robot's geoms, which override those of a ground.
+    """Write friction and solver parameters of the robot's geoms, which override a ground's.
 
-    Frictions stay as they are where shapes have some of their own, whose names may not be those of geoms.
+    Frictions stay unchanged if shapes have their own, because shapes and geoms may have different names.
     """
     names = {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
     if not identified.one_friction:

@@ -17,7 +17,7 @@ from neurodyn.nets.onnx_file import require_onnx
 from neurodyn.sim import newton_settings
 
 SETTINGS, FUNCTION = "settings.json", "apply.py"
-"""Files that are written: the numbers, and the function that applies them."""
+"""The numbers, and the function that applies them."""
 
 _PASSIVE = ("armature", "damping", "friction", "stiffness", "rest", "lower", "upper")
 _SPRINGS = ("limit_stiffness", "limit_damping")
@@ -25,18 +25,7 @@ _COLUMNS = {"position_error", "velocity", "position", "target_position"}
 
 
 def write_newton(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write settings.json, apply.py and the networks' files.
-
-    Args:
-        identified: The robot.
-        folder: An empty folder.
-
-    Returns:
-        Names of the quantities that found a place.
-
-    Raises:
-        InputError: Newton's drives cannot hold the actuator network.
-    """
+    """Write settings.json, apply.py and the network's file; see `interop.formats.SIMULATORS`."""
     placed: set[str] = set()
     joints, links, drives = {}, {}, {}
     for link in identified.mechanism.links:
@@ -74,7 +63,7 @@ def _joint(identified: IdentifiedRobot, link: Link) -> tuple[dict[str, Any], set
     values: dict[str, Any] = {}
     kept: list[str] = []
     if joint.scalar:
-        soft = bool(identified.contact)  # whose limits are constraints, which Newton makes of other numbers
+        soft = bool(identified.contact)  # limits are soft constraints, which Newton sets by other numbers
         kept = [*_PASSIVE, *(() if soft or link.lower is None else _SPRINGS)]
         values = {what: getattr(link, what) for what in kept if getattr(link, what) is not None}
         values |= {"damping": identified.damping(link), "friction": identified.friction(link)}
@@ -88,7 +77,7 @@ def _joint(identified: IdentifiedRobot, link: Link) -> tuple[dict[str, Any], set
 
 
 def _drive(drive: Drive) -> tuple[dict[str, Any], set[str]]:
-    """Return a drive as Newton has it, and the numbers of it that Newton has."""
+    """Return the settings of a drive, and the drive's numbers that they hold."""
     placed, clamping = {"delay"}, {}
     pd = {"kp": 0.0, "kd": 0.0}
     if drive.kind == "pd":
@@ -109,8 +98,8 @@ def _drive(drive: Drive) -> tuple[dict[str, Any], set[str]]:
 
 def _network(network: TrainedNetwork, folder: Path) -> dict[str, Any]:
     """Write an actuator network as ONNX, and return its entry in the settings."""
-    write = _write_perceptron if network.config.network == "mlp" else _write_recurrent
-    drive = "DriveNeuralMLP" if network.config.network == "mlp" else "DriveNeuralGRU"
+    known = {"mlp": ("DriveNeuralMLP", _write_perceptron), "gru": ("DriveNeuralGRU", _write_recurrent)}
+    drive, write = known[network.config.network]
     file = "actuator_network.onnx"
     write(network, folder / file)
     return {"drive": drive, "file": file, "joints": list(network.joints), "period": network.config.period}
@@ -159,7 +148,7 @@ def _activation(helper: Any, name: str, before: str, after: str, nodes: list[Any
 
 
 def _write_recurrent(network: TrainedNetwork, path: Path) -> None:
-    """Write a gated recurrent unit; scales are in its weights, since Newton's deviations are positive."""
+    """Write a GRU; its weights include the scales, because Newton's standard deviations must be positive."""
     config, tensors = network.config, network.tensors
     unknown = sorted(set(config.signals) - _COLUMNS)
     if unknown:
@@ -179,14 +168,9 @@ def _write_recurrent(network: TrainedNetwork, path: Path) -> None:
         onnx.numpy_helper.from_array(torch.tensor([0, 1]).numpy(), "ones"),
     ]
     helper = onnx.helper
+    gru = ["input", "W", "R", "B", "", "hidden"]
     nodes = [
-        helper.make_node(
-            "GRU",
-            ["input", "W", "R", "B", "", "hidden"],
-            ["states", "hidden_next"],
-            hidden_size=width,
-            linear_before_reset=1,
-        ),
+        helper.make_node("GRU", gru, ["states", "hidden_next"], hidden_size=width, linear_before_reset=1),
         helper.make_node("Squeeze", ["states", "ones"], ["state"]),
         helper.make_node("Gemm", ["state", "head_weight", "head_bias"], ["effort"], transB=1),
     ]
@@ -206,7 +190,7 @@ def _write_recurrent(network: TrainedNetwork, path: Path) -> None:
 
 
 def _gates(weight: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the gates in the order of ONNX (z, r, n) instead of torch's (r, z, n)."""
+    """Return the gates in ONNX's order (z, r, n), from torch's (r, z, n)."""
     reset, update, new = weight.split(width)
     return torch.cat([update, reset, new])
 

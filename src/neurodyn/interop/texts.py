@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters write as text.
-
-Assets in XML with other numbers, comments and all, and Python files as calls of configurations.
-"""
+"""Texts of exported files: assets in XML, comments included, and Python files with calls of configuration classes."""
 
 import re
 import shutil
@@ -14,17 +11,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError
-from neurodyn.interop.identified import number
+from neurodyn.interop.identified import IdentifiedRobot, number
 
 Element = ElementTree.Element
 
 
 def read_xml(path: Path) -> Element:
-    """Return the contents of an XML file with its comments.
-
-    Raises:
-        InputError: It cannot be read.
-    """
+    """Return the tree of an asset with its comments, or raise an InputError if it cannot be read."""
     parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
     try:
         return ElementTree.parse(path, parser).getroot()
@@ -40,7 +33,7 @@ def comments_before(path: Path) -> list[str]:
 
 
 def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterable[str] = ()) -> None:
-    """Write an XML file that begins with comments: those that it had, and what it is."""
+    """Write an XML file after its former comments and a heading."""
     ElementTree.indent(root, "  ")
     own = "\n     ".join(map(_safe, heading))
     comments = "".join(f"<!--{text}-->\n" for text in (*before, f" {own} "))
@@ -49,7 +42,7 @@ def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterabl
 
 
 def note(parent: Element, element: Element, lines: list[str]) -> None:
-    """Put a comment before an element, if there is anything to say."""
+    """Put a comment before an element, unless there are no lines."""
     if lines:
         parent.insert(list(parent).index(element), ElementTree.Comment(f" {_safe('; '.join(lines))} "))
 
@@ -59,9 +52,11 @@ def vector(values: Iterable[float]) -> str:
     return " ".join(map(number, values))
 
 
-def numbers(text: str) -> list[float]:
-    """Return the numbers of an attribute."""
-    return [float(word) for word in text.split()]
+def joint_of(joints: Mapping[str, Element], name: str, path: Path) -> Element:
+    """Return the joint of an asset by name, or raise an InputError if the asset has none."""
+    if name not in joints:
+        raise InputError(f"{path}: has no joint {name!r}; valid: the asset that the model was made of")
+    return joints[name]
 
 
 def _safe(text: str) -> str:
@@ -69,15 +64,14 @@ def _safe(text: str) -> str:
 
 
 class Files:
-    """Files that an exported asset names, copied beside it."""
+    """Copies the files that an exported asset names into `folder / below`."""
 
     def __init__(self, folder: Path, below: str) -> None:
-        """Copy into `folder / below`."""
         self._folder, self._below = folder, below
         self._names: dict[Path, str] = {}
 
     def copy(self, source: Path) -> str:
-        """Copy a file, and return its name relative to the asset."""
+        """Copy a file and return its path relative to the asset."""
         source = source.resolve()
         if source not in self._names:
             taken = {Path(name).name for name in self._names.values()}
@@ -90,7 +84,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Raw:
-    """Code that is to stand in a file as it is."""
+    """Python code that is written as it is."""
 
     text: str
 
@@ -113,29 +107,46 @@ def code(value: Any) -> str:
 
 
 def call(name: str, fields: Mapping[str, Any], indent: int) -> str:
-    """Return a call with one argument a line."""
+    """Return a call with one argument per line."""
     space = " " * (indent + 4)
     lines = [f"{space}{key}={code(value)}," for key, value in fields.items()]
     return "\n".join([f"{name}(", *lines, f"{' ' * indent})"])
 
 
 def constant(name: str, values: Mapping[str, Any]) -> str:
-    """Return a dictionary as an assignment with one entry a line."""
+    """Return the assignment of a dictionary with one entry per line."""
     lines = [f"    {code(key)}: {code(value)}," for key, value in values.items()]
     return "\n".join([f"{name} = {{", *lines, "}"])
 
 
 def docstring(lines: list[str]) -> str:
-    """Return lines as a module's docstring."""
+    """Return the docstring of a module."""
     first, *rest = (line.replace("\\", "\\\\").replace('"""', "'''") for line in lines)
     return "\n".join([f'"""{first}', "", *rest, '"""'])
 
 
-def pattern(joint: str) -> str:
-    """Return a regular expression that matches a joint's name and no other."""
-    return re.escape(joint)
-
-
 def variable(robot: str) -> str:
-    """Return the name of a robot's configuration."""
+    """Return the name of a robot's configuration variable."""
     return f"{re.sub(r'[^0-9A-Za-z]', '_', robot).upper()}_CFG"
+
+
+CONFIGURATION, NETWORK = "robot_cfg.py", "actuator_network.pt"
+"""Files of Isaac Lab and mjlab: the configuration, and the network as TorchScript."""
+
+STEP_NOTE = "PHYSICS_DT is the simulation's time step, of which delays are multiples: set it to yours."
+
+
+def drive_fields(identified: IdentifiedRobot, joint: str) -> tuple[dict[str, Any], set[str]]:
+    """Return gains and effort limit of a drive as fields of a configuration, and the drive's numbers that they hold."""
+    drive, placed = identified.drives[joint], {"effort_limit"}
+    fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
+    if drive.kind == "pd":
+        fields = {"stiffness": drive.gain * (drive.kp or 0.0), "damping": drive.gain * (drive.kd or 0.0)}
+        placed |= {"gain", "kp", "kd"}
+    limit = drive.effort_limit if drive.effort_limit is not None else identified.efforts.get(joint)
+    return fields | {"effort_limit": Raw("math.inf") if limit is None else limit}, placed
+
+
+def network_call(name: str, fields: Mapping[str, Any], period: float) -> str:
+    """Return the call of an actuator network's configuration, with a comment on its sample period [s]."""
+    return call(name, fields, 4).replace("(\n", f"(  # one sample every {code(period)} s: PHYSICS_DT must be that\n", 1)

@@ -1,41 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URDF: the robot's own asset with identified numbers."""
+"""URDF: the robot's asset with identified numbers."""
 
 from pathlib import Path
 
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import BODY, IdentifiedRobot, drive_names, heading, number
-from neurodyn.interop.texts import Element, Files, comments_before, note, read_xml, vector, write_xml
+from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_urdf
 
 _ENTRIES = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 _NEGLIGIBLE = 1e-9
-"""Mass [kg] of links whose mass is part of another's; simulators guess one of their own for zero."""
+"""Mass [kg] of links whose mass is part of another's; simulators replace a mass of zero."""
 
 _SPEED = 100.0
-"""Speed limit where the asset gives none, which a URDF must have [rad/s or m/s]."""
+"""Speed limit, which a URDF must have, for assets without one [rad/s or m/s]."""
 
 
 def write_urdf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.urdf and its meshes.
-
-    Args:
-        identified: The robot.
-        folder: An empty folder.
-
-    Returns:
-        Names of the quantities that found a place.
-
-    Raises:
-        InputError: There is an actuator network, the robot's asset is no URDF, or not the one of the model.
-    """
+    """Write ROBOT.urdf and its meshes; see `interop.formats.SIMULATORS`."""
     identified.refuse_network("URDF")
     return write_urdf_asset(identified, folder)
 
 
 def write_urdf_asset(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write the asset for a target that has its own place for actuators; as `write_urdf`."""
+    """Write ROBOT.urdf, without regard to an actuator network; return names of the quantities that it holds."""
     robot = identified.require_robot("URDF")
     path = asset_path(robot)
     if path.suffix.lower() != ".urdf":
@@ -65,13 +54,7 @@ def link_names(identified: IdentifiedRobot) -> dict[str, str]:
 
 
 class _UrdfAsset:
-    """A URDF: which link is moved by which joint.
-
-    Attributes:
-        root: The tree.
-        joints: Joints by name.
-        links: Links by name.
-    """
+    """The joints and links of a URDF by name, with locked joints fixed."""
 
     def __init__(self, root: Element, locked: tuple[str, ...], path: Path) -> None:
         self.root, self._path = root, path
@@ -85,18 +68,11 @@ class _UrdfAsset:
                     joint.remove(child)
 
     def joint(self, link: Link) -> Element:
-        """Return the joint of a link.
-
-        Raises:
-            InputError: It is not there.
-        """
-        name = link.joint.name
-        if name not in self.joints:
-            raise InputError(f"{self._path}: has no joint {name!r}; valid: the asset that the model was made of")
-        return self.joints[name]
+        """Return the joint of a link, or raise an InputError if the asset has none."""
+        return joint_of(self.joints, link.joint.name, self._path)
 
     def link(self, link: Link) -> Element:
-        """Return the link that a joint moves; of a free joint, the root."""
+        """Return the link that a joint moves, or the root for a free joint."""
         if link.joint.kind == "free":
             return self.base
         return self.links[_end(self.joint(link), "child")]
@@ -108,7 +84,7 @@ class _UrdfAsset:
         return next(link for name, link in self.links.items() if name not in moved)
 
     def fixed_to(self, link: Element) -> list[Element]:
-        """Return the links that are fixed to one."""
+        """Return the links that are fixed to a link."""
         name, found = link.get("name"), []
         for joint in self.joints.values():
             if joint.get("type") == "fixed" and _end(joint, "parent") == name:
@@ -123,7 +99,7 @@ def _end(joint: Element, tag: str) -> str:
 
 
 def _write_body(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
-    """Write mass and inertia where they are free, or another's than the asset's."""
+    """Write mass and inertia if they are free, or differ from the asset's."""
     name, body = link.joint.name, asset.link(link)
     fixed = asset.fixed_to(body)
     complete = all(one.find("inertial") is not None for one in (body, *fixed))
@@ -184,7 +160,7 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
 
 
 def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
-    """Move a joint that is elsewhere than declared, and turn its axis."""
+    """Write an identified origin, as a shift, and an identified axis of a joint."""
     name, joint, placed = link.joint.name, asset.joint(link), set()
     origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
     parents = identified.mechanism.links

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where trainings run: the device, the threads, and several processes that train one model or policy.
-
-Each on its share of the batch (data parallel).
-"""
+"""Where trainings run: device, threads, and data-parallel processes, each with its share of the batch."""
 
 import os
 import signal
@@ -38,10 +35,7 @@ from neurodyn.core.seeds import derive_seed
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let tensor operations use `count` threads inside the context.
-
-    One is fastest for small networks, and gives the same bits on every machine.
-    """
+    """Let tensor operations use `count` threads: one is fastest for small networks, with the same bits everywhere."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -51,11 +45,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def require_device(name: str) -> torch.device:
-    """Return a torch device by name.
-
-    Raises:
-        InputError: There is no such device here.
-    """
+    """Return a torch device by name, or raise an InputError if this machine does not have it."""
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     have = ["cpu", *(["cuda"] if found else []), *(f"cuda:{i}" for i in range(found))]
     if name not in have:
@@ -65,7 +55,7 @@ def require_device(name: str) -> torch.device:
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Return whether an error says that a device has too little memory: torch's, or Warp's, which has no type."""
+    """Return whether an error reports too little device memory: torch's, or Warp's, which has no type of its own."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "Failed to allocate" in str(error)
@@ -74,22 +64,22 @@ def lacks_memory(error: BaseException) -> bool:
 T = TypeVar("T")
 
 _TIMEOUT = timedelta(hours=2)
-"""How long a rank waits for another: a validation of rank 0, or the reading of data, may take that long."""
+"""How long a rank waits for another, for example while rank 0 validates or data are read."""
 
 _GRACE = 60.0
-"""Time that the other processes have to end by themselves after one has failed [s]."""
+"""Time in which the other processes may stop by themselves after one has failed [s]."""
 
 _TELL = 5.0
-"""Time in which a rank that fails says why [s]."""
+"""Time in which a failing rank reports its reason [s]."""
 
 _PARENT = "NEURODYN_LAUNCHER"
-"""Process that launched this one."""
+"""Environment variable with the process number of `launch`."""
 
 _MOST_NAMED = 4
 
 
 class Ranks:
-    """A process alone; `_Group` is one of several.
+    """The processes that train one model or policy together, as one of them sees them; this class is a single process.
 
     Attributes:
         rank: Number of this process, from 0.
@@ -106,30 +96,30 @@ class Ranks:
 
     @property
     def rows(self) -> slice:
-        """Windows of a batch of all ranks that this one learns from."""
+        """This rank's share of the windows in a batch of all ranks."""
         return slice(self.rank, None, self.count)
 
     def seed(self, seed: int) -> int:
-        """Return the seed of what is to differ between ranks; rank 0 has that of a process alone."""
+        """Return a seed that differs between ranks; rank 0 keeps the one that a single process has."""
         return seed if self.leads else derive_seed(seed, "rank", self.rank)
 
     def exclusive(self, target: str | Path) -> AbstractContextManager[None]:
-        """Hold the lock of a file or folder on rank 0; errors are those of `core.locks.exclusive`."""
+        """Hold the lock of a file or folder on rank 0; errors: see `core.locks.exclusive`."""
         return exclusive(target) if self.leads else nullcontext()
 
     def writes(self, path: Path | None) -> Path | None:
-        """Return a path that rank 0 writes; None on other ranks, which write nothing."""
+        """Return the path on rank 0, and None on other ranks, which write nothing."""
         return path if self.leads else None
 
     def device(self, name: str, gpu_ids: Sequence[int] = ()) -> str:
         """Return the torch device of this rank.
 
         Args:
-            name: Device that was asked for.
-            gpu_ids: A GPU for each rank; empty where `name` says all.
+            name: The device that the user asked for; with several processes "cuda" is the GPU of the rank's number.
+            gpu_ids: One GPU for each rank; empty to use `name`.
 
         Raises:
-            InputError: The ranks would share a GPU, or there is not one GPU for each of them.
+            InputError: The ranks would share a GPU, or there is not one GPU for each rank.
         """
         if not gpu_ids:
             return name
@@ -140,64 +130,68 @@ class Ranks:
         return f"cuda:{gpu_ids[self.rank]}"
 
     def agree(self, lead: Callable[[], T]) -> T:
-        """Return what rank 0 finds; the others do not call `lead`."""
+        """Return the result of `lead` on rank 0; other ranks do not call it."""
         return lead()
 
     def gather(self, value: T) -> list[T]:
-        """Return what each rank says, in their order."""
+        """Return the values of all ranks, in their order."""
         return [value]
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return numbers summed over ranks."""
+        """Return each number summed over the ranks."""
         return list(values)
 
-    def clock(self, wall: float, cpu: float) -> tuple[float, float, float]:
-        """Return wall and processor time that passed on rank 0, and the processor time of all ranks [s]."""
-        return wall, cpu, cpu
-
     def greatest(self, value: int) -> int:
-        """Return the greatest of the ranks' numbers."""
-        return value
-
-    def mean(self, value: float) -> float:
-        """Return the mean of the ranks' numbers."""
+        """Return the largest number of any rank."""
         return value
 
     def share(self, weigh: Callable[[], Tensor | None]) -> Tensor | float:
-        """Return by how much the mean over this rank's windows counts in the mean over all ranks' means.
+        """Return the weight of the mean over this rank's windows in the mean over the ranks.
 
         Args:
-            weigh: Returns what this rank's windows weigh together, of any shape; None where all ranks' weigh alike.
+            weigh: Returns the total weight of this rank's windows, any shape; None where all ranks weigh the same.
         """
         return 1.0
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their means over ranks."""
+        """Replace tensors by their means over the ranks, in place."""
 
     def lead(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by those of rank 0."""
+        """Replace tensors by the ones of rank 0, in place."""
+
+    def clock(self, wall: float, cpu: float) -> tuple[float, float, float]:
+        """Return the wall and processor time that passed on rank 0, and the processor time of all ranks [s]."""
+        passed, spent, of_all = self.total([wall * self.leads, cpu * self.leads, cpu])
+        return passed, spent, of_all
+
+    def mean(self, value: float) -> float:
+        """Return the mean of a number over the ranks."""
+        return self.total([value])[0] / self.count
 
     def wait(self) -> None:
         """Wait until all ranks are here."""
+        self.total([0.0])
 
-    def require_equal(self, what: Mapping[str, str]) -> None:
-        """Refuse ranks that are about different things.
+    def require_equal(self, settings: Mapping[str, str]) -> None:
+        """Raise an InputError on every rank if a named value differs from the one on rank 0."""
+        told = self.gather(dict(settings))
+        found = [
+            f"{name} is {told[0].get(name, 'missing')} on rank 0 and {own.get(name, 'missing')} on rank {rank}"
+            for rank, own in enumerate(told)
+            for name in sorted({*told[0], *own})
+            if told[0].get(name) != own.get(name)
+        ]
+        if found:
+            shown = "; ".join(found[:_MOST_NAMED]) + ("; ..." if found[_MOST_NAMED:] else "")
+            raise InputError(f"the ranks disagree: {shown}; start all of them with the same arguments")
 
-        Args:
-            what: Names and values that must be equal.
 
-        Raises:
-            InputError: Some differ, on all ranks.
-        """
-
-
-_ALONE = Ranks()
-_now: list[Ranks] = []
+_now = [Ranks()]
 
 
 def current_ranks() -> Ranks:
     """Return the processes that train together, as this one sees them."""
-    return _now[-1] if _now else _ALONE
+    return _now[-1]
 
 
 def several() -> bool:
@@ -211,8 +205,8 @@ class _Group(Ranks):
 
     def __init__(self) -> None:
         """Find the other processes, by torch's environment variables."""
-        # Imported later, its functions would keep this group as the default of an argument, and so gloo's threads: the
-        # group could not end before Python does, and a thread that then frees a tensor ends all by `std::terminate`.
+        # Imported later, its functions would hold this group as the default of an argument, and with it gloo's threads.
+        # The group would then outlive Python, and a thread that frees a tensor aborts the process by `std::terminate`.
         import_module("torch.distributed.nn.functional")
         try:
             self._store, self.rank, self.count = next(rendezvous("env://", timeout=_TIMEOUT))
@@ -223,23 +217,18 @@ class _Group(Ranks):
                     timeout=_TIMEOUT,
                 )  # fmt: skip
         except (RuntimeError, ValueError) as error:
-            raise InputError(f"the processes do not find each other ({_first_line(error)})") from None
-
-    def close(self) -> None:
-        """Leave the others."""
-        dist.destroy_process_group()
+            raise InputError(f"the processes do not find each other ({first_line(error)})") from None
 
     def close_failed(self) -> None:
-        """Leave the others after a failure, where that does not wait for them as NCCL may.
+        """Leave the group after a failure, unless NCCL might wait for the other ranks.
 
-        The frames of the error hold the group, too, which is not gone before they are (see `__init__`).
+        The frames of the error hold the group too: it is freed only with them (see `__init__`).
         """
         if not torch.cuda.is_available():
             with suppress(RuntimeError):
-                self.close()
+                dist.destroy_process_group()
 
     def device(self, name: str, gpu_ids: Sequence[int] = ()) -> str:
-        """Return the device of this rank; "cuda" is the GPU of its number on this machine."""
         if name.startswith("cuda:"):
             raise InputError(f"--device is {name!r} for {self.count} processes; valid: cpu, cuda (a GPU for each)")
         local = int(os.environ.get("LOCAL_RANK", self.rank))
@@ -251,40 +240,26 @@ class _Group(Ranks):
         return found
 
     def agree(self, lead: Callable[[], T]) -> T:
-        """Return what rank 0 finds."""
         box: list[Any] = [lead() if self.leads else None]
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def gather(self, value: T) -> list[T]:
-        """Return what each rank says."""
         found: list[Any] = [None] * self.count
         dist.all_gather_object(found, value)
         return found
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Return numbers summed over ranks."""
         sums = torch.tensor(list(values), dtype=torch.float64)
         dist.all_reduce(sums)
         return sums.tolist()
 
-    def clock(self, wall: float, cpu: float) -> tuple[float, float, float]:
-        """Return the times of rank 0, and the processor time of all."""
-        passed, spent, of_all = self.total([wall * self.leads, cpu * self.leads, cpu])
-        return passed, spent, of_all
-
     def greatest(self, value: int) -> int:
-        """Return the greatest of the ranks' numbers."""
         most = torch.tensor(value)
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         return int(most)
 
-    def mean(self, value: float) -> float:
-        """Return the mean of the ranks' numbers."""
-        return self.total([value])[0] / self.count
-
     def share(self, weigh: Callable[[], Tensor | None]) -> Tensor | float:
-        """Return count * weight / sum of all ranks' weights."""
         own = weigh()
         if own is None:
             return 1.0
@@ -293,8 +268,7 @@ class _Group(Ranks):
         return self.count * own / total
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their means: one message for each type of number."""
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # one message for each type of number
             own = [tensor for tensor in tensors if tensor.dtype == dtype]
             flat = torch.cat([tensor.detach().reshape(-1) for tensor in own])
             dist.all_reduce(flat)
@@ -304,39 +278,22 @@ class _Group(Ranks):
                 tensor.detach().copy_(part.view_as(tensor))
 
     def lead(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by those of rank 0."""
         for tensor in tensors:
             flat = tensor.detach().contiguous()
             dist.broadcast(flat, src=0)
             tensor.detach().copy_(flat)
 
-    def wait(self) -> None:
-        """Wait until all ranks are here."""
-        self.total([0.0])
+    def reported(self, error: BaseException) -> BaseException:
+        """Return the exception with which this process stops after an error, so that rank 0 alone prints one line.
 
-    def require_equal(self, what: Mapping[str, str]) -> None:
-        """Compare with rank 0, name by name."""
-        told = self.gather(dict(what))
-        found = [
-            f"{name} is {told[0].get(name, 'missing')} on rank 0 and {own.get(name, 'missing')} on rank {rank}"
-            for rank, own in enumerate(told)
-            for name in sorted({*told[0], *own})
-            if told[0].get(name) != own.get(name)
-        ]
-        if found:
-            shown = "; ".join(found[:_MOST_NAMED]) + ("; ..." if found[_MOST_NAMED:] else "")
-            raise InputError(f"the ranks disagree: {shown}; start all of them with the same arguments")
-
-    def told(self, error: BaseException) -> BaseException:
-        """Return what this process ends with where an error ends it: rank 0 says in one line why all of them end.
-
-        The others tell rank 0 and end silently; a process that is only left alone says what ended the other.
+        Other ranks report their reason to rank 0 and exit silently. A process that merely lost its connection gives the
+        reason of the rank that failed.
         """
         if isinstance(error, InputError) or lacks_memory(error):
-            self._say(_first_line(error))
+            self._report(first_line(error))
             return error if self.leads else SystemExit(2)
         stopped, lost = isinstance(error, KeyboardInterrupt), _is_lost(error)
-        if (stopped or lost) and (other := self._ended(0.0 if stopped else _TELL)):
+        if (stopped or lost) and (other := self._reason_of_others(0.0 if stopped else _TELL)):
             return InputError(other) if self.leads else SystemExit(2)
         if stopped:
             return error if self.leads else SystemExit(getattr(error, "code", 130))
@@ -345,16 +302,15 @@ class _Group(Ranks):
                 f"rank {self.rank}: another of the {self.count} processes ended without a word (out of memory, or "
                 "killed); the same command with --resume goes on from the last checkpoint"
             )
-        self._say(f"{type(error).__name__}: {_first_line(error)}")
+        self._report(f"{type(error).__name__}: {first_line(error)}")
         return error
 
-    def _say(self, text: str) -> None:
-        """Tell the other ranks why this one ends."""
-        with suppress(RuntimeError):  # whoever keeps the texts has ended
-            self._store.set(f"end/{self.rank}", text)
+    def _report(self, reason: str) -> None:
+        with suppress(RuntimeError):  # the process that holds the store has exited
+            self._store.set(f"end/{self.rank}", reason)
 
-    def _ended(self, seconds: float) -> str:
-        """Return what another rank has said of why it ends, at the latest after some seconds; empty for nothing."""
+    def _reason_of_others(self, seconds: float) -> str:
+        """Return why another rank stopped, waiting for its report at most so long; empty without a report."""
         until = time.monotonic() + seconds
         try:
             while True:
@@ -364,33 +320,34 @@ class _Group(Ranks):
                 if time.monotonic() >= until:
                     return ""
                 time.sleep(0.1)
-        except RuntimeError:  # whoever kept the texts has ended, too
+        except RuntimeError:  # the process that holds the store has exited
             return ""
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Return whether an error says that a message found nobody."""
+    """Return whether an error says that the connection to another rank is lost."""
     if isinstance(error, dist.DistError):
         return True
     words = ("Connection closed by peer", "Connection reset by peer", "Timed out waiting", "gloo/transport", "NCCL")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; the name of its class if it is empty."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 @contextmanager
 def joined() -> Iterator[Ranks]:
-    """Train together with the other processes that torchrun (or `launch`) has started; alone where there are none.
+    """Train together with the other processes that torchrun (or `launch`) started, or alone if there are none.
 
-    Ranks other than 0 print nothing within, and end silently where rank 0 says why all of them end.
+    Only rank 0 prints. If one rank fails, all stop, and rank 0 says why.
 
     Raises:
         InputError: The processes do not find each other, or another one failed.
     """
     if not several():
-        yield _ALONE
+        yield _now[0]
         return
     group = _Group()
     _now.append(group)
@@ -403,28 +360,24 @@ def joined() -> Iterator[Ranks]:
                 stack.enter_context(redirect_stderr(nowhere))
             yield group
             group.wait()
-        group.close()
+        dist.destroy_process_group()
     except (Exception, KeyboardInterrupt) as error:
-        end = group.told(error)
+        reported = group.reported(error)
         group.close_failed()
-        if end is error:
+        if reported is error:
             raise
-        raise end from None
+        raise reported from None
     finally:
         _now.remove(group)
 
 
 def launch(count: int, command: Sequence[str]) -> int:
-    """Run a command in several processes of this machine, as torchrun does, and return its exit code.
+    """Run a command (program and arguments) in `count` processes of this machine, as torchrun does.
 
-    Signals go to all of them. Where one fails, the others have some time to end by themselves.
-
-    Args:
-        count: Number of processes.
-        command: Program and arguments, as those of `neurodyn`.
+    Signals are passed on to all of them. If one fails, the others have some time to stop by themselves.
 
     Returns:
-        0 if all ended so, otherwise the code of the lowest rank that failed (128 + number where a signal ended it).
+        Exit code: 0 if all succeeded, otherwise that of the lowest rank that failed (128 + number for a signal).
     """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
@@ -453,7 +406,7 @@ def launch(count: int, command: Sequence[str]) -> int:
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all processes have ended; where one fails the others have to follow."""
+    """Wait until all processes have exited, or one has failed and the others had time to follow."""
     deadline = None
     while any(process.poll() is None for process in processes):
         failed = any(process.poll() for process in processes)
@@ -465,7 +418,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _watch_launcher() -> None:
-    """Stop in order where the process that launched this one is gone: nobody else would stop a training on a GPU."""
+    """Stop this process by SIGTERM when its launcher is gone: nothing else would stop a training on a GPU."""
     parent = int(os.environ.get(_PARENT, "0"))
     if not parent:
         return
@@ -480,7 +433,7 @@ def _watch_launcher() -> None:
 
 @contextmanager
 def _silent_descriptors() -> Iterator[None]:
-    """Let nothing through that C++ code prints."""
+    """Suppress the output of C++ code."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [(number, os.dup(number)) for number in (1, 2)]

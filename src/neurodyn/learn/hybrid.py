@@ -18,7 +18,8 @@ from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
-from neurodyn.learn.learner import GradientLearner, RunningTraining, TrainState, Validation
+from neurodyn.learn.learner import GradientLearner, TrainState, Validation
+from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimiser
 
 
@@ -178,7 +179,7 @@ class NetworkLearner(GradientLearner):
         """Leave the model as it was at its best."""
         self._take_best()
 
-    def metrics(self, loop: RunningTraining, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
         """Return the line of a validation."""
         at = loop.state
         if found is None:

@@ -1,32 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each kind of model adds to the training loop: its optimiser steps, its validation, its state."""
+"""Learners: the optimiser steps, validation and state that each kind of model adds to the training loop."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Verdict
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.optimiser import Schedule
 
+if TYPE_CHECKING:
+    from neurodyn.learn.loop import TrainingLoop
+
 _MOST_TRIALS = 128
-"""Parts of a batch that are tried for those whose gradients are finite: enough for ten bad windows in 512."""
+"""Parts of a batch whose gradients are tested one by one: enough for ten bad windows in 512."""
 
 
 @dataclass(frozen=True)
 class OptimiserStep:
-    """What came of an optimiser step.
+    """Outcome of an optimiser step.
 
     Attributes:
-        loss: The loss, a scalar.
+        loss: The loss, shape [].
         rate: The learning rate.
         taken: Whether the gradient was finite; otherwise the step was left out.
-        left_out: Windows of the batch that were left out, so that the gradient of the others was.
+        left_out: Windows of the batch that were left out to make the gradient finite.
     """
 
     loss: Tensor | float = float("nan")
@@ -40,9 +42,9 @@ class Validation:
     """A measurement on held-out data.
 
     Attributes:
-        score: What the best model is chosen by.
+        score: Figure by which the best model is chosen.
         values: Further figures for the metrics.
-        text: The result in a few words, for a progress bar.
+        text: Text for a progress bar.
     """
 
     score: float
@@ -51,31 +53,31 @@ class Validation:
 
 
 _SCORES = ("best", "first", "last")
-"""Numbers that JSON holds as texts, because they may not be finite."""
+"""Numbers that are saved as text, because JSON has none that are not finite."""
 
 
 @dataclass
 class TrainState:
-    """Where a training stands.
+    """Progress of a training.
 
     Attributes:
-        phase: Index of the phase; the number of phases where all are over.
-        step: Optimiser steps (of a policy: updates) in all phases.
-        phase_step: Those in this phase.
-        seconds: Wall time of the training so far, resumed parts included [s].
-        cpu_seconds: Processor time of the training so far [s].
-        phase_seconds: Time of this phase so far by the clock of the budget [s].
-        best: Best validation score so far; None before the first.
-        measured: Validations in this phase so far.
+        phase: Index of the phase; the number of phases when all are over.
+        step: Optimiser steps (updates of a policy) in all phases.
+        phase_step: Optimiser steps in this phase.
+        seconds: Wall time so far, including the parts before a resumption [s].
+        cpu_seconds: Processor time so far [s].
+        phase_seconds: Time in this phase by the clock of the budget [s].
+        best: Best validation score; None before the first validation.
+        measured: Validations in this phase.
         first: Score of the first validation; None before it.
-        last: Score of the last one.
+        last: Score of the last validation.
         best_step: Step of the best model.
         skipped: Steps left out because their gradient was not finite.
         left_out: Windows left out of their batches because the model broke down on them.
-        stale: Validations in a row that brought nothing better.
-        carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
+        stale: Validations in a row without improvement.
+        carried: Share of the budget added to this phase by earlier phases that ended under a smaller budget.
         verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
-        starved: Whether, at the end, a budget of wall time was over though others had most of the processor.
+        starved: Whether a budget of wall time ended while other processes had most of the processor.
     """
 
     phase: int = 0
@@ -97,66 +99,50 @@ class TrainState:
     starved: bool = False
 
     def saved(self) -> dict[str, Any]:
-        """Return the state as JSON can hold it."""
+        """Return the state as plain data for JSON."""
         scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
         return {**asdict(self), **scores}
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> Self:
-        """Return the state that `saved` gave."""
+        """Return the state from the plain data of `saved`."""
         scores = {name: None if saved[name] is None else float(saved[name]) for name in _SCORES}
         return cls(**{**saved, **scores})
-
-
-class RunningTraining(Protocol):
-    """What a learner may know of the loop that trains it (`learn.loop.TrainingLoop`).
-
-    Attributes:
-        state: Where the training stands.
-        last: The optimiser step that was taken last.
-        log: Where its metrics go; None for nowhere.
-    """
-
-    state: TrainState
-    last: OptimiserStep
-    log: MetricsLog | None
-
-    def save(self) -> None:
-        """Write a checkpoint."""
 
 
 class Learner:
     """A model in training; `TrainingLoop` calls these methods.
 
-    A subclass needs `step`; `validate` and `keep` where it is validated; `state` and `load` where it has a run.
+    A subclass needs `step`; to be validated, `validate` and `keep`; to be resumed, `state` and `load`.
+
+    Attributes:
+        least_steps: Fewest steps of a useful training, for the verdict.
+        device: Device that trains.
     """
 
     least_steps: int = LEAST_STEPS
-    """Steps below which a training has hardly begun."""
-
     device: torch.device = torch.device("cpu")
-    """Where it computes."""
 
     def verdicts(self, at: TrainState) -> list[Verdict]:
-        """Return what is to be said of the result beside what the loop knows."""
+        """Return judgements of the result in addition to the loop's."""
         return []
 
     def begin(self, at: TrainState) -> None:
-        """Prepare; called whenever a training begins or goes on."""
+        """Prepare; called when a training begins or goes on."""
 
     def shared(self) -> list[Tensor]:
-        """Return what must be equal on all ranks when a training begins: weights and statistics."""
+        """Return the weights and statistics that all ranks take from rank 0 when a training begins."""
         return []
 
     def enter(self, phase: int) -> None:
-        """Make what the steps of a phase need: optimiser, sampler."""
+        """Make the optimiser and the sampler of a phase."""
 
-    def leave(self, loop: RunningTraining) -> bool:
+    def leave(self, loop: "TrainingLoop") -> bool:
         """End a phase; return whether the training ends with it."""
         return False
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Take one optimiser step, at the share `done` of the phase."""
+        """Take one optimiser step; `done` is the share of the phase that is done."""
         raise NotImplementedError
 
     def validate(self, at: TrainState) -> Validation:
@@ -168,21 +154,21 @@ class Learner:
         return score < best
 
     def keep(self, at: TrainState) -> None:
-        """Keep the present model as the best so far."""
+        """Keep the current model as the best so far."""
 
     def finish(self, at: TrainState) -> None:
         """End the training."""
 
     def state(self) -> dict[str, Any]:
-        """Return tensors and numbers from which the training goes on bitwise."""
+        """Return tensors and numbers from which the training can be resumed bitwise."""
         raise NotImplementedError
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from `state`; called after `enter`."""
         raise NotImplementedError
 
-    def metrics(self, loop: RunningTraining, found: Validation | None) -> dict[str, Any]:
-        """Return the line of metrics of a step, with its validation if there was one; empty for no line."""
+    def metrics(self, loop: "TrainingLoop", found: Validation | None) -> dict[str, Any]:
+        """Return the metrics of a step, with its validation if there was one; empty for no line."""
         if found is None:
             return {}
         at = loop.state
@@ -197,21 +183,21 @@ class Learner:
             **found.values,
         }
 
-    def text(self, loop: RunningTraining, found: Validation | None) -> str | None:
-        """Return what a progress bar says after a step; None to leave it as it is."""
+    def text(self, loop: "TrainingLoop", found: Validation | None) -> str | None:
+        """Return the text of the progress bar after a step; None for no change."""
         return None if found is None else found.text
 
     def closing(self, at: TrainState) -> dict[str, Any]:
-        """Return what the last line of the metrics says beside the times."""
+        """Return figures for the last line of the metrics."""
         return {}
 
 
 class GradientLearner(Learner):
-    """A model that is trained along the gradient of a loss.
+    """A model that is trained by the gradient of a loss.
 
     Attributes:
         schedule: Learning rate over a phase.
-        clip: Greatest norm of a gradient.
+        clip: Largest norm of a gradient.
     """
 
     schedule: Schedule = Schedule()
@@ -221,17 +207,17 @@ class GradientLearner(Learner):
     _batch: Any
 
     def loss(self) -> Tensor:
-        """Return the loss of the present batch; a vector's elements are summed."""
+        """Return the loss of the current batch; the elements of a vector are summed."""
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Draw the batch of a step."""
+        """Draw the batch of the next step."""
 
     def stepped(self, step: OptimiserStep) -> None:
-        """Follow up an optimiser step."""
+        """Called after each optimiser step."""
 
     def set_optimiser(self, optimiser: torch.optim.Optimizer, *, line_search: bool = False) -> None:
-        """Take a fresh optimiser, whose groups have their highest rates."""
+        """Take a fresh optimiser; the rates of its groups are the highest ones of the schedule."""
         self._optimiser, self._line_search = optimiser, line_search
         self._highest = [group["lr"] for group in optimiser.param_groups]
 
@@ -240,23 +226,23 @@ class GradientLearner(Learner):
         return [p for group in self._optimiser.param_groups for p in group["params"]]
 
     def batch_weight(self) -> Tensor | None:
-        """Return what the windows of the batch weigh together, in the shape of the loss; None where all weigh alike."""
+        """Return the total weight of the batch's windows, in the shape of the loss; None if all weigh the same."""
         return None
 
     def gradients(self) -> list[Tensor]:
-        """Return the gradients of the batch, before they are cut off."""
+        """Return the gradients of the batch before clipping."""
         return [p.grad for p in self.parameters() if p.grad is not None]
 
     def zero_gradients(self) -> None:
-        """Forget the gradients of the last step."""
+        """Drop the gradients of the last step."""
         self._optimiser.zero_grad(set_to_none=True)
 
     def clip_gradients(self) -> Tensor:
-        """Cut the gradients off at the norm `clip`; return the norm before."""
+        """Clip the gradients to the norm `clip`; return the norm before."""
         return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
 
     def step(self, done: float, at: TrainState) -> OptimiserStep:
-        """Take one optimiser step along a finite gradient, the mean of all ranks'."""
+        """Take one optimiser step with the mean gradient of all ranks, if it is finite."""
         rate = self._set_rates(done, at.step)
         self.draw()
         last = torch.tensor(float("nan"))
@@ -271,7 +257,7 @@ class GradientLearner(Learner):
 
         taken, left_out = True, 0
         if self._line_search:
-            self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors, too
+            self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors too
         else:
             closure(current_ranks().share(self.batch_weight))
             current_ranks().average([last, *self.gradients()])
@@ -285,25 +271,24 @@ class GradientLearner(Learner):
         return step
 
     def windows(self) -> int:
-        """Return how many windows the batch has; 0 where they cannot be taken apart."""
+        """Return the number of windows in the batch; 0 if it cannot be split."""
         return 0
 
     def take(self, rows: Tensor) -> None:
-        """Replace the batch by some of its windows, shape [windows], int64."""
+        """Replace the batch by some of its windows; their indices have shape [windows], int64."""
         raise NotImplementedError
 
     def broken(self, row: int) -> None:
         """Report a window on which the model breaks down."""
 
     def _isolated(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
-        """Leave out the windows whose gradients are not finite, so that they do not spoil those of the others.
+        """Leave out the windows whose gradients are not finite, and take the gradient of the others.
 
-        They are found by halving, the largest parts first: a batch is halved only where it is bad. After `_MOST_TRIALS`
-        what is not known to be finite is left out, as in a batch that is bad all over each window would be tried alone.
-        Each rank does so with its own windows.
+        Each rank finds them by bisection, largest parts first. After `_MOST_TRIALS` all parts that are not known to be
+        finite are left out, so that the search ends early in a batch where nearly every window is bad.
 
         Returns:
-            Whether there is a finite gradient now, and how many windows were left out of it, on all ranks.
+            Whether the gradient is finite now, and the number of windows left out on all ranks.
         """
         count = self.windows()
         if count < 2:
@@ -338,21 +323,21 @@ class GradientLearner(Learner):
         if kept:
             self.take(keep.nonzero()[:, 0])
         own = [closure(current_ranks().share(lambda: self._weight_of(kept))), *self.gradients()]
-        if not kept:  # the others' windows alone are learnt from
+        if not kept:  # only the other ranks have windows to learn from
             for tensor in own:
                 tensor.zero_()
         current_ranks().average(own)
         return self._clipped(own[0]), int(left_out)
 
     def _clipped(self, loss: Tensor) -> bool:
-        """Cut the gradients off; return whether they and the loss are finite.
+        """Clip the gradients; return whether they and the loss are finite.
 
-        The gradient of an absolute error that is not a number is 0: only the loss shows it.
+        The loss counts too, because the gradient of an absolute error that is NaN is 0.
         """
         return bool(torch.isfinite(self.clip_gradients()) & torch.isfinite(loss))
 
     def _weight_of(self, kept: int) -> Tensor:
-        """Return what the batch weighs after so many of its windows were kept."""
+        """Return the total weight of the batch, of which `kept` windows are left."""
         weight = self.batch_weight()
         if weight is None:
             return torch.tensor(float(kept), dtype=torch.float64)
@@ -366,7 +351,7 @@ class GradientLearner(Learner):
 
 
 class WindowLearner(GradientLearner):
-    """A model that is trained on batches of windows of a store; its parts are set before `enter` returns."""
+    """A model that is trained on windows of a store; `_model` and `_sampler` are set when `enter` returns."""
 
     _model: Any  # a module
     _sampler: Any  # with draw, state_dict and load_state_dict
@@ -380,7 +365,7 @@ class WindowLearner(GradientLearner):
         return list(self._model.state_dict().values())
 
     def gradients(self) -> list[Tensor]:
-        """Return the gradients of the model; its optimiser may see views of them."""
+        """Return the gradients of the model; the optimiser may have views of them."""
         return [p.grad for p in self._model.parameters() if p.grad is not None]
 
     def state(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop of everything that is trained: budget, validation, the best model, checkpoints, interruption."""
+"""The training loop of all models and policies: budget, validation, best model, checkpoints, interruption."""
 
 import math
 import time
@@ -27,26 +27,26 @@ SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
 
 KEPT_CHECKPOINTS = 2
-"""Newest checkpoints that stay beside the best: where the last is damaged, a training goes on from the one before."""
+"""Newest checkpoints that are kept beside the best: if the last is damaged, a training resumes from the one before."""
 
 MOST_REFUSED = 20
-"""Steps in a row without a finite gradient after which a training is given up."""
+"""Steps in a row without a finite gradient after which a training fails."""
 
 STARVED_SECONDS, STARVED_SHARE = 20.0, 0.5
-"""Wall time of a training [s] from which on, and share of it below which, its processor time is worth a word."""
+"""A training of at least this wall time [s] is starved if its processor time is at most this share of it."""
 
 
 class Callback:
-    """Looks on, or acts, while a training runs; a subclass overrides what it needs.
+    """Called during a training; a subclass overrides what it needs.
 
-    Of several processes each has its own, and all have to act alike.
+    With several processes each has its own callbacks, which must all act alike.
     """
 
     def on_step(self, loop: "TrainingLoop") -> None:
-        """Called after each optimiser step and what belongs to it; `loop.save()` writes a checkpoint here."""
+        """Called after each optimiser step and its validation; may call `loop.save()` to write a checkpoint."""
 
     def on_validate(self, loop: "TrainingLoop", found: Validation) -> None:
-        """Called after each validation, and after its model was kept if it is the best."""
+        """Called after each validation; the model is already kept if it is the best."""
 
     def on_save(self, loop: "TrainingLoop") -> None:
         """Called after each checkpoint."""
@@ -55,17 +55,17 @@ class Callback:
 class TrainingLoop:
     """Trains to the end of a budget.
 
-    In steps mode everything depends on the seed alone: a run that was killed and resumed ends in bitwise the
-    same weights on a CPU. In minutes mode the learning rate follows the clock, and a resumed run uses what is
-    left of its budget.
+    With a budget in steps everything depends on the seed alone: on a CPU a run that was killed and resumed ends with
+    bitwise the same weights. With a budget in minutes the learning rate follows the clock, and a resumed run uses the
+    rest of its budget.
 
     Attributes:
-        learner: What is trained.
-        budget: When it ends.
-        folder: Run directory; None where nothing is written.
-        state: Where the training stands.
-        last: The last step.
-        log: Metrics of the run while it trains; None where nothing is written.
+        learner: The model in training.
+        budget: The budget.
+        folder: Run directory; None to write nothing.
+        state: Progress of the training.
+        last: The last optimiser step.
+        log: Metrics of the run while it trains; None to write nothing.
     """
 
     def __init__(
@@ -87,19 +87,19 @@ class TrainingLoop:
         """Prepare a training.
 
         Args:
-            learner: What is trained.
+            learner: The model in training.
             budget: When each phase is over.
             run: Run directory; None to write nothing.
             name: Name of the checkpoint in RUN/state.
-            record: How the run is made; becomes RUN/config.yaml, with RUN/manifest.json beside it, only when the
-                training starts and nothing of the input was refused, because a run that exists cannot be started again.
-            data: Checksum of the data, which a resumed training must share; None where nothing is compared.
-            validations: How often the model is validated; 0 for never.
-            validate_first: Whether it is validated before the first step, too.
-            patience: Validations in a row without improvement after which a phase ends; None for no such end.
-            thread_count: Threads of tensor operations; None to leave them as they are.
-            callbacks: Called as the training goes.
-            progress: Shown how far the training is.
+            record: Becomes RUN/config.yaml, with RUN/manifest.json beside it, when the training starts. An input that
+                is refused before that leaves no run behind, which could not be started again.
+            data: Checksum of the data, which must be the same when a training is resumed; None for no comparison.
+            validations: Number of validations during the training.
+            validate_first: Whether to validate before the first step too.
+            patience: Validations in a row without improvement that end a phase; None for no limit.
+            thread_count: Threads of tensor operations; None for no change.
+            callbacks: Called during the training.
+            progress: Progress bar.
         """
         self.learner, self.budget, self.folder, self.state = learner, budget, run, TrainState()
         self.callbacks, self.last, self.log = callbacks, OptimiserStep(), None
@@ -111,10 +111,10 @@ class TrainingLoop:
         learner.enter(0)
 
     def resume(self) -> None:
-        """Go on from RUN/state; what a larger budget adds goes to the present phase and those that follow.
+        """Go on from RUN/state; a larger budget than before adds to the current phase and the later ones.
 
         Raises:
-            InputError: The state is missing or damaged, or the data are others than before.
+            InputError: The state is missing or damaged, or data or number of processes differ from before.
         """
         assert self.folder is not None
         saved = artifacts.read_tree(self.folder / "state", self._name)
@@ -147,10 +147,7 @@ class TrainingLoop:
         """Train to the end of the budget.
 
         Args:
-            log: Metrics to write to; None for those of the run directory, which then end with a closing line.
-
-        Returns:
-            Where the training ended.
+            log: Metrics to write to; None for those of the run directory, which then get a closing line.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
@@ -160,7 +157,7 @@ class TrainingLoop:
         with ExitStack() as stack:
             if self.folder is not None:
                 stack.enter_context(current_ranks().exclusive(self.folder))
-            current_ranks().require_equal(self._terms())  # before rank 0 writes what the others look for
+            current_ranks().require_equal(self._terms())  # before rank 0 creates files
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
             self.log = log
@@ -170,7 +167,7 @@ class TrainingLoop:
                 self.log.start(self._record, self.learner.device)
             self._watch = stack.enter_context(watching(None if own is None else own / FOLDER))
             self._interruption = stack.enter_context(Interruption())
-            stack.enter_context(showing(None))  # the loop alone says how far it is, not what is measured in between
+            stack.enter_context(showing(None))  # validations show no progress of their own
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
@@ -178,13 +175,8 @@ class TrainingLoop:
             self.state.verdict, self.state.starved = self._agreed_verdict(), self._is_starved()
             if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
-                self.log.write(
-                    self.state.step,
-                    finished=True,
-                    verdict=self.state.verdict,
-                    **self.learner.closing(self.state),
-                    **times,
-                )
+                closing = self.learner.closing(self.state)
+                self.log.write(self.state.step, finished=True, verdict=self.state.verdict, **closing, **times)
         current_ranks().wait()  # until rank 0 has written everything
         return self.state
 
@@ -199,9 +191,7 @@ class TrainingLoop:
         if current_ranks().count > 1:
             tree["ranks"] = current_ranks().count
         if current_ranks().leads:
-            artifacts.write_tree(
-                self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
-            )  # fmt: skip
+            artifacts.write_tree(self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved)
         if self._improved and self.log is not None:
             self.log.keep_model()
         self._improved = False
@@ -251,7 +241,7 @@ class TrainingLoop:
                 self.save()
                 raise self._interruption.error(self._interrupted())
         over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
-        if over:  # what this phase used is kept: with a larger budget it goes on
+        if over:  # its state is kept, so that a larger budget can extend the phase
             at.phase = len(self.budget.shares)
         else:
             at.phase, at.phase_step, at.phase_seconds, at.measured, at.stale = at.phase + 1, 0, 0.0, 0, 0
@@ -261,15 +251,14 @@ class TrainingLoop:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def _not_finite(self, when: str) -> InputError:
-        """Return the error of a training from which nothing can come."""
         return InputError(
             f"{self.folder or 'training'}: the loss was not finite {when}; look for implausible values in the data "
             "(neurodyn inspect), and check the simulator that they come from (neurodyn check)"
         )
 
     def _terms(self) -> dict[str, str]:
-        """Return what must be equal on all ranks."""
-        if self._record is None:  # a training within another
+        """Return the settings that must be equal on all ranks, as text by name."""
+        if self._record is None:  # a training within another one
             return {}
         plain = {name: value for name, value in to_dict(self._record).items() if name != "data"}
         return {"--out": str(self.folder), "data": str(self._data), "step": str(self.state.step), **_flat(plain)}
@@ -279,7 +268,7 @@ class TrainingLoop:
         return current_ranks().agree(lambda: str(self._judge(next(filter(None, words), ""))))
 
     def _judge(self, fault: str) -> Verdict:
-        """Return whether what was trained can be used; `fault` is the first that the guard found."""
+        """Return whether the model can be used; `fault` is the first that the guard found."""
         at, found = self.state, self.learner.verdicts(self.state)
         if self.budget.steps is None:
             found.append(verdicts.of_steps(at.step, self.learner.least_steps))
@@ -293,14 +282,14 @@ class TrainingLoop:
         return verdicts.together(found)
 
     def _is_starved(self) -> bool:
-        """Return whether a training whose budget is wall time hardly ran, though it computes on the processor."""
+        """Return whether other processes took most of the processor from a CPU training with a budget of wall time."""
         if self.budget.minutes is None or self.budget.clock != "wall" or self.learner.device.type != "cpu":
             return False
         at = self.state
         return at.seconds >= STARVED_SECONDS and at.cpu_seconds <= STARVED_SHARE * at.seconds
 
     def _has_diverged(self, first: float, last: float) -> bool:
-        """Return whether a score is worse than the first by more than that itself, or is not finite."""
+        """Return whether the last score is not finite, or worse than the first by more than the first itself."""
         if not math.isfinite(last):
             return True
         return self.learner.better(first, last) and abs(last - first) > abs(first)
@@ -309,7 +298,7 @@ class TrainingLoop:
         return self._patience is not None and self.state.stale >= self._patience
 
     def _clock(self) -> None:
-        """Count the time of a step: wall time and budget of rank 0, processor time of all."""
+        """Add the time of a step: wall time and budget of rank 0, processor time of all ranks."""
         wall, cpu = time.perf_counter(), time.process_time()
         passed, spent, of_all = current_ranks().clock(wall - self._wall, cpu - self._cpu)
         self.state.seconds += passed
@@ -318,7 +307,7 @@ class TrainingLoop:
         self._wall, self._cpu = wall, cpu
 
     def _validate(self) -> Validation:
-        """Measure the model on rank 0, which keeps the best; all take note."""
+        """Measure the model on rank 0, which keeps the best, and share the result with all ranks."""
         found, at = current_ranks().agree(self._measure)
         vars(self.state).update(vars(at))
         self._improved |= at.step > 0 and at.best_step == at.step
@@ -328,7 +317,7 @@ class TrainingLoop:
 
     def _measure(self) -> tuple[Validation, TrainState]:
         at = self.state
-        with watching():  # a model in training may break down; the score says so
+        with watching():  # without notices of the guard: the score shows a breakdown
             found = self.learner.validate(at)
         at.stale, at.last = at.stale + 1, found.score
         at.first = found.score if at.first is None else at.first
@@ -359,7 +348,7 @@ def has_state(run: Path, name: str = "training") -> bool:
 
 
 def _flat(plain: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested plain data as texts by dotted name."""
+    """Return nested plain data as text by dotted name."""
     found: dict[str, str] = {}
     for name, value in plain.items():
         inner = dict(enumerate(value)) if isinstance(value, list | tuple) else value

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training reports as it goes (JSON lines always, and its tracker).
-
-And what is measured afterwards in the tracker that followed it.
-"""
+"""Metrics of a training, as JSON lines and in its tracker, and results that are shown in the tracker afterwards."""
 
 import copy
 import json
@@ -21,24 +18,20 @@ from neurodyn.core.plain_data import read_text
 from neurodyn.learn.manifest import MANIFEST, start_run
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import open_tracker, require_tracker, tracking
-from neurodyn.learn.tracking.tracker import Logger
+from neurodyn.learn.tracking.tracker import Logger, Tracker
 
 if TYPE_CHECKING:
     import torch
 
 
 _MODELS = ("model/*", "policy.safetensors", "config.json", "policy/*", "blueprint.yaml", "config.yaml", "manifest.json")
-_STATE = "state/*"
 
 
 class MetricsLog:
-    """The one writer of a training: RUN/metrics.jsonl, and the tracker that `learn.tracking` chose.
-
-    Both are cut back to where a resumed training goes on.
-    """
+    """Writes the metrics of a training to RUN/metrics.jsonl and to the tracker that `learn.tracking` chose."""
 
     def __init__(self, run: Path, step: int = 0) -> None:
-        """Open the log; lines that a killed training wrote after `step`, and the note of an end, are dropped.
+        """Open the log; a resumed training drops the closing line and all lines after `step`.
 
         Raises:
             InputError: The tracker cannot be opened.
@@ -52,29 +45,26 @@ class MetricsLog:
         self._kept: dict[Path, tuple[int, int]] = {}
 
     def start(self, record: RunRecord[Any], device: "torch.device | str" = "cpu") -> None:
-        """Write how the run is made (`manifest.start_run`), and show it in the tracker.
-
-        Raises:
-            InputError: The files cannot be written.
-        """
+        """Write config.yaml and manifest.json (`manifest.start_run`), and show both in the tracker."""
         start_run(self._run, record, device=device)
         self.describe(to_dict(record), read_json(self._run / MANIFEST))
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any] | None = None) -> None:
         """Show a configuration in the tracker."""
-        self._tracker.describe(config, manifest or {})
+        self._tracker.attempt(Tracker.describe, config, manifest or {})
 
     def write(self, step: int, **values: Any) -> None:
-        """Append one line; its numbers also go to the tracker. What is not finite becomes null: JSON has no NaN."""
+        """Append one line, and pass its numbers to the tracker. Numbers that are not finite are written as null."""
         step += self._first
         self._file.write(json.dumps({"step": step, **_finite(values)}, allow_nan=False) + "\n")
         self._file.flush()
-        self._tracker.write(step, dict(_scalars(values)))
+        self._tracker.step = step
+        self._tracker.attempt(Tracker.write, step, dict(_scalars(values)))
         if values.get("finished"):
-            self._tracker.conclude({"step": step, **_finite(values)})
+            self._tracker.attempt(Tracker.conclude, {"step": step, **_finite(values)})
 
     def keep_model(self) -> None:
-        """Give the tracker the model as the run directory holds it now, if it is another than before."""
+        """Give the tracker the model in the run directory if it has changed."""
         files = model_files(self._run)
         stamps = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
         if any(path.suffix == ".safetensors" for path in files) and stamps != self._kept:
@@ -83,26 +73,26 @@ class MetricsLog:
 
     def keep_files(self, files: Sequence[Path]) -> None:
         """Give the tracker the files of a model."""
-        self._tracker.keep_model(files)
+        self._tracker.attempt(Tracker.keep_model, files, self._tracker.step)
 
     def keep_file(self, path: Path) -> None:
         """Give the tracker any other file."""
-        self._tracker.keep_file(path)
+        self._tracker.attempt(Tracker.keep_file, path)
 
     def show_film(self, path: Path) -> None:
         """Show a film in the tracker."""
-        self._tracker.show_film(path)
+        self._tracker.attempt(Tracker.show_film, path, self._tracker.step)
 
     def conclude(self, **summary: Any) -> None:
-        """Show in the tracker what the training came to, where that is no line of metrics."""
-        self._tracker.conclude(_finite(summary))
+        """Show the outcome of a training in the tracker, for trainings without a closing line of metrics."""
+        self._tracker.attempt(Tracker.conclude, _finite(summary))
 
     def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Show a table in the tracker."""
-        self._tracker.show_table(title, head, rows)
+        self._tracker.attempt(Tracker.show_table, title, head, rows, self._tracker.step)
 
     def after(self, first: int) -> "MetricsLog":
-        """Return the same log for a stage whose steps count from `first`."""
+        """Return the same log for a stage whose step numbers start at `first`."""
         stage = copy.copy(self)
         stage._first = first
         return stage
@@ -115,27 +105,21 @@ class MetricsLog:
     ) -> None:
         self._file.close()
         self.keep_model()
-        state = _files(self._run, _STATE)
+        state = _files(self._run, "state/*")
         if state:
-            self._tracker.keep_state(state)
-        self._tracker.close(failed=kind is not None)
+            self._tracker.attempt(Tracker.keep_state, state, self._tracker.step)
+        self._tracker.attempt(Tracker.close, failed=kind is not None)
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Return the lines of RUN/metrics.jsonl; none where there is no such file."""
+    """Return the lines of RUN/metrics.jsonl; an empty list if there is no such file."""
     path = run / "metrics.jsonl"
     entries = [_entry(line, path) for line in _complete_lines(path)]
     return [entry for entry in entries if entry is not None]
 
 
 def best_metric(run: Path, name: str, best: Callable[[list[float]], float]) -> float | None:
-    """Return the best value of a metric in the course of a training; None where it has none.
-
-    Args:
-        run: Run directory.
-        name: Name of the metric.
-        best: `min`, or `max`.
-    """
+    """Return the best value, by `min` or `max`, of a metric during a training; None if it was never measured."""
     found = [float(line[name]) for line in read_metrics(run) if isinstance(line.get(name), int | float)]
     return best(found) if found else None
 
@@ -148,7 +132,7 @@ def _complete_lines(path: Path) -> list[str]:
 
 
 def _entry(line: str, path: Path) -> dict[str, Any] | None:
-    """Return a line as it was written; None of one that is damaged, with a notice."""
+    """Return the entry of a line; None, with a notice, if the line is damaged."""
     with suppress(ValueError, RecursionError):
         entry = json.loads(line)
         if isinstance(entry, dict) and isinstance(entry.get("step"), int):
@@ -162,7 +146,7 @@ def _before(entry: dict[str, Any] | None, step: int) -> bool:
 
 
 def model_files(run: Path) -> list[Path]:
-    """Return the files of a run directory, or of a policy's folder, that its model is read from."""
+    """Return the files from which the model of a run directory, or a policy, is read."""
     return _files(run, *_MODELS)
 
 
@@ -187,15 +171,10 @@ def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]
     return found
 
 
-Cells = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""A table: its title, the names of its columns, and its rows of text."""
-
-
 def require_followed(logger: Logger | None, run: str | Path) -> None:
-    """Refuse, before work, to show results where that is not possible; nothing is asked for by None.
+    """Raise an InputError, before the work, if `logger` is given and results cannot be shown in the run's tracker.
 
-    Raises:
-        InputError: The run ships with the package, or the tracker cannot work.
+    That is so if the run ships with the package, or the tracker cannot work.
     """
     if logger is None:
         return
@@ -208,23 +187,23 @@ def show_results(
     run: str | Path,
     logger: Logger | None,
     *,
-    tables: Iterable[Cells] = (),
+    tables: Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
     films: Sequence[Path] = (),
     summary: dict[str, Any] | None = None,
     model: bool = False,
 ) -> None:
-    """Show results in the tracker of a run, which goes on with what it has of the training.
+    """Add results to what the tracker of a run shows of its training.
 
     Args:
         run: Run directory.
         logger: The tracker; None to show nothing.
-        tables: Tables; those without rows are left out.
-        films: Films and pages.
-        summary: Figures beside those of the training.
-        model: Whether the model of the run directory is another than the training ended with.
+        tables: Title, column names and rows of text of each table; tables without rows are left out.
+        films: Films and HTML pages.
+        summary: Figures to add to the training's.
+        model: Whether the model in the run directory was replaced after the training.
 
     Raises:
-        InputError: As of `require_followed`, or another process writes the run.
+        InputError: See `require_followed`; or another process writes the run.
     """
     require_followed(logger, run)
     if logger is None:
@@ -234,12 +213,12 @@ def show_results(
     with exclusive(folder), tracking(logger, folder):
         tracker = open_tracker(folder, step, late=True)
         if model:
-            tracker.keep_model(model_files(folder))
+            tracker.attempt(Tracker.keep_model, model_files(folder), step)
         for title, head, rows in tables:
             if rows:
-                tracker.show_table(title, head, rows)
+                tracker.attempt(Tracker.show_table, title, head, rows, step)
         for film in films:
-            tracker.show_film(film)
+            tracker.attempt(Tracker.show_film, film, step)
         if summary:
-            tracker.conclude({"step": step, **summary})
-        tracker.close(failed=False)
+            tracker.attempt(Tracker.conclude, {"step": step, **summary})
+        tracker.attempt(Tracker.close, failed=False)

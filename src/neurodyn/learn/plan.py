@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training of every kind of model is told: phases, a budget, an optimiser."""
+"""Settings that the trainings of all kinds of models share: phases, budget, optimiser."""
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -11,6 +11,9 @@ from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.workers import resolve_threads
 from neurodyn.learn.optimiser import Schedule, require_scheduled
+
+if TYPE_CHECKING:
+    from neurodyn.learn.learner import TrainState
 
 
 class TrainingPhase(Config, frozen=True, kw_only=True):
@@ -100,24 +103,15 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         return Schedule(warmup=self.warmup, final=self.final)
 
 
-class SpentBudget(Protocol):
-    """What a training has used of its budget."""
-
-    phase: int
-    phase_step: int
-    phase_seconds: float
-    carried: float
-
-
 @dataclass(frozen=True)
 class TrainingBudget:
-    """Steps, time, or both: what is used up first ends a phase.
+    """Steps, time, or both: a phase ends when the first of them is used up.
 
     Attributes:
         steps: Optimiser steps in all phases; None for no limit.
         minutes: Time of all phases [min]; None for no limit.
-        shares: Share of each phase (of all shares together).
-        clock: What the minutes are of: "wall" or "cpu" time.
+        shares: Relative share of each phase.
+        clock: Clock of the minutes: "wall" or "cpu" time.
     """
 
     steps: int | None = None
@@ -125,8 +119,8 @@ class TrainingBudget:
     shares: tuple[float, ...] = (1.0,)
     clock: Clock = "wall"
 
-    def done(self, at: SpentBudget) -> float:
-        """Return the share of the present phase that is done."""
+    def done(self, at: "TrainState") -> float:
+        """Return the share of the current phase that is done."""
         share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
         if self.steps is not None:
             done = at.phase_step / max(1, round(self.steps * share))
@@ -134,14 +128,14 @@ class TrainingBudget:
             done = max(done, at.phase_seconds / (60.0 * self.minutes * share))
         return done
 
-    def carried(self, at: SpentBudget, former: "TrainingBudget") -> float:
-        """Return the share of this budget that phases which ended under a smaller one leave to the present one."""
+    def carried(self, at: "TrainState", former: "TrainingBudget") -> float:
+        """Return the share of this budget that earlier phases, which ended under a smaller one, leave to this phase."""
         limits = ((former.steps, self.steps), (former.minutes, self.minutes))
         ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
         before = sum(self.shares[: at.phase]) / sum(self.shares)
         return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
 
-    def overall(self, at: SpentBudget) -> float:
+    def overall(self, at: "TrainState") -> float:
         """Return the share of the whole training that is done."""
         if at.phase >= len(self.shares):
             return 1.0
@@ -149,7 +143,7 @@ class TrainingBudget:
         return min(1.0, (before + min(1.0, self.done(at)) * self.shares[at.phase]) / sum(self.shares))
 
     def validations(self, phase: int, count: int) -> int:
-        """Return how many of `count` validations of a training fall into a phase."""
+        """Return the number of validations in a phase, of `count` in the whole training."""
         return max(1, round(count * self.shares[phase] / sum(self.shares))) if count else 0
 
 
@@ -162,7 +156,7 @@ def with_budget(
     """Return settings with another budget, seed or number of threads, where given.
 
     Raises:
-        InputError: Both budgets are given, or one is not above 0.
+        InputError: Both budgets are given, or a value is invalid.
     """
     if minutes is not None and steps is not None:
         raise InputError("training budget: both minutes and steps are given; give one")

@@ -25,8 +25,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_returns
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.learner import Learner, RunningTraining, TrainState, Validation
-from neurodyn.learn.loop import has_state
+from neurodyn.learn.learner import Learner, TrainState, Validation
+from neurodyn.learn.loop import TrainingLoop, has_state
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
 from neurodyn.policy.environment import Episodes, PolicyEnvironment
 from neurodyn.policy.evaluation import play
@@ -156,7 +156,7 @@ class PolicyLearner(Learner):
         if at.best is None:
             save_policy(self._out, self._config, self.network)
 
-    def metrics(self, loop: RunningTraining, found: Validation | None) -> dict[str, Any]:
+    def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
         """Return the line of an update."""
         at, ended = loop.state, Episodes.joined(current_ranks().gather(self._world.collect()))
         count = len(ended.returns)
@@ -189,7 +189,7 @@ class PolicyLearner(Learner):
         """Return what an algorithm has to say of an update beside its losses."""
         return {}
 
-    def text(self, loop: RunningTraining, found: Validation | None) -> str:
+    def text(self, loop: TrainingLoop, found: Validation | None) -> str:
         """Return the returns of the last episodes, with exploration noise, and of the last play, without."""
         self._shown = self._shown if found is None else found.values
         recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]

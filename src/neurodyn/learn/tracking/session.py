@@ -1,39 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tracker a training has, RUN/tracker.json, and what happens when a tracker fails."""
+"""The tracker of a training: its choice, RUN/tracker.json, and failures of trackers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, notice
-from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.devices import current_ranks, first_line
 from neurodyn.learn.tracking.tracker import DEFAULT, TRACKERS, Logger, Opening, Tracker, find, name_of
 
 FILE = "tracker.json"
 
+P = ParamSpec("P")
 
-@dataclass(frozen=True)
-class _Choice:
-    """What `tracking` was called with: the tracker, and the outermost folder that is written."""
-
-    logger: Logger
-    root: Path
-
-
-_CHOICE: ContextVar[_Choice | None] = ContextVar("tracker", default=None)
+_CHOICE: ContextVar[tuple[Logger, Path] | None] = ContextVar("tracker", default=None)
+"""Tracker of the training under way, and the outermost folder that it writes."""
 
 
 @contextmanager
 def tracking(logger: Logger | None, out: str | Path) -> Iterator[None]:
-    """Have the trainings within followed by a tracker.
+    """Follow the trainings within the context by a tracker.
 
     Args:
-        logger: The tracker; None for that of the calling loop, else that of the run where it goes on, else TensorBoard.
-        out: Folder that is written: of the run, or of a loop that trains in several.
+        logger: The tracker; None for that of the calling loop, else that of a resumed run, else TensorBoard.
+        out: Folder of the run, or of a loop that trains in several runs.
 
     Raises:
         InputError: There is no such tracker, it is not installed, or its server cannot be reached.
@@ -41,7 +34,7 @@ def tracking(logger: Logger | None, out: str | Path) -> Iterator[None]:
     if logger is None and _CHOICE.get() is not None:
         yield
         return
-    token = _CHOICE.set(_Choice(require_tracker(logger, out), Path(out)))
+    token = _CHOICE.set((require_tracker(logger, out), Path(out)))
     try:
         yield
     finally:
@@ -49,59 +42,57 @@ def tracking(logger: Logger | None, out: str | Path) -> Iterator[None]:
 
 
 def require_tracker(logger: Logger | None, out: str | Path) -> Logger:
-    """Return the tracker that `tracking` would choose, if it can work; arguments and errors are those of `tracking`."""
+    """Return the tracker that `tracking` would choose; arguments and errors: see `tracking`."""
     chosen = _recorded(Path(out)) if logger is None else logger
     tracker, options = find(chosen)
-    if current_ranks().leads:  # of several processes, the one that writes
+    if current_ranks().leads:  # the others do not write
         tracker.require(options)
     return chosen
 
 
 def chosen_tracker() -> Logger | None:
-    """Return what follows the training under way; None outside of one."""
+    """Return the tracker of the training under way; None if there is no training."""
     choice = _CHOICE.get()
-    return None if choice is None else choice.logger
+    return None if choice is None else choice[0]
 
 
 def open_tracker(run: Path, step: int = 0, *, late: bool = False) -> "GuardedTracker":
-    """Open the tracker of a run that begins, or that goes on after a step; as `tracking` chose.
+    """Open the tracker that `tracking` chose for a run.
 
     Args:
         run: Run directory.
-        step: The step.
-        late: Whether work was done already, so that a tracker which cannot be opened is no error but a notice; within a
-            loop over several runs it always is.
+        step: Step after which the run goes on; 0 for a new run.
+        late: Whether the work is already done, so that a tracker which cannot be opened gives a notice instead of an
+            error. Within a loop over several runs it always does.
 
     Raises:
         InputError: It cannot be opened.
     """
-    choice = _CHOICE.get()
-    root = run if choice is None else choice.root
-    logger = _recorded(run) if choice is None else choice.logger
+    logger, root = _CHOICE.get() or (_recorded(run), run)
     top = root.resolve()
     within = top in run.resolve().parents
     tracker, options = find(logger)
     before = read_tracker_file(run)
     name = "/".join((top.name, *run.resolve().relative_to(top).parts)) if within else run.resolve().name
     known = before.get("runs", {}).get(name_of(logger), {})
-    guarded = GuardedTracker(run, logger, step)
+    guarded = GuardedTracker(run, name_of(logger), step)
     try:
         guarded.tracker = tracker(Opening(run, name, top.name if within else "", step, known), **options)
         if (logger, before) != (DEFAULT, {}):
             runs = {**before.get("runs", {}), name_of(logger): guarded.tracker.identity()}
             artifacts.write_json(run / FILE, {"logger": name_of(logger), "runs": {k: v for k, v in runs.items() if v}})
-    except Exception as error:  # whatever a tracker raises is about the tracker
+    except Exception as error:  # trackers raise anything
         if within or late:
-            guarded.lose(step, error)
+            guarded.lose(error)
         elif isinstance(error, InputError):
             raise
         else:
-            raise InputError(f"logger {name_of(logger)}: {_one_line(error)}; valid: another --logger") from error
+            raise InputError(f"logger {name_of(logger)}: {first_line(error)}; valid: another --logger") from error
     return guarded
 
 
 def read_tracker_file(run: Path) -> dict[str, Any]:
-    """Return RUN/tracker.json: `logger`, `runs` (by tracker, what finds the run again), and `lost` where it failed.
+    """Return RUN/tracker.json: `logger`, `runs` (identity of the run by tracker), and `lost` if the tracker failed.
 
     Raises:
         InputError: The file is damaged.
@@ -116,86 +107,46 @@ def read_tracker_file(run: Path) -> dict[str, Any]:
 
 
 class GuardedTracker:
-    """A tracker whose failure ends it with a notice, while the training goes on.
+    """A tracker that is given up with a notice when it fails, while the training goes on.
 
     Attributes:
-        tracker: The tracker; None after it failed.
+        tracker: The tracker; None before it is open and after it failed.
+        step: Step of the last numbers.
     """
 
-    def __init__(self, run: Path, logger: Logger, step: int) -> None:
-        """Guard a tracker that is not yet open."""
+    def __init__(self, run: Path, name: str, step: int) -> None:
         self.tracker: Tracker | None = None
-        self._run, self._name, self._step = run, name_of(logger), step
+        self.step = step
+        self._run, self._name = run, name
 
-    def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Call `Tracker.write`."""
-        self._step = step
-        self._try(lambda tracker: tracker.write(step, scalars))
+    def attempt(self, method: Callable[Concatenate[Tracker, P], None], *args: P.args, **options: P.kwargs) -> None:
+        """Call a method of the tracker, for example `attempt(Tracker.keep_file, path)`."""
+        if self.tracker is None:
+            return
+        try:
+            getattr(self.tracker, method.__name__)(*args, **options)
+        except Exception as error:  # trackers raise anything
+            self.lose(error)
 
-    def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
-        """Call `Tracker.describe`."""
-        self._try(lambda tracker: tracker.describe(config, manifest))
-
-    def keep_model(self, files: Sequence[Path]) -> None:
-        """Call `Tracker.keep_model`."""
-        self._try(lambda tracker: tracker.keep_model(files, self._step))
-
-    def keep_state(self, files: Sequence[Path]) -> None:
-        """Call `Tracker.keep_state`."""
-        self._try(lambda tracker: tracker.keep_state(files, self._step))
-
-    def keep_file(self, path: Path) -> None:
-        """Call `Tracker.keep_file`."""
-        self._try(lambda tracker: tracker.keep_file(path))
-
-    def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Call `Tracker.show_table`."""
-        self._try(lambda tracker: tracker.show_table(title, head, rows, self._step))
-
-    def show_film(self, path: Path) -> None:
-        """Call `Tracker.show_film`."""
-        self._try(lambda tracker: tracker.show_film(path, self._step))
-
-    def conclude(self, summary: Mapping[str, Any]) -> None:
-        """Call `Tracker.conclude`."""
-        self._try(lambda tracker: tracker.conclude(summary))
-
-    def close(self, failed: bool) -> None:
-        """Call `Tracker.close`."""
-        self._try(lambda tracker: tracker.close(failed))
-
-    def lose(self, step: int, error: Exception) -> None:
-        """Give the tracker up, and say so on the terminal and in RUN/tracker.json."""
+    def lose(self, error: Exception) -> None:
+        """Give the tracker up, with a notice and an entry in RUN/tracker.json."""
         lost, self.tracker = self.tracker, None
-        title, reason = self._name if lost is None else lost.title, _one_line(error)
+        title, reason = self._name if lost is None else lost.title, first_line(error)
         if lost is not None:
             with suppress(Exception):
                 lost.abandon(error)
         notice(f"{self._run}: {title}'s log ends here, because {reason}; work goes on without it")
         if self._run.is_dir():
-            lost = {"step": step, "reason": reason}
+            lost = {"step": self.step, "reason": reason}
             with suppress(InputError, OSError):  # the disk may be why
                 known = {"logger": self._name, **read_tracker_file(self._run)}
                 artifacts.write_json(self._run / FILE, {**known, "lost": lost})
 
-    def _try(self, call: Callable[[Tracker], None]) -> None:
-        if self.tracker is None:
-            return
-        try:
-            call(self.tracker)
-        except Exception as error:  # whatever a tracker raises is about the tracker
-            self.lose(self._step, error)
-
 
 def _recorded(run: Path) -> Logger:
-    """Return the tracker that a run names, of those that are registered: no code of a class that a file names runs."""
+    """Return the tracker that a run names if it is registered; a class that a file names is never imported."""
     name = read_tracker_file(run).get("logger", DEFAULT)
     if isinstance(name, str) and name in TRACKERS:
         return name
     notice(f"{run}: was followed by a logger of your own, which goes on only where you name it again by --logger")
     return DEFAULT
-
-
-def _one_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

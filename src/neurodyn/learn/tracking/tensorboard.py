@@ -2,6 +2,7 @@
 """TensorBoard: RUN/tensorboard."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 from neurodyn.core.config import to_yaml
@@ -11,12 +12,12 @@ FOLDER = "tensorboard"
 
 
 class TensorBoard(Tracker):
-    """Numbers as scalars; configuration, tables and the verdict as texts."""
+    """Writes numbers as scalars, and the configuration, tables and the verdict as texts."""
 
     title = "TensorBoard"
 
     def __init__(self, opening: Opening) -> None:
-        """Open the log; events after the step from which the run goes on are hidden."""
+        """Open the log; a resumed run hides the events after its step."""
         from torch.utils.tensorboard import SummaryWriter
 
         super().__init__(opening)
@@ -24,7 +25,7 @@ class TensorBoard(Tracker):
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
         """Write the configuration as a text."""
-        self._write_text("config", _indented(to_yaml(config)))
+        self._write_text("config", indent(to_yaml(config), "    ", lambda line: True))
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
         """Write scalars."""
@@ -34,8 +35,8 @@ class TensorBoard(Tracker):
 
     def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]], step: int) -> None:
         """Write a table as a text in Markdown."""
-        lines = [head, ["---"] * len(head), *rows]
-        self._write_text(title, "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines), step)
+        lines = [[text.replace("|", "\\|") for text in line] for line in (head, ["---"] * len(head), *rows)]
+        self._write_text(title, "\n".join(f"| {' | '.join(line)} |" for line in lines), step)
 
     def conclude(self, summary: Mapping[str, Any]) -> None:
         """Write the verdict as a text."""
@@ -43,7 +44,7 @@ class TensorBoard(Tracker):
             self._write_text("verdict", str(summary["verdict"]), int(summary.get("step", 0)))
 
     def close(self, failed: bool) -> None:
-        """Write what is left."""
+        """Flush and close the log."""
         if self._has_folder():  # its thread fails with a traceback without it
             self._board.close()
 
@@ -57,12 +58,3 @@ class TensorBoard(Tracker):
     def _require_folder(self) -> None:
         if not self._has_folder():
             raise FileNotFoundError("its folder is gone")
-
-
-def _indented(text: str) -> str:
-    """Return a text as Markdown shows it word for word."""
-    return "".join(f"    {line}\n" for line in text.splitlines())
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tracker is, which there are, writers of rsl_rl (its `LogWriter` protocol, rsl-rl-lib 5.5) as trackers.
-
-And from what users call a tracker to the tracker.
-"""
+"""Trackers by name, and writers of rsl_rl (the `LogWriter` protocol of rsl-rl-lib 5.5) as trackers."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -19,13 +16,13 @@ from neurodyn.core.registry import Registry
 
 @dataclass(frozen=True)
 class Opening:
-    """What a tracker is opened with.
+    """The run that a tracker is opened for.
 
     Attributes:
         run: Run directory.
-        name: What the run is called: the name of its folder, below that of the loop that trains it.
-        group: Name of the loop that trains in several runs; empty for a run by itself.
-        step: Step after which the run goes on; 0 for one that begins.
+        name: Name of its folder, preceded by that of the loop that trains it, if there is one.
+        group: Name of the loop over several runs; empty for a single run.
+        step: Step after which the run goes on; 0 for a new run.
         known: What `Tracker.identity` returned when the run was tracked before.
     """
 
@@ -37,10 +34,10 @@ class Opening:
 
 
 class Tracker:
-    """Follows one run; a subclass overrides what it can show. What a method raises ends the tracker, not the training.
+    """Follows one run; a subclass overrides what it can show. If a method raises, the training goes on without it.
 
     Attributes:
-        title: What it is called in messages.
+        title: Its name in messages.
         run: Run directory.
     """
 
@@ -48,36 +45,32 @@ class Tracker:
 
     @classmethod
     def require(cls, options: Mapping[str, Any]) -> None:
-        """Refuse to work where it cannot; called before anything is read or written.
+        """Raise an InputError, before anything is written, if the tracker cannot work here with these options.
 
         Args:
             options: Further arguments of `__init__`.
-
-        Raises:
-            InputError: A package is not installed, a server cannot be reached, or an option is unknown.
         """
         if options:
             raise InputError(f"logger {cls.title}: takes no options, and was given {', '.join(options)}")
 
     def __init__(self, opening: Opening) -> None:
-        """Begin, or go on."""
         self.run = opening.run
 
     def identity(self) -> dict[str, Any]:
-        """Return what finds the run again, as plain data for RUN/tracker.json."""
+        """Return plain data for RUN/tracker.json by which the run is found again."""
         return {}
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
-        """Show how the run is made: its config.yaml and manifest.json."""
+        """Show the run's config.yaml and manifest.json."""
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Show numbers of a step, by names with slashes between their parts."""
+        """Show numbers of a step by name; parts of a name are separated by slashes."""
 
     def keep_model(self, files: Sequence[Path], step: int) -> None:
         """Keep the files of the best model so far."""
 
     def keep_state(self, files: Sequence[Path], step: int) -> None:
-        """Keep the checkpoint from which the training goes on; called as it ends or is stopped."""
+        """Keep the checkpoint from which the training can go on; called when it ends or is stopped."""
 
     def keep_file(self, path: Path) -> None:
         """Keep any other file."""
@@ -89,17 +82,17 @@ class Tracker:
         """Show a film or a page: .mp4, .gif or .html."""
 
     def conclude(self, summary: Mapping[str, Any]) -> None:
-        """Show what the training came to: its verdict and last figures."""
+        """Show the verdict and the last figures."""
 
     def close(self, failed: bool) -> None:
-        """End."""
+        """Close the tracker; `failed` says whether the training raised an error."""
 
     def abandon(self, error: Exception) -> None:
-        """Let go after a method has failed."""
+        """Release what the tracker holds, after a method has failed."""
 
 
 class NoTracker(Tracker):
-    """Nothing beside metrics.jsonl."""
+    """No tracker; metrics.jsonl alone."""
 
     title = "none"
 
@@ -110,23 +103,20 @@ TRACKERS: Registry[type[Tracker]] = Registry(
     tensorboard="neurodyn.learn.tracking.tensorboard:TensorBoard",
     wandb="neurodyn.learn.tracking.wandb_run:WandbRun",
 )
-"""Trackers, by the name behind `--logger`."""
+"""Trackers by their `--logger` name."""
 
 DEFAULT = "tensorboard"
 
 
-FOLDER = "git"
-
-
 def write_code_state(run: Path) -> list[Path]:
-    """Write commit, status and difference of each repository that the code lies in, as RUN/git/NAME.diff.
+    """Write commit, status and diff of each repository of the code to RUN/git/NAME.diff.
 
     Returns:
-        The files; those of a run that goes on stay as they are, with none returned.
+        The written files; a resumed run keeps its files, and they are not returned.
     """
     written = []
     for repository in repositories():
-        path = run / FOLDER / f"{repository.name}.diff"
+        path = run / "git" / f"{repository.name}.diff"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, repository_state(repository))
@@ -134,18 +124,14 @@ def write_code_state(run: Path) -> list[Path]:
     return written
 
 
-WEIGHTS = (".safetensors", ".pt")
-"""Suffixes of files of weights."""
-
-
 class ServedWriter(Tracker):
-    """Calls a `LogWriter` as rsl_rl's own Logger does: built with `log_dir`, then one call for each number."""
+    """Calls a `LogWriter` as rsl_rl's Logger does: built with `log_dir`, then one call for each number."""
 
     title = "LogWriter"
 
     @classmethod
     def require(cls, options: Mapping[str, Any]) -> None:
-        """Refuse classes without `add_scalar`, and arguments that they do not take."""
+        """Raise an InputError for a class without `add_scalar`, or with other arguments than the given ones."""
         writer, arguments = _split(options)
         name = f"{writer.__module__}:{writer.__qualname__}"
         if not callable(getattr(writer, "add_scalar", None)):
@@ -161,14 +147,13 @@ class ServedWriter(Tracker):
             ) from None
 
     def __init__(self, opening: Opening, **options: Any) -> None:
-        """Build the writer."""
         super().__init__(opening)
         writer, arguments = _split(options)
         self.title = writer.__name__
         self._writer = writer(log_dir=str(self.run), **arguments)
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
-        """Pass on where the training takes place and its settings, and what differs from the commit."""
+        """Pass on the environment, the settings, and the state of the code."""
         environment = {name: value for name, value in config.items() if name != "settings"}
         training = {**(config.get("settings") or {}), "manifest": manifest}
         self._call("store_config", _Settings(environment), training)
@@ -181,9 +166,9 @@ class ServedWriter(Tracker):
             self._writer.add_scalar(tag, value, step)
 
     def keep_model(self, files: Sequence[Path], step: int) -> None:
-        """Pass on the weights as a model, and what belongs to them as files."""
+        """Pass on the weights as a model, and the other files as files."""
         for path in files:
-            if path.suffix in WEIGHTS:
+            if path.suffix in (".safetensors", ".pt"):
                 self._call("save_model", str(path), step)
             else:
                 self.keep_file(path)
@@ -193,7 +178,7 @@ class ServedWriter(Tracker):
         self._call("save_file", str(path))
 
     def show_film(self, path: Path, step: int) -> None:
-        """Pass on a film; pages go as files."""
+        """Pass on a film; an HTML page is passed on as a file."""
         if path.suffix == ".html":
             self.keep_file(path)
         else:
@@ -204,17 +189,16 @@ class ServedWriter(Tracker):
         self._call("stop")
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """Call what a writer need not have."""
+        """Call an optional method of the writer."""
         method = getattr(self._writer, name, None)
         if method is not None:
             method(*arguments)
 
 
 class _Settings(dict[str, Any]):
-    """Settings of an environment as writers of rsl_rl ask for them: by `to_dict`."""
+    """Settings of an environment, which writers of rsl_rl read by `to_dict`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them."""
         return dict(self)
 
 
@@ -224,16 +208,12 @@ def _split(options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 Logger = str | Mapping[str, Any]
-"""A tracker as users name it: a name in `TRACKERS`, "package.module:Class", or, as rsl_rl's `cfg["logger"]`, a mapping
-of `class_name` and the arguments of that class."""
+"""What users name a tracker by: a name in `TRACKERS`, "package.module:Class", or a mapping of `class_name` and the
+arguments of that class, as rsl_rl's `cfg["logger"]`."""
 
 
 def name_of(logger: Logger) -> str:
-    """Return the name of a tracker, or of its class.
-
-    Raises:
-        InputError: A mapping has no such name.
-    """
+    """Return the name of a tracker or of its class, or raise an InputError for a mapping without one."""
     if isinstance(logger, str):
         return logger
     name = logger.get("class_name")
@@ -243,21 +223,15 @@ def name_of(logger: Logger) -> str:
 
 
 def require_name(logger: str) -> None:
-    """Refuse what is neither a registered name nor the form of a class; nothing is imported.
-
-    Raises:
-        InputError: It is neither.
-    """
-    if logger not in TRACKERS and not _is_class(logger):
+    """Raise an InputError unless a text is a registered name or has the form of a class; nothing is imported."""
+    module, colon, attribute = logger.partition(":")
+    is_class = bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+    if logger not in TRACKERS and not is_class:
         raise unknown("logger", logger, [*TRACKERS, "PACKAGE.MODULE:CLASS"])
 
 
 def find(logger: Logger) -> tuple[type[Tracker], dict[str, Any]]:
-    """Return the tracker that a user names, and its options.
-
-    Raises:
-        InputError: There is none of that name, or its class cannot be imported.
-    """
+    """Return the class of a tracker and its options, or raise an InputError if there is none of that name."""
     name = name_of(logger)
     options = {} if isinstance(logger, str) else {key: value for key, value in logger.items() if key != "class_name"}
     require_name(name)
@@ -269,19 +243,13 @@ def find(logger: Logger) -> tuple[type[Tracker], dict[str, Any]]:
     return ServedWriter, {"writer": found, **options}
 
 
-def _is_class(name: str) -> bool:
-    module, colon, attribute = name.partition(":")
-    parts = [*module.split("."), *attribute.split(".")]
-    return bool(colon) and all(part.isidentifier() for part in parts)
-
-
 def _imported(name: str) -> type[Any]:
     module, _, attribute = name.partition(":")
     try:
         found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:  # whatever its module raises is about the class
+    except Exception as error:  # its module may raise anything
         raise InputError(f"logger {name!r} cannot be imported ({type(error).__name__}: {error})") from error
     if not isinstance(found, type):
         raise InputError(f"logger {name!r} is no class; valid: a Tracker, or a LogWriter of rsl_rl")

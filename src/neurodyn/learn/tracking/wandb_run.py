@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights & Biases (extra `wandb`): on its servers where the user is logged in, else in files under RUN/wandb.
-
-The package is imported when a run is to be tracked by it.
-"""
+"""Weights & Biases (extra `wandb`): on its server if the user is logged in, else in files under RUN/wandb."""
 
 import os
 import shutil
@@ -18,28 +15,28 @@ from neurodyn.core.provenance import repositories
 from neurodyn.learn.tracking.tracker import Opening, Tracker, write_code_state
 
 PROJECT = "neurodyn"
-"""Project of the runs, where WANDB_PROJECT names none."""
+"""Default of WANDB_PROJECT."""
 
 REACH_SECONDS = 10.0
-"""Time within which a server has to answer before a training begins [s]."""
+"""Time within which the server must answer before a training begins [s]."""
 
 FINISH_SECONDS = 120.0
-"""Time that the end of a training waits for uploads [s], where WANDB_FINISH_TIMEOUT sets none; the rest is on disk."""
+"""Longest wait for uploads at the end of a training [s], default of WANDB_FINISH_TIMEOUT; the rest stays on disk."""
 
 _Mode = Literal["online", "offline", "disabled"]
 _MODES: dict[str, _Mode] = {"online": "online", "offline": "offline", "disabled": "disabled"}
 _GONE = ("HandleAbandonedError", "MailboxClosedError")
-"""Errors of W&B where its process does not answer."""
+"""Errors of W&B when its process does not answer."""
 
 
 class WandbRun(Tracker):
-    """One run of W&B; a training that goes on continues it."""
+    """One run of W&B; a resumed training continues it."""
 
     title = "W&B"
 
     @classmethod
     def require(cls, options: Mapping[str, Any]) -> None:
-        """Refuse to work without the package, and online without a login or a server that answers."""
+        """Raise an InputError without the package, or, online, without a login or a server that answers."""
         super().require(options)
         if find_spec("wandb") is None:
             raise InputError(
@@ -53,7 +50,6 @@ class WandbRun(Tracker):
                 )
 
     def __init__(self, opening: Opening) -> None:
-        """Begin a run of W&B, or go on with the one of before."""
         import wandb
 
         super().__init__(opening)
@@ -72,14 +68,14 @@ class WandbRun(Tracker):
             )
 
     def identity(self) -> dict[str, Any]:
-        """Return the identifiers by which W&B finds the run, and where it is shown."""
+        """Return the identifiers by which W&B finds the run, and its page."""
         run = self._run
         offline = bool(run.offline)
         found = {"id": run.id, "project": run.project, "entity": run.entity, "url": None if offline else run.url}
         return {**{name: value for name, value in found.items() if value}, "mode": "offline" if offline else "online"}
 
     def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
-        """Show configuration and manifest as the run's config, and what differs from the commit as files."""
+        """Show configuration and manifest as the run's config, and the state of the code as files."""
         self._run.config.update({**config, "manifest": manifest}, allow_val_change=True)
         for path in write_code_state(self.run):
             self.keep_file(path)
@@ -97,7 +93,7 @@ class WandbRun(Tracker):
         self._log_files("checkpoint", files, step, ["latest"])
 
     def keep_file(self, path: Path) -> None:
-        """Save a copy of a file: where W&B makes links of its own, it warns that they are none."""
+        """Save a copy of a file: W&B would link to the file itself, and warns where links are not possible."""
         copy = Path(self._run.dir) / (path.relative_to(self.run) if path.is_relative_to(self.run) else path.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
@@ -109,7 +105,7 @@ class WandbRun(Tracker):
         self._run.log({f"tables/{title}": table}, step=step)
 
     def show_film(self, path: Path, step: int) -> None:
-        """Log a video, or a page with its player."""
+        """Log a video, or an HTML page."""
         film = self._wandb.Html(str(path)) if path.suffix == ".html" else self._wandb.Video(str(path))
         self._run.log({f"films/{path.stem}": film}, step=step)
 
@@ -118,11 +114,11 @@ class WandbRun(Tracker):
         self._run.summary.update(dict(summary))
 
     def close(self, failed: bool) -> None:
-        """Send what is left, and end."""
+        """Upload the rest, and finish the run."""
         self._run.finish(exit_code=1 if failed else 0)
 
     def abandon(self, error: Exception) -> None:
-        """Take W&B down where its process is gone, which it would else look for, with a traceback, as Python ends."""
+        """Tear W&B down if its process is gone; it would otherwise look for it at exit, with a traceback."""
         if isinstance(error, ConnectionError) or type(error).__name__ in _GONE:
             self._wandb.teardown()
 
@@ -135,22 +131,18 @@ class WandbRun(Tracker):
 
 
 def _settings(kind: Any) -> Any:
-    """Return how a run of W&B works beside what the environment says: silent, and never waiting without end."""
+    """Return the settings of a silent run that does not wait for ever; the environment has the rest."""
     options: dict[str, Any] = {"console": "off", "silent": True, "finish_timeout_raises": True}
     if "WANDB_FINISH_TIMEOUT" not in os.environ:
         options["finish_timeout"] = FINISH_SECONDS
     found = repositories()
     if found:
-        options["git_root"] = str(found[-1])  # that of the working directory, where it lies in one
+        options["git_root"] = str(found[-1])  # of the working directory, if it lies in one
     return kind(**options)
 
 
 def _mode() -> _Mode:
-    """Return how W&B works: as WANDB_MODE or its settings file says, else online for those who are logged in.
-
-    Raises:
-        InputError: There is no such mode.
-    """
+    """Return the mode of WANDB_MODE or of W&B's settings file; by default online if the user is logged in."""
     asked = os.environ.get("WANDB_MODE", "")
     if asked:
         if asked not in _MODES:
@@ -171,13 +163,9 @@ def _server() -> str:
 
 
 def _is_logged_in(*, verify: bool = False) -> bool:
-    """Return whether W&B has credentials, or the caller has a run of W&B open that is sent to its server.
+    """Return whether W&B has credentials, or a run of the caller is open that is sent to the server.
 
-    Args:
-        verify: Whether to ask the server if it knows them.
-
-    Raises:
-        InputError: They are malformed, or the server does not know them.
+    Malformed credentials, or with `verify` credentials that the server refuses, raise an InputError.
     """
     import wandb
 
@@ -185,7 +173,7 @@ def _is_logged_in(*, verify: bool = False) -> bool:
         found = wandb.login(prompt=False, verify=False) if wandb.run is None else not wandb.run.offline
         if found and verify:
             wandb.Api()
-    except Exception as error:  # of several kinds, none of which is documented
+    except Exception as error:  # W&B documents no errors of a login
         reason = str(error).partition("\n")[0]
         raise InputError(
             f"logger wandb: the login is refused ({reason}); valid: `wandb login`, or WANDB_MODE=offline"
@@ -194,11 +182,7 @@ def _is_logged_in(*, verify: bool = False) -> bool:
 
 
 def _require_server(server: str) -> None:
-    """Refuse a server that does not answer; any answer will do.
-
-    Raises:
-        InputError: It does not.
-    """
+    """Raise an InputError if the server does not answer; any answer will do."""
     try:
         with urllib.request.urlopen(server, timeout=REACH_SECONDS):
             pass
