@@ -26,7 +26,7 @@ INTERNALS = {
     "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.compiled", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.neural.model",
     "neurodyn.dynamics.quantities", "neurodyn.dynamics.recorded_environment", "neurodyn.dynamics.same_robot",
-    "neurodyn.evaluate.records", "neurodyn.evaluate.rollouts", "neurodyn.evaluate.scenario",
+    "neurodyn.evaluate.records", "neurodyn.evaluate.requests", "neurodyn.evaluate.scenario",
     "neurodyn.evaluate.simulated", "neurodyn.evaluate.stability", "neurodyn.geometry.rotation",
     "neurodyn.identify.held_out", "neurodyn.identify.readings", "neurodyn.identify.starts", "neurodyn.learn.devices",
     "neurodyn.learn.fit_windows", "neurodyn.learn.learner", "neurodyn.learn.neural.settings",

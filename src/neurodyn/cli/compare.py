@@ -55,9 +55,9 @@ def compare(
     Example:
         neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
     """
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.core.artifacts import is_policy, require_writable, write_json
+    from neurodyn.core.artifacts import is_policy, require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate.run_comparison import RunFigures, comparison_of
     from neurodyn.evaluate.run_figures import model_figures
@@ -93,9 +93,7 @@ def compare(
         result = comparison_of(runs, measure)
     lines = broken_lines(result)
     print_tables(LEAD, comparison_tables(result), *lines)
-    if json is not None:
-        write_json(json, result.plain())
-        print(f"figures: {json}")
+    keep_figures(json, result.plain())
     print(f"report: {write_comparison(report, result)}")
     if result.broken:
         names = ", ".join(entry.run for entry in result.broken)

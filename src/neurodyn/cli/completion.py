@@ -2,10 +2,10 @@
 """`neurodyn completion`: what shells offer at TAB: verbs, flags, robots, tasks, runs and other names."""
 
 import inspect
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from glob import glob
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -112,7 +112,7 @@ class _VerbParameter:
         self._choices += [word for word in re.split(r"[{,|}]", shown) if word.islower()]  # of tensorboard|MODULE:CLASS
 
     def values(self) -> Iterable[str]:
-        """Return those of its values that are known."""
+        """Return the values that are known."""
         return self._choices if self._known is None else self._known()
 
 
@@ -137,15 +137,10 @@ def _policies() -> list[str]:
 
 
 def _folders(holding: str) -> list[str]:
-    """Return folders near the present one that hold a file."""
-    found = []
-    for folder, below, _ in os.walk("."):
-        path = Path(folder)
-        if (path / holding).is_file():
-            found.append(path.as_posix())
-        deep = len(path.parts) >= _DEPTH
-        below[:] = [] if deep else [name for name in below if not name.startswith(".") and name != "state"]
-    return found
+    """Return folders near the present one that hold a file; a run's state/ is no run."""
+    found = [Path(path) for depth in range(_DEPTH + 1) for path in glob("*/" * depth + holding)]
+    above = len(Path(holding).parts) - 1
+    return [path.parents[above].as_posix() for path in found if "state" not in path.parts]
 
 
 def _listed(place: str) -> list[str]:

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn demo`: a simulator learned, a log learned, or a policy learned in a model, with a report, in minutes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from neurodyn.core.interruption import Interrupted
 from neurodyn.core.progress import present_work, stage
 
 if TYPE_CHECKING:
     from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.core.config import Record
+    from neurodyn.learn.learner import TrainState
 
+R = TypeVar("R", bound="Record")
 
 _BUDGET = {"minutes": 2.5, "transitions": 1_000_000, "rollouts": 512}
 
@@ -84,22 +88,14 @@ ROBOT = "cartpole"
 def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, seed: int) -> None:
     """Generate data, train a neural cartpole, measure it beside Newton's solver, and write a report.
 
-    Args:
-        out: Folder for data, run and report.
-        minutes: Time budget of the training.
-        transitions: Transitions of training data.
-        rollouts: Roll-outs of the evaluation.
-        seed: Seed of data and training.
-
     Raises:
         InputError: A number is out of range.
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_evaluation
-    from neurodyn.core.artifacts import write_json
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate import evaluate
-    from neurodyn.learn import load_settings, with_budget
+    from neurodyn.learn import load_settings, train, with_budget
     from neurodyn.report import write_report
     from neurodyn.robots import load
 
@@ -112,16 +108,14 @@ def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, se
         with stage(0.0, 0.1, "data"):
             data = _data(out, transitions, seed, bar)
         with stage(0.1, 0.6, "training"):
-            _train(data, run, minutes, seed, bar)
+            fit = partial(train, ROBOT, data, run, minutes=minutes, seed=seed)
+            _train(bar, f"2/4  training: {minutes:g} minutes", run, fit)
         bar.say(
             f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on"
         )
-        with stage(0.6, 0.9):
-            result = evaluate(run, rollouts=rollouts)
-        write_json(out / "evaluation.json", result.plain())
-        bar.say("4/4  report: pictures are being ray-traced")
-        with stage(0.9, 1.0):
-            report = write_report(run, result)
+        with stage(0.6, 1.0):
+            measure, said = partial(evaluate, run, rollouts=rollouts), "4/4  report: pictures are being ray-traced"
+            result, report = _measure(bar, out, measure, said, partial(write_report, run))
     print_evaluation(result)
     print(f"report: {report}")
     print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
@@ -143,15 +137,32 @@ def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
     return data
 
 
-def _train(data: Path, run: Path, minutes: float, seed: int, bar: "ProgressBar") -> None:
-    from neurodyn.learn import train
+def _train(bar: "ProgressBar", said: str, run: Path, train: "Callable[..., TrainState]", what: str = "model") -> None:
+    """Train, or go on with a training that was interrupted; one that is finished stays as it is."""
+    from neurodyn.learn import read_metrics
 
-    if is_trained(run):
-        bar.say(f"2/4  training: {run} is trained already")
+    metrics = read_metrics(run)
+    if metrics and metrics[-1].get("finished"):
+        bar.say(f"{said.partition(':')[0]}: {run} is trained already")
         return
-    bar.say(f"2/4  training: {minutes:g} minutes")
-    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=is_unfinished(run), progress=present_work())
-    bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
+    bar.say(said)
+    end = train(resume=(run / "config.yaml").exists(), progress=present_work())
+    steps, made = ("steps", run / "model") if what == "model" else ("updates", run)
+    bar.say(f"     {end.step:,} {steps}, {end.cpu_seconds:.0f} CPU-s, {what} in {made}")
+
+
+def _measure(
+    bar: "ProgressBar", out: Path, measure: Callable[[], R], said: str, write: Callable[[R], Path]
+) -> tuple[R, Path]:
+    """Measure, keep the figures, and write the report; return the result and the path of the report."""
+    from neurodyn.core.artifacts import write_json
+
+    with stage(0.0, 0.75):
+        result = measure()
+    write_json(out / "evaluation.json", result.plain())
+    bar.say(said)
+    with stage(0.75, 1.0):
+        return result, write(result)
 
 
 LOG_ROBOT = "anymal-c"
@@ -161,15 +172,10 @@ LOG_HORIZON, LOG_ROLLOUTS = 100, 256
 
 
 def show_world_model(out: Path, seed: int) -> None:
-    """Train a world model on the log that ships, forecast its test episodes, and write a report.
-
-    Args:
-        out: Folder for run and report.
-        seed: Seed of the training.
-    """
+    """Train a world model on the log that ships, forecast its test episodes, and write a report."""
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_evaluation
-    from neurodyn.core.artifacts import resolve_run, write_json
+    from neurodyn.core.artifacts import resolve_run
     from neurodyn.data.store import Store
     from neurodyn.evaluate import evaluate
     from neurodyn.learn import train
@@ -182,23 +188,14 @@ def show_world_model(out: Path, seed: int) -> None:
             f"1/4  log: {len(store.table)} walks of a quadruped, {store.transitions:,} frames of "
             f"{store.header.spec.dt:g} s, of what it measures with noise; {log}"
         )
-        if is_trained(run):
-            bar.say(f"2/4  training: {run} is trained already")
-        else:
-            bar.say("2/4  training: three networks that remember; where they disagree the model is uncertain")
-            with stage(0.0, 0.7, "training"):
-                end = train(
-                    LOG_ROBOT, log, run, kind="world-model", size=str(LOG_SETTINGS), seed=seed,
-                    resume=is_unfinished(run), progress=present_work(),
-                )  # fmt: skip
-            bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
+        said = "2/4  training: three networks that remember; where they disagree the model is uncertain"
+        with stage(0.0, 0.7, "training"):
+            fit = partial(train, LOG_ROBOT, log, run, kind="world-model", size=str(LOG_SETTINGS), seed=seed)
+            _train(bar, said, run, fit)
         bar.say("3/4  evaluation: forecasts of walks that it was not trained on, from the controls alone")
-        with stage(0.7, 0.9):
-            result = evaluate(run, horizon=LOG_HORIZON, rollouts=LOG_ROLLOUTS)
-        write_json(out / "evaluation.json", result.plain())
-        bar.say("4/4  report")
-        with stage(0.9, 1.0):
-            report = write_report(run, result)
+        with stage(0.7, 1.0):
+            measure = partial(evaluate, run, horizon=LOG_HORIZON, rollouts=LOG_ROLLOUTS)
+            result, report = _measure(bar, out, measure, "4/4  report", partial(write_report, run))
     print_evaluation(result)
     print(f"report: {report}")
     print(f"next: neurodyn policy train anymal-velocity --dynamics {run} --out policies/walk")
@@ -213,10 +210,6 @@ POLICY_SETTINGS = Path(__file__).with_name("swingup.yaml")
 def show_policy(out: Path, seed: int) -> None:
     """Train a policy in the neural cartpole that ships, and play it there and, where it is installed, in Newton.
 
-    Args:
-        out: Folder for policy and report.
-        seed: Seed of the training.
-
     Raises:
         InputError: The extra `policy` is not installed.
     """
@@ -226,7 +219,6 @@ def show_policy(out: Path, seed: int) -> None:
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_policy
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.core.artifacts import write_json
     from neurodyn.policy.evaluation import evaluate_policy
     from neurodyn.policy.report import write_policy_report
     from neurodyn.policy.settings import load_settings, with_flags
@@ -236,37 +228,21 @@ def show_policy(out: Path, seed: int) -> None:
     task, folder = load(TASK), out / "policy"
     simulated = find_spec("newton") is not None
     with ProgressBar("demo") as bar:
-        if is_trained(folder):
-            bar.say(f"1/3  training: {folder} is trained already")
-        else:
-            bar.say(f"1/3  training: PPO for {TASK} in {MODEL}, a network; no simulator runs")
+        said = f"1/3  training: PPO for {TASK} in {MODEL}, a network; no simulator runs"
+        with stage(0.0, 0.8, "training"):
             settings = with_flags(load_settings(TASK, POLICY_SETTINGS), seed=seed)
-            where = open_dynamics(task, MODEL)
-            with stage(0.0, 0.8, "training"):
-                end = train_policy(task, where, folder, settings, resume=is_unfinished(folder), progress=present_work())
-            bar.say(f"     {end.step:,} updates, {end.cpu_seconds:.0f} CPU-s, policy in {folder}")
+
+            def fit(**going: Any) -> "TrainState":
+                return train_policy(task, open_dynamics(task, MODEL), folder, settings, **going)
+
+            _train(bar, said, folder, fit, "policy")
         beside = "in Newton, where it has never been, and in the network" if simulated else "in the network"
         bar.say(f"2/3  evaluation: 256 episodes {beside}")
-        with stage(0.8, 0.9):
-            result = evaluate_policy((str(folder),), (*(["analytic"] if simulated else []), MODEL), episodes=256)
-        write_json(out / "evaluation.json", result.plain())
-        bar.say("3/3  report")
-        with stage(0.9, 1.0):
-            report = write_policy_report(folder, result)
+        where = ("analytic", MODEL) if simulated else (MODEL,)
+        with stage(0.8, 1.0):
+            measure = partial(evaluate_policy, (str(folder),), where, episodes=256)
+            result, report = _measure(bar, out, measure, "3/3  report", partial(write_policy_report, folder))
     print_policy(result)
     print(f"report: {report}")
     print(f"next: neurodyn export {folder}")
     print(f"verdict: {result.verdict}")
-
-
-def is_trained(run: Path) -> bool:
-    """Return whether the training of a run or of a policy has ended."""
-    from neurodyn.learn import read_metrics
-
-    metrics = read_metrics(run)
-    return bool(metrics and metrics[-1].get("finished"))
-
-
-def is_unfinished(run: Path) -> bool:
-    """Return whether a training was begun."""
-    return (run / "config.yaml").exists()

@@ -43,7 +43,7 @@ def doctor() -> None:
 
 
 def findings() -> Iterator[Diagnosis]:
-    """Yield what there is to say of this machine."""
+    """Yield the lines on this machine."""
     yield Diagnosis(
         "neurodyn", f"{version('neurodyn')}, Python {platform.python_version()}, {platform.platform(terse=True)}"
     )

@@ -33,9 +33,9 @@ def inspect(
     if file.suffix.lower() not in SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.tables import print_inspection
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.core.progress import stage
     from neurodyn.data.inspection import inspect_store, plot_store
@@ -58,16 +58,14 @@ def inspect(
             plot_store(store, picture, ranges)
     print_inspection(found)
     print(f"picture: {picture}")
-    if json is not None:
-        write_json(json, found)
-        print(f"figures: {json}")
+    keep_figures(json, found)
 
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
     """Show what a raw log holds, and draft a column map."""
-    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
     from neurodyn.cli.terminal.tables import print_log
-    from neurodyn.core.artifacts import require_writable, write_json, write_text
+    from neurodyn.core.artifacts import require_writable, write_text
     from neurodyn.data.inspection import inspect_log
     from neurodyn.robots import load
 
@@ -82,6 +80,4 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
     else:
         write_text(path, report.map_text)
         print(f"column map to start from: {path}")
-    if json is not None:
-        write_json(json, report.found)
-        print(f"figures: {json}")
+    keep_figures(json, report.found)

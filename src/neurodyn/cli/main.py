@@ -99,11 +99,6 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _is_full(error: OSError) -> bool:
-    """Return whether an error is that of a terminal or file that takes no more text."""
-    return error.errno == errno.ENOSPC and error.filename is None
-
-
 def _output_lost(error: OSError) -> int:
     """Say that results could not be printed; what is left of them goes nowhere."""
     sink = os.open(os.devnull, os.O_WRONLY)
@@ -139,7 +134,7 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        if not _is_full(error):
+        if error.errno != errno.ENOSPC or error.filename is not None:  # not of a terminal or file that is full
             raise
         return _output_lost(error)
 
@@ -236,11 +231,7 @@ def _list(verbs: Registry[Verb], command: str) -> None:
 
 
 def _require_plain(arguments: list[str]) -> None:
-    """Refuse arguments that no file, name or number can be.
-
-    Raises:
-        InputError: One is empty, or has a character that ends texts.
-    """
+    """Refuse arguments that are empty or hold a NUL, which no file, name or number can."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if not argument or "\0" in argument:
             what = "empty" if not argument else "not a text"
@@ -248,11 +239,7 @@ def _require_plain(arguments: list[str]) -> None:
 
 
 def _require_readable(bound: "functools.partial[Any]") -> None:
-    """Refuse what no verb can work with, before it begins: absurd counts and seeds, pipes and devices as files.
-
-    Raises:
-        InputError: There is such an argument.
-    """
+    """Refuse what no verb can work with, before it begins: absurd counts and seeds, pipes and devices as files."""
     from neurodyn.core.plain_data import require_regular
     from neurodyn.core.seeds import require_seed
 
@@ -264,8 +251,7 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
             raise InputError(f"--{name.replace('_', '-')} is {value}; valid: at most {most:,}")
         if any(isinstance(one, float) and not math.isfinite(one) for one in _each(value)):
             raise InputError(f"--{name.replace('_', '-')} is {value}; valid: a finite number")
-    given = [*bound.args, *bound.keywords.values()]
-    for value in (one for entry in given for one in _each(entry)):
+    for value in (one for entry in (*bound.args, *bound.keywords.values()) for one in _each(entry)):
         if isinstance(value, Path | str) and value:
             require_regular(Path(value), "a file or folder")
 
@@ -288,12 +274,7 @@ def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
 
 
 def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> "functools.partial[Any] | None":
-    """Parse the arguments of a verb without running it; None where they ask for its help, which is printed.
-
-    Args:
-        function: The verb.
-        command: What it is called, as "neurodyn train".
-        arguments: What was typed behind that.
+    """Parse what was typed behind a verb ("neurodyn train") without running it; None where it was --help.
 
     Raises:
         InputError: The arguments are wrong; the parser's page of explanation is folded into one line.

@@ -3,38 +3,26 @@
 
 from pathlib import Path
 
-from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag
+from neurodyn.cli.terminal.command import command
+from neurodyn.cli.terminal.flags import Format, LoggerFlag
+from neurodyn.report.requests import RecordingRequest
 
 
+@command(RecordingRequest, after={"out": "run", "format": "run"})
 def view(
-    run: str,
-    /,
+    request: RecordingRequest,
     *,
     out: Path | None = None,
     format: Format | None = None,  # noqa: A002
-    seed: int = 500,
-    seconds: float | None = None,
-    driven: bool = False,
-    data: str | None = None,
-    ground: str | None = None,
-    device: Device = "cpu",
     live: bool = False,
     logger: LoggerFlag = None,
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
-    Args:
-        run: Run directory, or pretrained:NAME.
+    Flags:
         out: File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.
         format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by
             default as the file's name ends, else html.
-        seed: Seed of the start and of the torques.
-        seconds: Length; by default 6 s beside the simulator and 2 s along a log.
-        driven: Drive the robot with random torques instead of leaving it passive.
-        data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the model
-            was trained on, where it was trained on one.
-        ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
-        device: Where the model computes: cpu, cuda, cuda:1 ...
         live: Show it in a window, in Newton's viewer (needs the extra `live` and a display), until that is closed; a
             file is written with --out or --format alone.
         logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
@@ -50,12 +38,10 @@ def view(
         from neurodyn.sim.viewer import require_live
 
         require_live()
-    writes = not live or out is not None or format is not None
-    file = recording_file(run, "view", out, format, resolve_run) if writes else None
-    recording = keep_recording(
-        run, logger, file,
-        lambda: record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device),
-    )  # fmt: skip
+    run, file = str(request.run), None
+    if not live or out is not None or format is not None:
+        file = recording_file(run, "view", out, format, resolve_run)
+    recording = keep_recording(run, logger, file, lambda: record_run(request))
     what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
     if file is not None:
         print(f"{what}: {file.path}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.artifact import Artifact
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.evaluate.records import Evaluation
-    from neurodyn.evaluate.run import EvaluationRequest
+    from neurodyn.evaluate.requests import EvaluationRequest
     from neurodyn.interop.identified import IdentifiedRobot, TrainedNetwork
     from neurodyn.interop.onnx import OnnxFrame
     from neurodyn.learn.learner import TrainState

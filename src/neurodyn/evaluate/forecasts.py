@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,20 +19,42 @@ from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import ColumnMeans
 from neurodyn.evaluate.rollouts import RolloutBatch, roll_out
 
+M = TypeVar("M", WorldModel, NeuralDynamics)
+
 
 @dataclass(frozen=True)
-class Forecasts:
-    """Forecasts of a world model beside the measured motion, in the units of its columns.
+class ColumnErrors(Generic[M]):
+    """Predicted motion beside the true one from the same starts, by column of the state, in the columns' units.
 
     Attributes:
-        model: The model.
+        model: The model, which predicts an epistemic standard deviation.
         path: Predicted motion.
-        truth: Measured motion.
+        truth: Measured or simulated motion.
     """
 
-    model: WorldModel
+    model: M
     path: Trajectory
     truth: Trajectory
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Epistemic standard deviation, shape [starts, T, size]."""
+        assert self.path.epistemic is not None  # see `model`
+        return self.path.epistemic
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviation of each column over the training data, shape [size]."""
+        return self.model.state_scale
+
+    @property
+    def dt(self) -> float:
+        """Frame time [s]."""
+        return self.model.spec.dt
+
+
+class Forecasts(ColumnErrors[WorldModel]):
+    """Forecasts of a world model beside the measured motion."""
 
     @classmethod
     def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[RolloutBatch] | None = None) -> "Forecasts":
@@ -52,12 +75,6 @@ class Forecasts:
         truth = self.model.observation.join(self.truth.q, self.truth.qd, self.truth.channels)
         return difference(self.model.observation, truth[:, :1].expand_as(truth[:, 1:]), truth[:, 1:])
 
-    @property
-    def epistemic(self) -> Tensor:
-        """Epistemic standard deviation, shape [starts, T, size]."""
-        assert self.path.epistemic is not None  # a world model predicts it
-        return self.path.epistemic
-
     @cached_property
     def std(self) -> Tensor:
         """Calibrated total standard deviation, shape [starts, T, size]."""
@@ -70,19 +87,9 @@ class Forecasts:
         return torch.isfinite(self.error).all(-1).all(-1)
 
     @property
-    def scale(self) -> Tensor:
-        """Standard deviation of each column over the training data, shape [size]."""
-        return self.model.state_scale
-
-    @property
     def varying(self) -> Tensor:
         """Which columns vary in the training data, shape [size]."""
         return self.model.varying
-
-    @property
-    def dt(self) -> float:
-        """Frame time [s]."""
-        return self.model.spec.dt
 
     def means(self, errors: Tensor) -> ColumnMeans:
         """Return mean absolute errors over starts for errors of shape [starts, size]."""
@@ -99,32 +106,15 @@ class Forecasts:
         )
 
 
-@dataclass(frozen=True)
-class MemberErrors:
-    """Errors of neural dynamics with several members; shapes and units: see `Forecasts`.
-
-    Attributes:
-        model: The model.
-        path: Predicted motion with an epistemic standard deviation.
-        truth: True motion from the same starts.
-    """
-
-    model: NeuralDynamics
-    path: Trajectory
-    truth: Trajectory
+class MemberErrors(ColumnErrors[NeuralDynamics]):
+    """Errors of neural dynamics with several members."""
 
     @cached_property
     def error(self) -> Tensor:
-        """Predicted minus true state."""
+        """Predicted minus true state, shape [starts, T, size]."""
         path, truth = self.path, self.truth
         q = coordinate_difference(self.model.spec, path.q[:, 1:], truth.q[:, 1:])
         return torch.cat([q, path.qd[:, 1:] - truth.qd[:, 1:]], -1)
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Standard deviation of the members."""
-        assert self.path.epistemic is not None  # predicted by models with members
-        return self.path.epistemic
 
     @property
     def std(self) -> Tensor:
@@ -133,23 +123,13 @@ class MemberErrors:
 
     @cached_property
     def finite(self) -> Tensor:
-        """Which roll-outs are finite."""
+        """Which roll-outs are finite, shape [starts]."""
         return torch.isfinite(torch.cat([self.error, self.epistemic], -1)).all(-1).all(-1)
 
     @property
-    def scale(self) -> Tensor:
-        """Standard deviation of the states over the training data."""
-        return self.model.state_scale
-
-    @property
     def varying(self) -> Tensor:
-        """All columns."""
-        return torch.ones_like(self.model.state_scale, dtype=torch.bool)
-
-    @property
-    def dt(self) -> float:
-        """Frame time [s]."""
-        return self.model.spec.dt
+        """All columns, shape [size]."""
+        return torch.ones_like(self.scale, dtype=torch.bool)
 
 
 def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[RolloutBatch]:

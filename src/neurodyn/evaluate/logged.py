@@ -37,7 +37,8 @@ from neurodyn.evaluate.records import (
     StateErrors,
     Tossed,
 )
-from neurodyn.evaluate.rollouts import SEED, about, roll_out
+from neurodyn.evaluate.requests import SEED
+from neurodyn.evaluate.rollouts import about, roll_out
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)

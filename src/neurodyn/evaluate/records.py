@@ -245,8 +245,7 @@ class Simulated(Result, frozen=True):
     """A model beside its reference simulator, in passive motion and under random control.
 
     `hold` are the gains of the controller that holds the nominal pose, None without one. `energy` is None with contacts
-    or
-    a controller. `worlds` is the batch size of the throughput measurement.
+    or a controller. `worlds` is the batch size of the throughput measurement.
     """
 
     inline: ClassVar = ("about", "comparison")
@@ -336,8 +335,7 @@ class Logged(LogEvaluation, frozen=True):
     """A model beside the log of a robot with a fixed base.
 
     `by_horizon` holds means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over
-    those
-    of "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
+    those of "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
     """
 
     moving_above: float
@@ -426,8 +424,7 @@ class ForecastEvaluation(LogEvaluation, frozen=True):
     """A world model beside a log.
 
     `columns` are the measured quantities, `state_scale` their standard deviations over the training data, `by_frame`
-    the
-    mean scaled error of all columns by model, and `marks` the horizons [frames].
+    the mean scaled error of all columns by model, and `marks` the horizons [frames].
     """
 
     members: int

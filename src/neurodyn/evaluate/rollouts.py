@@ -14,9 +14,6 @@ from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.evaluate.records import About
 from neurodyn.nets.networks import weights_in
 
-SEED = 500
-"""Default seed of initial states and controls."""
-
 
 @dataclass(frozen=True)
 class ControlSequence:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate the model of a run with the defaults that suit it, and judge whether it is any use."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import msgspec
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.config import Config, read_config, replaced
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
+from neurodyn.core.requests import taking
 from neurodyn.core.verdict import Verdict, of_bounds, of_faults, of_persistence, together
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.store import Store
@@ -34,7 +34,7 @@ from neurodyn.evaluate.records import (
     Simulated,
     Tossed,
 )
-from neurodyn.evaluate.rollouts import SEED
+from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.evaluate.scenario import ALL, scenario, scenarios
 from neurodyn.evaluate.simulated import beside_simulator, with_grounds
 from neurodyn.evaluate.stability import stability
@@ -107,55 +107,9 @@ CARRIED = "log.h5"
 """Name of a log that a run carries with it."""
 
 
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """What is asked of the model of a run; see `evaluate`."""
-
-    run: str
-    horizon: int | None
-    rollouts: int | None
-    seed: int
-    data: str | None
-    split: str | None
-    ground: str | None
-    stability: bool
-    beside: Sequence[str]
-    threads: int | None = None
-    device: str = "cpu"
-
-
-def evaluate(
-    run: str | Path,
-    *,
-    horizon: int | None = None,
-    rollouts: int | None = None,
-    seed: int = SEED,
-    data: str | None = None,
-    split: str | None = None,
-    ground: str | None = None,
-    stability: bool = False,
-    beside: Sequence[str] = (),
-    threads: int | None = None,
-    device: str = "cpu",
-) -> Evaluation:
+@taking(EvaluationRequest)
+def evaluate(request: EvaluationRequest) -> Evaluation:
     """Measure the model of a run.
-
-    Args:
-        run: Run directory, or "pretrained:NAME".
-        horizon: Frames of a roll-out; None for the robot's own beside the simulator, half a second on logs (of world
-            models, a second).
-        rollouts: Number of roll-outs; None for 2048 (of a floating robot 512) beside the simulator and 20000 starts
-            on logs.
-        seed: Seed of initial states and torques, or of noise.
-        data: Recorded trajectories; None for the log that the model was trained on, if it was.
-        split: "train", "validation", "test" or "all"; None for the test episodes, or for the validation episodes
-            where there are none.
-        ground: Name of a ground of the robot, a file with a scene, or "all" for all of the robot's grounds; None for
-            its default ground.
-        stability: Whether roll-outs of 10,000 frames are made to see what becomes of them.
-        beside: Runs of other world models to measure from the same starts.
-        threads: Cores to use beside a simulator; None for all that are available. Results do not depend on it.
-        device: Torch device of the model.
 
     Returns:
         What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
@@ -164,18 +118,15 @@ def evaluate(
         InputError: The run or the data are missing or damaged, or of another robot; or the model cannot do what is
             asked.
     """
-    for name, value in (("horizon", horizon), ("rollouts", rollouts)):
+    for name, value in (("horizon", request.horizon), ("rollouts", request.rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    cores = resolve_threads(threads)
-    asked = EvaluationRequest(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
-    shipped = str(run).startswith(PRETRAINED)  # what ships with the package is not written to
+    request = replaced(request, run=(run := str(request.run)), threads=resolve_threads(request.threads))
+    shipped = run.startswith(PRETRAINED)  # what ships with the package is not written to
     with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
         own = KINDS[kind_of(run)].evaluate
-        measured = own.get()(asked) if own else evaluate_simulating(asked)
-    return msgspec.structs.replace(
-        measured, verdict=str(judge(measured, watch.faults)), faults=watch.faults or UNSET
-    )  # fmt: skip
+        measured = own.get()(request) if own else evaluate_simulating(request)
+    return msgspec.structs.replace(measured, verdict=str(judge(measured, watch.faults)), faults=watch.faults or UNSET)
 
 
 def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:

@@ -150,9 +150,8 @@ def driven_at_random(
 ) -> ControlSequence:
     """Return random controls as for data: torques drawn for every frame, or targets of a PD controller.
 
-    `hold` are stiffness and damping for a robot with gains; None to draw them for each roll-out as for data. Some of
-    those
-    are so stiff and little damped that even the robot itself oscillates.
+    `hold` are stiffness and damping for a robot with gains; None to draw them for each roll-out as for data. Some
+    drawn gains are so stiff and little damped that even the robot itself oscillates.
     """
     from neurodyn.sim.sampling import sample_torques
 

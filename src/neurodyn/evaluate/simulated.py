@@ -28,7 +28,8 @@ from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.evaluate.calibration import member_calibration
 from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
 from neurodyn.evaluate.records import Drift, EnergyDrift, ErrorSummary, PartialComparison, ReferenceErrors, Simulated
-from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
+from neurodyn.evaluate.requests import SEED
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot

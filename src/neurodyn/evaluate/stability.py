@@ -96,8 +96,7 @@ def stability(
     """Roll a model out for a long time, passively and under random control.
 
     A robot with gains is driven to random targets with its holding gains, other robots by random torques. `where` is
-    the
-    ground, initial states and controller; None for the robot's default ground.
+    the ground, initial states and controller; None for the robot's default ground.
     """
     where = scenario(robot) if where is None else where
     proximity, bounds = _proximity(robot, where), _bounds(model, robot)

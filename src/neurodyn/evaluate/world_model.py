@@ -26,7 +26,8 @@ from neurodyn.evaluate.records import (
     WorldGroup,
     WorldMark,
 )
-from neurodyn.evaluate.rollouts import SEED, RolloutBatch, about, roll_out
+from neurodyn.evaluate.requests import SEED
+from neurodyn.evaluate.rollouts import RolloutBatch, about, roll_out
 
 _VALUES = 40_000_000  # errors in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)

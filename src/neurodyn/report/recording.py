@@ -13,6 +13,7 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
+from neurodyn.core.requests import taking
 from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
@@ -23,10 +24,12 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.recorded import chosen_split, run_name, split_name
-from neurodyn.evaluate.rollouts import SEED, ControlSequence, RolloutBatch, follow
+from neurodyn.evaluate.requests import SEED
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
+from neurodyn.report.requests import RecordingRequest
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data
@@ -171,26 +174,9 @@ def record_log(
     )
 
 
-def record_run(
-    run: str | Path,
-    *,
-    seconds: float | None = None,
-    seed: int = SEED,
-    driven: bool = False,
-    data: str | None = None,
-    ground: str | None = None,
-    device: str = "cpu",
-) -> Recording:
+@taking(RecordingRequest)
+def record_run(request: RecordingRequest) -> Recording:
     """Record the model of a run beside its simulator, or beside the log that it was trained on.
-
-    Args:
-        run: Run directory, or "pretrained:NAME".
-        seconds: Length of the recording [s]; None for 6 s beside the simulator and 2 s along a log.
-        seed: Seed of initial states and torques.
-        driven: Whether random torques drive the robot; for the simulator only.
-        data: Recorded trajectories; None for those that a model of logs was trained on.
-        ground: Name of a ground of the robot, or a file with a scene; None for its default.
-        device: Torch device of the model.
 
     Raises:
         InputError: Run or data are missing, damaged or of another robot, or Newton is needed and not installed.
@@ -199,23 +185,25 @@ def record_run(
     from neurodyn.evaluate.run import load_along_log, training_log
     from neurodyn.learn.neural.train import require_data
 
+    run, seconds, data = request.run, request.seconds, request.data
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    model, robot = load_simulator(run, device=device), load_robot(robot_of(run))
+    model, robot = load_simulator(run, device=request.device), load_robot(robot_of(run))
     if data is None and model.fingerprint is None:
         data = training_log(str(run))
     if data is None:
         require_robot(model, robot)
-        frames, where = _frames(robot, seconds or SECONDS), scenario(robot, ground, words=())
-        return record(model, robot, frames=frames, seed=seed, driven=driven, where=where)
-    if ground is not None:
+        frames, where = _frames(robot, seconds or SECONDS), scenario(robot, request.ground, words=())
+        return record(model, robot, frames=frames, seed=request.seed, driven=request.driven, where=where)
+    if request.ground is not None:
         raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")
-    if driven:
+    if request.driven:
         raise InputError("--driven draws random torques for the simulator; along a log the recorded torques drive")
     store = open_robot_data(robot, data)
     require_data(robot, store)
     frames, split = _frames(robot, seconds or LOG_SECONDS), chosen_split(store, None)
-    return record_log(load_along_log(run, device)[0], robot, store, frames=frames, seed=seed, split=split)
+    model, _ = load_along_log(run, request.device)
+    return record_log(model, robot, store, frames=frames, seed=request.seed, split=split)
 
 
 def default_output(

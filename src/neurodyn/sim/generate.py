@@ -4,7 +4,6 @@
 import math
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,13 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed, require_seed
-from neurodyn.core.workers import Executor, Workers, resolve_threads
+from neurodyn.core.workers import Workers, resolve_threads
 from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, load
 from neurodyn.robots.bundle import source_digest
 from neurodyn.sim.batches import BatchMaker
 from neurodyn.sim.contact_points import contact_point_layout
@@ -33,6 +33,7 @@ from neurodyn.sim.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, EarlyEndCount
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.mechanism import mechanism
+from neurodyn.sim.requests import GenerationRequest
 
 if TYPE_CHECKING:
     import newton
@@ -79,9 +80,6 @@ TEST_FRACTION = 0.05
 _LEAST_WORLDS, _MOST_WORLDS = 64, 512
 """Trajectories that are simulated at once."""
 
-Begun = Callable[[StoreHeader], None]
-"""Called with the header of the data before anything is simulated."""
-
 
 class GenerationSummary(Config, frozen=True):
     """Result of a run of `generate`."""
@@ -105,72 +103,37 @@ class GenerationSummary(Config, frozen=True):
         return self.simulated / max(self.cpu_seconds, 1e-9)
 
 
-def generate(
-    robot: Robot,
-    *,
-    transitions: int,
-    out: str | Path,
-    worlds: int | None = None,
-    seed: int = 0,
-    frames: int | None = None,
-    passive_fraction: float | None = None,
-    reset_fraction: float | None = None,
-    ground: str | None = None,
-    device: str = "cpu",
-    threads: int | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    begun: Begun | None = None,
-    executor: Executor | None = None,
-) -> GenerationSummary:
+@taking(GenerationRequest)
+def generate(request: GenerationRequest) -> GenerationSummary:
     """Write a data set of a robot from its simulator.
 
     A trajectory ends before its first state beyond plausible bounds (`sim.energy`). Where too many do
     (`sim.early_ends`), nothing is written.
 
-    Args:
-        robot: The declared robot.
-        transitions: Transitions to simulate; rounded up to whole trajectories.
-        out: File to write (.h5).
-        worlds: Worlds that are simulated at once; None for `batch_worlds`.
-        seed: Seed of states, grounds and torques.
-        frames: Length of a trajectory in frames; None for the robot's own.
-        passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
-            pose), between 0 and 1; None for the robot's own.
-        reset_fraction: Fraction of trajectories that start from the robot's resets, without torque (or held), between 0
-            and 1; None for the robot's own.
-        ground: Name of one of the robot's grounds, at its declared place; None for those that the robot samples.
-        device: Device of the simulator.
-        threads: Processes that simulate, each on one core; None for one on each available core. The data do not depend
-            on it, and where one process is soon done there is but one.
-        resume: Whether to continue an interrupted run with the same settings.
-        overwrite: Whether a finished file of that name may be replaced.
-        begun: Called before the first batch, with what the data will hold.
-        executor: What makes the batches in place of processes of this machine, as `neurodyn.cluster.Cluster`; the data
-            do not depend on it.
-
     Raises:
         InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
             bounds, or the file exists or cannot be written.
     """
+    robot = request.robot if isinstance(request.robot, Robot) else load(request.robot)
     require_simulated(robot.drives, robot.name)
-    frames = robot.frames if frames is None else frames
-    passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
-    sources = source_digest(robot)
-    path, robot, processes = Path(out), _sampled(robot, ground, reset_fraction), resolve_threads(threads)
+    frames = robot.frames if request.frames is None else request.frames
+    passive = robot.passive_fraction if request.passive_fraction is None else request.passive_fraction
+    sources, path, seed, device = source_digest(robot), Path(request.out), request.seed, request.device
+    robot, processes = _sampled(robot, request.ground, request.reset_fraction), resolve_threads(request.threads)
     processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
-    _check(path, transitions, worlds, frames, passive_fraction)
+    transitions = request.transitions
+    _check(path, transitions, request.worlds, frames, passive)
     require_seed(seed)
-    if executor is not None and device != "cpu":
+    if request.executor is not None and device != "cpu":
         raise InputError(f"device is {device!r}; valid with a cluster, whose workers simulate on their cores: cpu")
     _check_space(robot, path, transitions)
     with exclusive(path):
-        _check_new(path, resume or overwrite)
+        _check_new(path, request.resume or request.overwrite)
         start = time.perf_counter()
         episodes = math.ceil(transitions / frames)
-        worlds = min(batch_worlds(episodes, device) if worlds is None else worlds, episodes)
+        worlds = min(batch_worlds(episodes, device) if request.worlds is None else request.worlds, episodes)
         require_consistent(robot)
-        maker = BatchMaker(robot, worlds, frames, passive_fraction, seed, device)
+        maker = BatchMaker(robot, worlds, frames, passive, seed, device)
         header = simulated_header(
             robot,
             maker.simulator.model,
@@ -182,19 +145,19 @@ def generate(
                     "worlds": worlds,
                     "frames": frames,
                     "episodes": episodes,
-                    "passive_fraction": passive_fraction,
+                    "passive_fraction": passive,
                     "reset_fraction": robot.reset_fraction,
                     **to_dict(robot.sampling),
                 },
                 "ground": to_dict(robot.ground_sampling),
             },
         )
-        if begun is not None:
-            begun(header)
+        if request.begun is not None:
+            request.begun(header)
         tally = EarlyEndCount(robot, maker.bounds, episodes)
         simulated, cpu_seconds = 0, 0.0
-        calls = Workers(maker, processes) if executor is None else executor.workers(maker)
-        with StoreWriter(path, header, resume=resume, keep=True) as writer, calls as workers:
+        calls = Workers(maker, processes) if request.executor is None else request.executor.workers(maker)
+        with StoreWriter(path, header, resume=request.resume, keep=True) as writer, calls as workers:
             left = range(writer.batches, math.ceil(episodes / worlds))
             for batch, made in zip(left, workers.map(left), strict=True):
                 cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)

@@ -27,9 +27,7 @@ _PAGE = "report.html"
 def terminal(width: int = 0, **options: Any) -> "Console":
     """Return a console that prints text as it is: `pretrained:ant` is no emoji, and units stand in brackets.
 
-    Args:
-        width: Least width where the output is no terminal: a file has no edge at which to cut names.
-        options: Further options of `rich.console.Console`.
+    `width` is the least width where the output is no terminal: a file has no edge at which to cut names.
     """
     from rich.console import Console
 
@@ -58,20 +56,20 @@ def claimed(json: Path | None, out: Path | None) -> Iterator[None]:
         yield
 
 
-def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
-    """Write what was measured: figures to a file, and figures and a page to a folder.
-
-    Args:
-        result: What was measured.
-        json: File for the figures; None for none.
-        out: Folder for result.json and report.html; None for none.
-        write_page: Writes the page to a path.
-    """
+def keep_figures(json: Path | None, figures: object) -> None:
+    """Write figures to the file that --json names, if it names one, and say so."""
     from neurodyn.core.artifacts import write_json
 
     if json is not None:
-        write_json(json, result.plain())
+        write_json(json, figures)
         print(f"figures: {json}")
+
+
+def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
+    """Write the figures of a result to `json`, and result.json and report.html to the folder `out`, if not None."""
+    from neurodyn.core.artifacts import write_json
+
+    keep_figures(json, result.plain())
     if out is not None:
         write_json(out / "result.json", result.plain())
         write_page(out / _PAGE)
@@ -109,12 +107,7 @@ class ProgressBar:
     """
 
     def __init__(self, title: str, console: "Console | None" = None) -> None:
-        """Prepare a bar; nothing is shown before the first update.
-
-        Args:
-            title: What is being done.
-            console: Where it is shown; None for standard error.
-        """
+        """Prepare a bar, by default on standard error; nothing is shown before the first update."""
         self._title, self._console = title, terminal(stderr=True) if console is None else console
         self._lines = not self._console.is_terminal or self._console.is_dumb_terminal
         self._clock = Clock()
@@ -223,11 +216,7 @@ def _tenth(done: float) -> int:
 
 
 class Clock:
-    """Time that work has left, at the pace so far.
-
-    Attributes:
-        begun: Time of the beginning [s].
-    """
+    """Time that work has left, at the pace so far."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()

@@ -64,7 +64,8 @@ def _logger(given: str) -> str:
     return given
 
 
-LoggerFlag = Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)] | None
+_Logger = Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
+LoggerFlag = _Logger | None
 """What follows a training; None for TensorBoard, or what followed the run so far."""
 
 
@@ -78,7 +79,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-Threads = Annotated[int, read_by(_count, "N", int)] | None
+_Threads = Annotated[int, read_by(_count, "N", int)]
+Threads = _Threads | None
 """How many cores a verb uses; None for its default."""
 
 
@@ -140,8 +142,8 @@ def _base(given: str) -> str:
 
 READERS: Mapping[str, Callable[[], Any]] = {
     "device": lambda: Device,
-    "threads": lambda: Annotated[int, read_by(_count, "N", int)],
-    "logger": lambda: Annotated[str, read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)],
+    "threads": lambda: _Threads,
+    "logger": lambda: _Logger,
     "net": _net,
     "base": lambda: Annotated[str, read_by(_base, "free|contact", str)],
 }
@@ -199,12 +201,7 @@ _RECORD = 0.4
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """The file of a recording.
-
-    Attributes:
-        path: Where it goes.
-        kind: Its format.
-    """
+    """The file of a recording, and its format."""
 
     path: Path
     kind: Format
@@ -213,14 +210,9 @@ class RecordingFile:
 def recording_file(
     run: str, stem: str, out: Path | None, asked: Format | None, resolve: Callable[[str], Path]
 ) -> RecordingFile:
-    """Return the file that a recording of a run goes to.
+    """Return the file that a recording of a run or policy goes to; by default STEM.FORMAT in its folder.
 
-    Args:
-        run: Run, or policy.
-        stem: Name of the file where the user gives none.
-        out: File that the user gives.
-        asked: Format that the user gives.
-        resolve: Returns the folder of the run.
+    `resolve` returns the folder.
 
     Raises:
         InputError: The file cannot be written, its name says no format, or what writes it is not installed.
@@ -240,16 +232,10 @@ def recording_file(
 def keep_recording(
     run: str, logger: "Logger | None", file: RecordingFile | None, record: "Callable[[], Recording]"
 ) -> "Recording":
-    """Record, write the file, and show it in the tracker of the run.
-
-    Args:
-        run: Run, or policy.
-        logger: The tracker; None for none.
-        file: The file; None to write none.
-        record: Computes the motion.
+    """Record a run or policy, write the file, if any, and show it in the tracker of the run, if any.
 
     Raises:
-        InputError: As of what records and writes, or the tracker cannot work.
+        InputError: The motion cannot be computed, the file cannot be written, or the tracker cannot work.
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.progress import stage

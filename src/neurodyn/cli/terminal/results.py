@@ -12,7 +12,6 @@ from neurodyn.cli.terminal.tables import print_table
 from neurodyn.evaluate.checks.run import RobotCheck
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, forecast, log
-from neurodyn.report import accuracy as calibration
 from neurodyn.report.checks import advice, lead, row
 from neurodyn.report.numbers import member_parts, simulated_parts, tossed_parts
 from neurodyn.report.overview import in_a_sentence
@@ -49,16 +48,10 @@ def print_identification(result: "IdentificationFigures") -> None:
 
 def print_drive_network(result: "DriveNetworkResult") -> None:
     """Print the torque errors of an actuator network beside those of the best parametric drive."""
-    rows = [
-        [
-            name,
-            f"{joint.network:.3g}",
-            f"{joint.drive:.3g}",
-            f"{joint.network / joint.drive:.2f}",
-            f"{joint.torque:.3g}",
-        ]
-        for name, joint in result.joints.items()
-    ]
+    rows = []
+    for name, joint in result.joints.items():
+        errors = f"{joint.network:.3g}", f"{joint.drive:.3g}", f"{joint.network / joint.drive:.2f}"
+        rows.append([name, *errors, f"{joint.torque:.3g}"])
     title = f"Torque error on {result.split} runs, root mean square [N m or N]"
     head = ("joint", "network", "parametric drive", "ratio", "no torque")
     lead = f"actuator network of {result.robot}: {result.rows:,} rows"
@@ -78,15 +71,15 @@ def print_policy(result: "PolicyEvaluation") -> None:
 
 def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
     """Print tables below their titles; those without rows are left out."""
-    console = terminal(_WIDTH)
-    console.print(title, soft_wrap=True)
+    console = terminal(_WIDTH, soft_wrap=True)
+    console.print(title)
     for table in tables:
         if table.rows:
             kept = [i for i, name in enumerate(table.head) if name not in _PAGES_ONLY]
             rows = [[row[i] for i in kept] for row in table.rows]
             print_table(console, [table.head[i] for i in kept], rows, table.title)
     for remark in remarks:
-        console.print(remark, soft_wrap=True)
+        console.print(remark)
 
 
 @singledispatch
@@ -116,7 +109,7 @@ def _(result: ForecastEvaluation) -> list[Table]:
 
 
 def _members(result: Simulated | Logged | Tossed) -> list[Table]:
-    return calibration.of_members(member_parts(result))
+    return accuracy.of_members(member_parts(result))
 
 
 _COLOURS = {"ok": "green", "warning": "yellow", "fails": "bold red"}
@@ -124,10 +117,10 @@ _COLOURS = {"ok": "green", "warning": "yellow", "fails": "bold red"}
 
 def print_check(result: RobotCheck) -> None:
     """Print a row for each finding, and below them what to change."""
-    console = terminal(80)
-    console.print(lead(result), soft_wrap=True)
+    console = terminal(80, soft_wrap=True)
+    console.print(lead(result))
     rows = [row(finding) for finding in result.findings]
     coloured = [[*cells, Text(verdict, style=_COLOURS[verdict])] for *cells, verdict in rows]
     print_table(console, ("Check", "Measured", "Bound", "Verdict"), coloured)
     for line in advice(result):
-        console.print(line, soft_wrap=True)
+        console.print(line)

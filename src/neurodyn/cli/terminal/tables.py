@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables that fit the terminal.
 
-Numbers are never cut, words wrap, and what is too wide goes on below; those of datasets and declarations.
+Numbers are never cut, words wrap, and columns that do not fit go on below.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,9 @@ Cell = str | Text
 
 
 def print_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[Cell]], title: str = "") -> None:
-    """Print a table, in several blocks below each other where its columns do not fit side by side.
+    """Print a table, in blocks below each other where its columns do not fit side by side.
 
-    Args:
-        console: Where.
-        head: Heads of the columns; those of the first column name the rows, in every block.
-        rows: Their cells.
-        title: What stands above the first block; empty for nothing.
+    The first column names the rows, and every block begins with it.
     """
     for number, columns in enumerate(_blocks(head, rows, console.width)):
         table = Table(
@@ -48,7 +45,7 @@ def print_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[C
             table.add_column(head[column], width=width, overflow="fold")
         for row in rows:
             table.add_row(*(row[column] for column in columns))
-        console.print(table)
+        console.print(table, soft_wrap=False)
         console.print()
 
 
@@ -90,15 +87,14 @@ def print_import(store: "Store", out: Path) -> None:
     """Print what `neurodyn import` found and wrote."""
     from neurodyn.data.inspection import counts
 
-    console = terminal()
+    console = terminal(soft_wrap=True)
     found = counts(store)
     if "rates_hz" in found["log"]:  # rows come at the frames of the robot, and aligned
         _print_log(console, found)
     splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
     console.print(
         f"{found['transitions']:,} frames of {found['dt_s']:g} s in {found['episodes']} episodes ({splits}), "
-        f"{out.stat().st_size / 1e6:.1f} MB: {out}",
-        soft_wrap=True,
+        f"{out.stat().st_size / 1e6:.1f} MB: {out}"
     )
     _print_sensors(console, found)
 
@@ -106,22 +102,21 @@ def print_import(store: "Store", out: Path) -> None:
 def _print_sensors(console: Console, found: dict[str, Any]) -> None:
     if found["sensors"]:
         shares = ", ".join(f"{name} in {share:.0%} of frames" for name, share in found["sensors"].items())
-        console.print(f"readings: {shares}", soft_wrap=True)
+        console.print(f"readings: {shares}")
 
 
 def print_inspection(found: dict[str, Any]) -> None:
     """Print what `data.inspection.inspect_store` found."""
-    console = terminal()
+    console = terminal(soft_wrap=True)
     length = found["length"]
     console.print(
         f"{found['robot']} ({found['source']}, seed {found['seed']}): {found['transitions']:,} transitions of "
         f"{found['dt_s']:.4g} s ({found['duration_s'] / 60:.1f} minutes) in {found['episodes']:,} episodes of "
-        f"{length['min']} to {length['max']} (median {length['median']:g})",
-        soft_wrap=True,
+        f"{length['min']} to {length['max']} (median {length['median']:g})"
     )
     for what in ("splits", "ends"):
         parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
-        console.print(f"{what}, episodes (transitions): {', '.join(parts)}", soft_wrap=True)
+        console.print(f"{what}, episodes (transitions): {', '.join(parts)}")
     _print_sensors(console, found)
     rows = []
     for c in found["coordinates"]:
@@ -133,46 +128,43 @@ def print_inspection(found: dict[str, Any]) -> None:
     print_table(console, ("", "unit", "min", "mean", "max", "std", "range", "covered", "outside"), rows)
     planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
     if planes:
-        console.print(f"covered part of the plane of position and velocity: {planes}", soft_wrap=True)
+        console.print(f"covered part of the plane of position and velocity: {planes}")
     if found["ground"]:
         ground = found["ground"]
         height, tilt = ([f"{x:.3g}" for x in ground[key]] for key in ("height", "tilt"))
         console.print(
             f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, "
-            f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; contact points: {ground['probes'] or 'none'}",
-            soft_wrap=True,
+            f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; contact points: {ground['probes'] or 'none'}"
         )
     if found["rewards"]:
         frame, whole = ({key: f"{x:.4g}" for key, x in found["rewards"][name].items()} for name in ("frame", "return"))
         console.print(
             f"reward of a frame {frame['min']}..{frame['max']} (mean {frame['mean']}), return of an episode "
-            f"{whole['min']}..{whole['max']} (mean {whole['mean']})",
-            soft_wrap=True,
+            f"{whole['min']}..{whole['max']} (mean {whole['mean']})"
         )
         for name, value in found["rewards"]["groups"].items():
-            console.print(f"mean return of {name}: {value:.4g}", soft_wrap=True)
+            console.print(f"mean return of {name}: {value:.4g}")
     if "rates_hz" in (found["log"] or {}):  # rows, and what a script wrote, have no rates
         _print_log(console, found)
 
 
 def print_log(found: dict[str, Any]) -> None:
     """Print what `data.inspection.inspect_log` found."""
-    console = terminal()
+    console = terminal(soft_wrap=True)
+    say = partial(console.print, highlight=False)
     runs = f"{found['runs']} run" + "s" * (found["runs"] != 1)
-    console.print(f"{found['log']}: {found['what']}, {runs}", soft_wrap=True, highlight=False)
+    say(f"{found['log']}: {found['what']}, {runs}")
     for topic in found["topics"]:
         title = " ".join(part for part in (topic["name"], topic["type"]) if part)
         if topic["trouble"]:
-            console.print(f"{title}: {topic['trouble']}", soft_wrap=True, highlight=False)
+            say(f"{title}: {topic['trouble']}")
             continue
         rate = f"{topic['rate_hz']:.4g} Hz" if topic.get("rate_hz") else "no rate"
         slowest = f", slowest step {topic['slowest_hz']:.3g} Hz" if topic.get("slowest_hz") else ""
         pauses = f", {topic['gaps']} gaps" if topic.get("gaps") else ""
         back = f", clock runs backwards {topic['backwards']} times" if topic.get("backwards") else ""
         rows = "" if topic["rows"] is None else f"{topic['rows']:,} rows, "
-        console.print(
-            f"{title}: {rows}clock: {topic['clock']}, {rate}{slowest}{pauses}{back}", soft_wrap=True, highlight=False
-        )
+        say(f"{title}: {rows}clock: {topic['clock']}, {rate}{slowest}{pauses}{back}")
         rows = []
         for column in topic["columns"]:
             if column.get("min") is not None:
@@ -182,9 +174,9 @@ def print_log(found: dict[str, Any]) -> None:
         if rows:
             print_table(console, ("column", "min", "mean", "max", "unit", "missing"), rows)
     for line in found["doubts"]:
-        console.print(f"note: {line}", soft_wrap=True, highlight=False)
+        say(f"note: {line}")
     for what in found["absent"]:
-        console.print(f"no column was found for {what}", soft_wrap=True, highlight=False)
+        say(f"no column was found for {what}")
 
 
 def _print_log(console: Console, found: dict[str, Any]) -> None:
@@ -201,18 +193,15 @@ def _print_log(console: Console, found: dict[str, Any]) -> None:
         columns = zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True)
         rows = [(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}") for delay, error, r2 in columns]
         print_table(console, ("delay of control [ms]", "error beside no delay", "held-out R^2"), rows)
-    console.print(f"alignment: {1e3 * alignment['chosen']:.4g} ms applied ({alignment['reason']})", soft_wrap=True)
+    console.print(f"alignment: {1e3 * alignment['chosen']:.4g} ms applied ({alignment['reason']})")
     late = notes.get("velocity_delay_s")
     moved = "" if late is None else f"; their stream is {1e3 * late:.3g} ms late, which is taken out"
-    console.print(f"velocities: {notes['velocity']}{moved}", soft_wrap=True)
-    gaps = notes["gaps"]
-    longest = (
-        f", longest {gaps['longest'][0]['length_s']:.3g} s in {gaps['longest'][0]['run']}" if gaps["count"] else ""
-    )
-    console.print(
-        f"gaps: {gaps['count']}{longest}; {notes['pieces_shorter_than_a_frame']} pieces too short for a frame",
-        soft_wrap=True,
-    )
+    console.print(f"velocities: {notes['velocity']}{moved}")
+    gaps, longest = notes["gaps"], ""
+    if gaps["count"]:
+        longest = f", longest {gaps['longest'][0]['length_s']:.3g} s in {gaps['longest'][0]['run']}"
+    short = notes["pieces_shorter_than_a_frame"]
+    console.print(f"gaps: {gaps['count']}{longest}; {short} pieces too short for a frame")
 
 
 def print_decisions(decisions: "Iterable[Decision]") -> None:

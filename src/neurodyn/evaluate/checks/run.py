@@ -3,7 +3,6 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,14 +12,14 @@ from neurodyn.core.description.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
 from neurodyn.core.registry import Registry
+from neurodyn.core.requests import taking
 from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.records import Result
-from neurodyn.evaluate.rollouts import SEED
+from neurodyn.evaluate.requests import CheckRequest
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot, load
 
-WORLDS, FRAMES = 128, 250
 _ROOM = "neurodyn.evaluate.checks"
 _WORLDS, _FRAMES = 16, 60
 
@@ -159,46 +158,29 @@ CHECKS: Registry[Check] = Registry(
 """Checks by name, in the order of display."""
 
 
-def check(
-    robot: Robot | str | Path,
-    *,
-    ground: str | None = None,
-    worlds: int = WORLDS,
-    frames: int = FRAMES,
-    seed: int = SEED,
-    device: str = "cpu",
-    threads: int = 1,
-) -> RobotCheck:
+@taking(CheckRequest)
+def check(request: CheckRequest) -> RobotCheck:
     """Check whether a model can be learned from a robot's reference simulator.
-
-    Args:
-        robot: A robot, its name, or the path of its declaration.
-        ground: Name of one of its grounds, or a file with a scene; None for its declared grounds.
-        worlds: Worlds under random control; other checks take up to `subject.FEW` of them.
-        frames: Frames under random control, and the longest horizon of convergence.
-        seed: Seed of states and torques.
-        device: Device of the simulator: "cpu", "cuda:0" ...
-        threads: Threads of tensor operations.
 
     Raises:
         InputError: There is no such robot or ground, the robot cannot be built or sampled, or a number is below 1.
     """
-    for name, value in (("worlds", worlds), ("frames", frames), ("threads", threads)):
-        if value < 1:
+    for name in ("worlds", "frames", "threads"):
+        if (value := getattr(request, name)) < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")
-    declared = robot if isinstance(robot, Robot) else load(robot)
-    require_simulated(declared.drives, declared.name)
-    subject = Subject(declared, ground, worlds, frames, seed, device)
+    robot = request.robot if isinstance(request.robot, Robot) else load(request.robot)
+    require_simulated(robot.drives, robot.name)
+    subject = Subject(robot, request.ground, request.worlds, request.frames, request.seed, request.device)
     _ = subject.scenario, subject.model  # refuse a robot that cannot be built before any check
     subject.draw("states", 1)
     found = {}
-    with torch_threads(threads):
+    with torch_threads(request.threads):
         for number, name in enumerate(CHECKS):
             with stage(number / len(CHECKS), (number + 1) / len(CHECKS), name.replace("_", " ")):
                 found[name] = _run(CHECKS[name], subject)
     return RobotCheck(
-        robot=declared.name, ground=subject.scenario.name, worlds=worlds, frames=frames, seed=seed, dt=declared.dt,
-        simulator=to_dict(declared.simulator), checks=found,
+        robot=robot.name, ground=subject.scenario.name, worlds=request.worlds, frames=request.frames,
+        seed=request.seed, dt=robot.dt, simulator=to_dict(robot.simulator), checks=found,
     )  # fmt: skip
 
 

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a simulator: the arguments of `sim.generate`, and the flags of its verb."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from neurodyn.core.config import Config
+from neurodyn.core.requests import IN_PYTHON, Flag
+
+if TYPE_CHECKING:
+    from neurodyn.core.workers import Executor
+    from neurodyn.data.header import StoreHeader
+    from neurodyn.robots import Robot
+
+
+class GenerationRequest(Config, frozen=True, kw_only=False):
+    """A data set of a robot from its simulator.
+
+    Attributes:
+        robot: Name of a robot, or the path of a declaration; in Python also a `Robot`.
+        transitions: Number of transitions; rounded up to whole trajectories.
+        out: File to write (.h5).
+        worlds: Worlds that are simulated at once; by default 64 to 512, by the number of trajectories.
+        seed: Seed of states, grounds and torques.
+        passive_fraction: Fraction of trajectories without torque, or held at the nominal pose where the robot has a
+            controller; by default the robot's own.
+        reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
+        ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
+        frames: Length of a trajectory; by default the robot's own.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
+        resume: Go on from an interrupted run with the same settings.
+        overwrite: Replace a finished file.
+        begun: Called before the first batch, with the header of the data.
+        executor: Makes the batches in place of processes of this machine, as `neurodyn.cluster.Cluster`; the data do
+            not depend on it.
+    """
+
+    robot: Annotated["Robot | str | Path", Flag(str)]
+    transitions: int
+    out: Annotated[str | Path, Flag(Path)]
+    worlds: int | None = None
+    seed: int = 0
+    passive_fraction: float | None = None
+    reset_fraction: float | None = None
+    ground: str | None = None
+    frames: int | None = None
+    device: Annotated[str, Flag("device")] = "cpu"
+    threads: Annotated[int | None, Flag("threads")] = None
+    resume: bool = False
+    overwrite: bool = False
+    begun: Annotated["Callable[[StoreHeader], object] | None", IN_PYTHON] = None
+    executor: Annotated["Executor | None", IN_PYTHON] = None
