@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from neurodyn.robots import Robot
 
 
-class TrainingOptions(Config, frozen=True, kw_only=True):
+class RunOptions(Config, frozen=True, kw_only=True):
+    """What everything takes that fills a run directory over a long time.
+
+    Attributes:
+        resume: Go on with a run that was stopped, with the same settings but for the budget.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+    """
+
+    resume: bool = False
+    logger: Annotated["Logger | None", Flag("logger")] = None
+
+
+class TrainingOptions(RunOptions, frozen=True, kw_only=True):
     """What every training of dynamics takes.
 
     Attributes:
@@ -27,9 +40,6 @@ class TrainingOptions(Config, frozen=True, kw_only=True):
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
-        resume: Go on with a training that was stopped, with the same settings but for the budget.
-        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
-            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
     """
@@ -40,8 +50,6 @@ class TrainingOptions(Config, frozen=True, kw_only=True):
     shares: Annotated[Sequence[float] | None, Flag(tuple[float, ...] | None)] = None
     device: Annotated[str, Flag("device")] = "cpu"
     threads: Annotated[int | None, Flag("threads")] = None
-    resume: bool = False
-    logger: Annotated["Logger | None", Flag("logger")] = None
     progress: Annotated["Progress | None", IN_PYTHON] = None
     callbacks: Annotated["Sequence[Callback]", IN_PYTHON] = ()
 
