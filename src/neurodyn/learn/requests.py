@@ -99,3 +99,23 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
     data: Annotated["Data", Flag(tuple[str, ...])]
     out: Annotated[str | Path, Flag(Path)]
     size: Annotated["str | TrainingPlan", Flag(str)] = "finetune"
+
+
+class ReproduceRequest(Config, frozen=True, kw_only=False):
+    """A training of a run once more.
+
+    Attributes:
+        run: Run directory, or folder of a policy, with a manifest.json.
+        out: Run directory to write.
+        data: Where its data lie now, in the order in which it was given them; by default where they lay.
+        task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
+        device: Torch device that trains; by default that of the run.
+        progress: Shown how far the training is.
+    """
+
+    run: Annotated[str | Path, Flag(str)]
+    out: Annotated[str | Path, Flag(Path)]
+    data: tuple[str, ...] = ()
+    task: str | None = None
+    device: Annotated[str | None, Flag("device")] = None
+    progress: Annotated["Progress | None", IN_PYTHON] = None
