@@ -64,7 +64,13 @@ def test_the_list_of_verbs_imports_next_to_nothing():
     assert not modules & {"numpy", "yaml", "msgspec", "tyro", "rich"}
 
 
-@pytest.mark.parametrize("verb", ["train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view", "identify", "discover",
+        "reproduce", "sweep", "control", "imitate",
+    ],
+)  # fmt: skip
 def test_the_help_of_a_verb_imports_no_learning_and_no_simulator(verb: str):
     script = f"""
 from neurodyn.cli.main import run

@@ -103,6 +103,8 @@ def test_a_verb_has_the_fields_as_flags_and_its_own_where_it_says():
     )
     verb("penny", seed=2, quiet=True)
     assert seen == [(Toss("penny", seed=2), True, None)]
+    moved = command(Toss, after={"height": "seed", "json": "coin", "quiet": "json"})(verb.__wrapped__)  # pyright: ignore
+    assert list(inspect.signature(moved).parameters) == ["coin", "json", "quiet", "seed", "height"]
 
 
 def requests() -> list[type]:

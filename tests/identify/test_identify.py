@@ -23,7 +23,9 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.identify import IdentificationProblem, identify
+from neurodyn.identify.requests import IdentifyRequest
 from neurodyn.identify.run import identify as identify_by_name
+from neurodyn.identify.run import plan_identification
 from neurodyn.identify.settings import IdentificationSettings, changed
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.learner import TrainState
@@ -410,6 +412,20 @@ def test_parameters_come_from_the_settings_where_none_are_asked_for(log_file: Pa
     page = (tmp_path / "run" / f"evaluation-horizon-5-data-{log_file.stem}.html").read_text()
     assert "hybrid dynamics beside" in page
     assert "Sample trajectories" in page
+
+
+def test_arguments_with_the_name_of_a_setting_replace_it(store: Store, tmp_path: Path):
+    asked = IdentifyRequest(
+        str(ARM), store, tmp_path, parameters=ASKED, settings=SETTINGS, seed=3, minutes=2.0, horizons=[0.05],
+        prior=["elbow.mass=20%"], starts=2,
+    )  # fmt: skip
+    problem, settings = plan_identification(asked)
+    assert settings == msgspec.structs.replace(
+        SETTINGS, seed=3, minutes=2.0, horizons=(0.05,), prior={"elbow.mass": "20%"}, starts=2
+    )
+    assert problem.parameters == ASKED
+    with pytest.raises(InputError, match="identification: horizon is -1"):
+        plan_identification(msgspec.structs.replace(asked, horizon=-1.0))
 
 
 def test_an_identification_gets_the_same_bits_again(store: Store, tmp_path: Path):

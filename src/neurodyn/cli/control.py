@@ -6,53 +6,30 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.terminal.command import command
 from neurodyn.cli.terminal.flags import Device
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
+from neurodyn.core.config import Config
 
 WALKERS = ("mpc", "imitation")
 """Planners by which quadrupeds walk."""
+_WALKING = ("gait", "command", "ground", "seconds")
+_SETTINGS = ("horizon", "samples", "rounds", "penalty")
+_PLANNING = ("frames", *_SETTINGS, "value", "noise", "velocity_noise", "delay")
+"""Flags of one or the other alone; the settings of a planner that a flag replaces."""
 
 
-def control(
-    task: Annotated[str, tyro.conf.arg(metavar="TASK|ROBOT")],
-    /,
-    *,
-    model: str | None = None,
-    planner: str = DEFAULT_PLANNER,
-    plant: str = "analytic",
-    episodes: int = 4,
-    frames: int | None = None,
-    seed: int = 500,
-    settings: Path | None = None,
-    horizon: int | None = None,
-    samples: int | None = None,
-    rounds: int | None = None,
-    penalty: float | None = None,
-    value: str | None = None,
-    noise: float = 0.0,
-    velocity_noise: float = 0.0,
-    delay: int = 0,
-    gait: str | None = None,
-    command: tuple[float, float, float] | None = None,
-    ground: str | None = None,
-    seconds: float | None = None,
-    out: Path | None = None,
-    device: Device = "cpu",
-    json: Path | None = None,
-) -> None:
-    """Plan at every frame in a model, and act in a plant.
+class ControlRequest(Config, frozen=True, kw_only=False):
+    """Episodes of a planner, or of a quadruped that walks.
 
-    With --planner mpc or imitation a quadruped walks as commanded, by contact forces from convex model-predictive
-    control or from a network that imitates it; --gait, --command, --ground and --seconds are for these.
-
-    Args:
+    Attributes:
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own; for mpc and imitation a
             quadruped, as a1, or the path of its declaration.
         model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder of
             `neurodyn imitate`.
         planner: mppi, cem, annealed (sampling whose noise falls), gradient or ilqr (through the model); for
             quadrupeds mpc (needs the extra `control`) or imitation.
-        plant: Where they act: likewise.
+        plant: Where they act: analytic, hybrid, a run directory, or pretrained:NAME.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.
         seed: Seed of starts, commands, noise and candidates.
@@ -73,69 +50,103 @@ def control(
         out: Folder for report.html and result.json; by default none is written.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
+    """
+
+    task: Annotated[str, tyro.conf.arg(metavar="TASK|ROBOT")]
+    model: str | None = None
+    planner: str = DEFAULT_PLANNER
+    plant: str = "analytic"
+    episodes: int = 4
+    frames: int | None = None
+    seed: int = 500
+    settings: Path | None = None
+    horizon: int | None = None
+    samples: int | None = None
+    rounds: int | None = None
+    penalty: float | None = None
+    value: str | None = None
+    noise: float = 0.0
+    velocity_noise: float = 0.0
+    delay: int = 0
+    gait: str | None = None
+    command: tuple[float, float, float] | None = None
+    ground: str | None = None
+    seconds: float | None = None
+    out: Path | None = None
+    device: Device = "cpu"
+    json: Path | None = None
+
+
+@command(ControlRequest)
+def control(request: ControlRequest) -> None:
+    """Plan at every frame in a model, and act in a plant.
+
+    With --planner mpc or imitation a quadruped walks as commanded, by contact forces from convex model-predictive
+    control or from a network that imitates it; --gait, --command, --ground and --seconds are for these.
 
     Example:
         neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
         neurodyn control a1 --planner mpc --command 0.5 0 0
     """
+    from neurodyn.control.planning.optimiser import PLANNERS
+    from neurodyn.core.errors import InputError, unknown
+
+    planner, unset = request.planner, ControlRequest(request.task)
+    if planner not in WALKERS and planner not in PLANNERS:
+        raise unknown("planner", planner, [*PLANNERS, *WALKERS])
+    for name, lowest in (("episodes", 1), ("frames", 1), ("seed", 0)):
+        given = getattr(request, name)
+        if given is not None and given < lowest:
+            raise InputError(f"--{name} is {given}; valid: at least {lowest}")
+    walks = planner in WALKERS
+    others, valid = (_PLANNING, _WALKING) if walks else (_WALKING, _PLANNING)
+    for name in others:
+        if getattr(request, name) != getattr(unset, name):
+            raise InputError(f"{_flag(name)} is not for --planner {planner}; valid: {', '.join(map(_flag, valid))}")
+    (_walk if walks else _plan)(request)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _plan(request: ControlRequest) -> None:
+    """Let a planner act."""
     from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.measurement_noise import MeasurementNoise
     from neurodyn.control.planning.closed_loop import run
-    from neurodyn.control.planning.optimiser import PLANNERS
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.planning.report import control_tables, write_control_report
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.config import from_dict
-    from neurodyn.core.errors import InputError, unknown
+    from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import require_usable
+    from neurodyn.policy.artifact import load_critic
     from neurodyn.tasks import load
 
-    if planner not in WALKERS and planner not in PLANNERS:
-        raise unknown("planner", planner, [*PLANNERS, *WALKERS])
-    least = (("--episodes", episodes, 1), ("--frames", 1 if frames is None else frames, 1), ("--seed", seed, 0))
-    for name, given, lowest in least:
-        if given < lowest:
-            raise InputError(f"{name} is {given}; valid: at least {lowest}")
-    planning = {
-        "--frames": frames, "--horizon": horizon, "--samples": samples, "--rounds": rounds, "--penalty": penalty,
-        "--value": value, "--noise": noise or None, "--velocity-noise": velocity_noise or None,
-        "--delay": delay or None,
-    }  # fmt: skip
-    walking = {"--gait": gait, "--command": command, "--ground": ground, "--seconds": seconds}
-    walks = planner in WALKERS
-    for name, given in (planning if walks else walking).items():
-        if given is not None:
-            valid = ", ".join(walking if walks else planning)
-            raise InputError(f"{name} is not for --planner {planner}; valid: {valid}")
-    if walks:
-        walk_robot(
-            task, planner=planner, model=model, plant=plant, episodes=episodes, seed=seed, settings=settings, gait=gait,
-            seconds=20.0 if seconds is None else seconds, command=command, ground=ground, out=out, json=json,
-        )  # fmt: skip
-        return
+    model, plant, planner = request.model, request.plant, request.planner
     if model is None:
         raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
-    wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, MeasurementNoise, "control")
-    with claimed(json, out):
+    task = load(request.task)
+    noise = from_dict({"position": request.noise, "velocity": request.velocity_noise}, MeasurementNoise, "control")
+    with claimed(request.json, request.out):
         with ProgressBar(f"opening {model} and {plant}"):
-            where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
-        critic = None
-        if value is not None:
-            from neurodyn.policy.artifact import load_critic
-
-            critic = load_critic(value, wanted)
+            where, real = (open_dynamics(task, name, device=request.device) for name in (model, plant))
         asked = Planner(
-            where.dynamics, wanted, planner, settings, delay=delay, value=critic,
-            horizon=horizon, samples=samples, rounds=rounds, penalty=penalty, seed=seed,
+            where.dynamics, task, planner, request.settings, delay=request.delay, seed=request.seed,
+            value=None if request.value is None else load_critic(request.value, task),
+            **{name: getattr(request, name) for name in _SETTINGS},
         )  # fmt: skip
         _warn_of_horizon(model, asked.settings.horizon)
         with ProgressBar(f"{planner} in {model}, on {plant}"):
             result, path = run(
-                asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
+                asked, planner, where, real, episodes=request.episodes, seed=request.seed, noise=noise,
+                delay=request.delay, frames=request.frames,
             )  # fmt: skip
-        print_tables(f"{episodes} episodes of {task}, planned by {planner} in {model}", control_tables(result))
-        keep_result(result, json, out, lambda page: write_control_report(page, wanted, result, path))
+        title = f"{request.episodes} episodes of {request.task}, planned by {planner} in {model}"
+        print_tables(title, control_tables(result))
+        keep_result(result, request.json, request.out, lambda page: write_control_report(page, task, result, path))
     require_usable(str(result.verdict))
     print(f"verdict: {result.verdict}")
 
@@ -150,23 +161,8 @@ def _warn_of_horizon(run: str, horizon: int) -> None:
         notice(f"the horizon of {horizon} frames is longer than the {known} frames that {run} was trained to predict")
 
 
-def walk_robot(
-    name: str,
-    *,
-    planner: str,
-    model: str | None,
-    plant: str,
-    episodes: int,
-    seconds: float,
-    seed: int,
-    settings: Path | None,
-    gait: str | None,
-    command: tuple[float, float, float] | None,
-    ground: str | None,
-    out: Path | None,
-    json: Path | None,
-) -> None:
-    """Let a quadruped walk; arguments as of `neurodyn control`."""
+def _walk(request: ControlRequest) -> None:
+    """Let a quadruped walk."""
     from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.core.errors import InputError
@@ -178,7 +174,9 @@ def walk_robot(
     from neurodyn.walking.report import walk_headline, walk_tables, write_walk_report
     from neurodyn.walking.walk import walk
 
-    if (planner == IMITATION) != (model is not None):
+    model, seed, episodes = request.model, request.seed, request.episodes
+    seconds = 20.0 if request.seconds is None else request.seconds
+    if (request.planner == IMITATION) != (model is not None):
         raise InputError(
             "--planner imitation needs --model FOLDER, made by `neurodyn imitate`"
             if model is None
@@ -186,13 +184,14 @@ def walk_robot(
         )
     if not 0 < seconds < float("inf"):
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    with claimed(json, out):
-        where = walking_plant(load(name), plant, ground)
-        controller, law, chosen = walker(where, gait=gait, settings=settings, imitation=model)
-        commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)
-        with ProgressBar(f"{name} walks in {plant}"):
-            result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
+    with claimed(request.json, request.out):
+        where = walking_plant(load(request.task), request.plant, request.ground)
+        controller, law, gait = walker(where, gait=request.gait, settings=request.settings, imitation=model)
+        steady = request.command
+        commands = Commands.drawn(episodes, seconds, seed) if steady is None else Commands.steady(steady, episodes)
+        with ProgressBar(f"{request.task} walks in {request.plant}"):
+            result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, gait))
         print_tables(walk_headline(result), walk_tables(result))
-        keep_result(result, json, out, lambda page: write_walk_report(page, where, result, path))
+        keep_result(result, request.json, request.out, lambda page: write_walk_report(page, where, result, path))
     require_usable(str(result.verdict))
     print(f"verdict: {result.verdict}")

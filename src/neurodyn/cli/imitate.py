@@ -35,11 +35,9 @@ def imitate(
     Example:
         neurodyn imitate a1 --out runs/a1-forces
     """
-    import msgspec
-
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.artifacts import require_writable
-    from neurodyn.core.config import read_config
+    from neurodyn.core.config import read_config, replaced
     from neurodyn.core.errors import InputError
     from neurodyn.core.locks import exclusive
     from neurodyn.nets.onnx_file import require_onnx
@@ -59,9 +57,8 @@ def imitate(
     how = ImitationSettings() if imitation is None else read_config(imitation, ImitationSettings)
     given = {key: value for key, value in (("transitions", transitions), ("rounds", rounds)) if value is not None}
     try:
-        how = msgspec.structs.replace(how, **given)
-        ImitationSettings(**{name: getattr(how, name) for name in how.__struct_fields__})
-    except ValueError as error:
+        how = replaced(how, **given)
+    except InputError as error:
         raise InputError(f"--{error}") from None
     mpc = MpcSettings() if settings is None else read_config(settings, MpcSettings)
     with exclusive(out):

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import to_dict, to_yaml
+from neurodyn.core.config import read_config, replaced, to_dict, to_yaml
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
@@ -20,6 +21,7 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discovery import DiscoverySettings, discover
+from neurodyn.identify.requests import DiscoverRequest
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.loop import Callback
@@ -28,9 +30,9 @@ from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.settings import RunRecord
-from neurodyn.learn.tracking.session import chosen_tracker, tracking
+from neurodyn.learn.tracking.session import chosen_tracker, require_tracker, tracking
 from neurodyn.learn.tracking.tracker import Logger
-from neurodyn.robots import Robot, load
+from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
 
@@ -111,15 +113,41 @@ def _show(out: Path, result: dict[str, Any]) -> None:
     )
 
 
+@taking(DiscoverRequest)
+def discover_robot(request: DiscoverRequest) -> dict[str, Any]:
+    """Discover the augmentations of a robot that is given by name, from a file; see `discover_run`."""
+    require_tracker(request.logger, request.out)
+    robot, store, settings, candidates = plan_discovery(request)
+    return discover_run(
+        robot, locate(request.robot), store, request.out, settings, base=request.base, candidates=candidates,
+        data=request.data, device=request.device, threads=request.threads, resume=request.resume, logger=request.logger,
+    )  # fmt: skip
+
+
+def plan_discovery(request: DiscoverRequest) -> tuple[Robot, Store, DiscoverySettings, Blueprint | None]:
+    """Return robot, log, settings and candidate networks of a discovery.
+
+    Raises:
+        InputError: One of them is missing or malformed.
+    """
+    robot, given, candidates = load(request.robot), request.settings, request.candidates
+    settings = DiscoverySettings() if given is None else given
+    if not isinstance(settings, DiscoverySettings):
+        settings = read_config(Path(settings), DiscoverySettings)
+    if request.seed is not None:
+        settings = replaced(settings, seed=request.seed)
+    if isinstance(candidates, str | Path):
+        candidates = read_config(Path(candidates), Blueprint)
+    return robot, open_robot_data(robot, request.data), settings, candidates
+
+
 def discover_again(again: TrainingAgain) -> None:
     """Repeat the discovery of a run."""
     record = again.read(RunRecord[DiscoverySettings])
-    robot = load(again.robot)
-    discover_run(
-        robot, again.robot, open_robot_data(robot, again.data[0]), again.out, record.settings,
-        base=record.base if isinstance(record.base, str) else None,
-        candidates=record.blueprint if isinstance(record.blueprint, Blueprint) else None,
-        data=again.data[0], device=again.device,
+    discover_robot(
+        again.robot, again.data[0], again.out, base=record.base if isinstance(record.base, str) else None,
+        candidates=record.blueprint if isinstance(record.blueprint, Blueprint) else None, settings=record.settings,
+        device=again.device,
     )  # fmt: skip
 
 

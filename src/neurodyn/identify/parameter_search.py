@@ -15,8 +15,9 @@ from neurodyn.core.workers import Executor
 from neurodyn.identify.convergence import SearchEnd
 from neurodyn.identify.least_squares import Solution, Solver, Stop, fitted, levenberg_marquardt
 from neurodyn.identify.population_search import SEARCHES, cma_es
+from neurodyn.identify.requests import Optimiser
 from neurodyn.identify.residuals import Point, Residuals
-from neurodyn.identify.settings import IdentificationSettings, Optimiser
+from neurodyn.identify.settings import IdentificationSettings
 
 _WINDOWS = 48
 """Number of windows in a search from many starts."""

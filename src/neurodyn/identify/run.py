@@ -6,7 +6,6 @@ From a robot, its logs and what is free to a run directory; plain drives for joi
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -15,24 +14,17 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.progress import Progress
-from neurodyn.core.workers import Executor
+from neurodyn.core.requests import taking
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identify import Identification, IdentificationProblem
 from neurodyn.identify.identify import identify as identify_problem
-from neurodyn.identify.settings import (
-    IdentificationRecord,
-    IdentificationSettings,
-    Method,
-    Optimiser,
-    changed,
-    load_identification,
-)
+from neurodyn.identify.priors import parse_priors
+from neurodyn.identify.requests import IdentifyRequest
+from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, changed, load_identification
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.tracking.session import require_tracker, tracking
-from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -41,6 +33,12 @@ LONGEST_DELAY = 0.03
 
 _FREE = {"torque": ("gain", "delay"), "pd": ("kp", "kd", "delay", "bias")}
 _PASSIVE = ("armature", "damping", "friction")
+_REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__struct_fields__}) - {
+    "parameters",
+    "horizons",
+    "prior",
+}
+"""Arguments that replace the setting of their name; the others are converted before."""
 
 
 def with_drives(robot: Robot, kind: str) -> Robot:
@@ -77,128 +75,61 @@ def drive_parameters(robot: Robot) -> tuple[str, ...]:
     return tuple(free)
 
 
-def identify(
-    robot: Robot | str | Path,
-    data: Store | str | Path | Sequence[str | Path],
-    out: str | Path,
-    *,
-    parameters: Sequence[str] = (),
-    blueprint: Blueprint | str | Path | None = None,
-    settings: IdentificationSettings | str | None = None,
-    minutes: float | None = None,
-    seed: int | None = None,
-    method: Method | None = None,
-    starts: int | None = None,
-    search: str | None = None,
-    optimiser: Optimiser | None = None,
-    horizon: float | None = None,
-    horizons: Sequence[float] | None = None,
-    prior: Mapping[str, float | str] | None = None,
-    bootstrap: int | None = None,
-    profile: int | None = None,
-    start: Literal["auto", "logged", "past"] | None = None,
-    beside: Sequence[str] = (),
-    device: str = "cpu",
-    threads: int | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
-    drive: str | None = None,
-    logger: Logger | None = None,
-    executor: Executor | None = None,
-) -> Identification:
+@taking(IdentifyRequest)
+def identify(request: IdentifyRequest) -> Identification:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from its log.
 
-    Args:
-        robot: A robot, its name, or the path of its declaration.
-        data: A store, or the path of one, or of a log that the robot declares; of several paths each is one log, whose
-            `per_log` quantities are its own.
-        out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
-        parameters: Quantities that are free: NAME, NAME=LOWER:UPPER or NAME=START:LOWER:UPPER; names may be patterns
-            ("*.damping") or links ("elbow"). None: those that the settings name.
-        blueprint: Which quantities networks act on, and what they see; "robot" for the one beside the declaration.
-        settings: How; None for identify.yaml beside the declaration, or the general settings.
-        minutes: Time budget [min]; None for the iterations and steps of the settings.
-        seed: Seed of everything random.
-        method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics".
-        starts: Starting points; None for those of the settings, by default 8 where quantities of contacts are free.
-        search: What begins from several starts, one of `identify.population_search.SEARCHES`.
-        optimiser: The local optimiser.
-        horizon: Length of the roll-outs that are compared with the data [s].
-        horizons: Shorter horizons that are fitted before [s].
-        prior: Standard deviations about nominal values, by name or pattern: numbers, or shares ("20%").
-        bootstrap: Resamples of the logs that intervals come from; 0 for the sandwich covariance.
-        profile: Points of each quantity's profile likelihood; 0 for none.
-        start: Starting states of held-out windows: as logged, or estimated from past positions.
-        beside: Runs of other models that are measured on the same held-out windows.
-        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
-        threads: CPU threads; None for those of the settings, by default one for each available core. Results do not
-            depend on it.
-        resume: Go on with a run that was killed.
-        progress: Shown how far it is.
-        drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
-            free, with armature, friction and damping (`identify.run`).
-        logger: What follows the search, as of `learn.train`.
-        executor: Whose workers share the search from many starts, or the population of CMA-ES, as
-            `neurodyn.cluster.Cluster`; the result does not depend on it.
+    The run directory gets model, state, config.yaml, metrics.jsonl and identification.json.
 
     Returns:
         The model, its parameters and their intervals, and errors on held-out windows.
 
     Raises:
-        InputError: Something of that is missing, malformed or of another robot; the data do not depend on a parameter
-            or on a combination of them; roll-outs are not finite; or the run exists or cannot be resumed.
+        InputError: An argument is missing, malformed or of another robot; the data do not depend on a parameter or on a
+            combination of them; roll-outs are not finite; or the run exists or cannot be resumed.
     """
-    require_tracker(logger, out)
-    if executor is not None and device != "cpu":
-        raise InputError(f"device is {device!r}; valid with a cluster, whose workers compute on their cores: cpu")
-    problem, chosen = plan_identification(
-        robot, data, parameters=parameters, blueprint=blueprint, settings=settings, beside=beside, device=device,
-        drive=drive, executor=executor,
-    )  # fmt: skip
-    chosen = changed(
-        chosen, minutes=minutes, method=method, seed=seed, starts=starts, search=search, optimiser=optimiser,
-        horizon=horizon, horizons=None if horizons is None else tuple(horizons),
-        prior=None if prior is None else dict(prior), bootstrap=bootstrap, profile=profile, start=start,
-        threads=threads,
-    )  # fmt: skip
-    with tracking(logger, out):
-        return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
+    require_tracker(request.logger, request.out)
+    if request.executor is not None and request.device != "cpu":
+        raise InputError(
+            f"device is {request.device!r}; valid with a cluster, whose workers compute on their cores: cpu"
+        )
+    problem, settings = plan_identification(request)
+    with tracking(request.logger, request.out):
+        return identify_problem(problem, Path(request.out), settings, resume=request.resume, progress=request.progress)
 
 
-def plan_identification(
-    robot: Robot | str | Path,
-    data: Store | str | Path | Sequence[str | Path],
-    *,
-    parameters: Sequence[str] = (),
-    blueprint: Blueprint | str | Path | None = None,
-    settings: IdentificationSettings | str | None = None,
-    beside: Sequence[str] = (),
-    device: str = "cpu",
-    drive: str | None = None,
-    executor: Executor | None = None,
-) -> tuple[IdentificationProblem, IdentificationSettings]:
-    """Return the problem that `identify` is asked to solve, and its settings; arguments and errors are its own."""
+def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem, IdentificationSettings]:
+    """Return the problem that `identify` is asked to solve, and its settings; errors are its own."""
+    robot, data, blueprint = request.robot, request.data, request.blueprint
     declared = robot if isinstance(robot, Robot) else load(robot)
-    chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
-    asked = tuple(parameters) or chosen.parameters
-    if drive is not None:
-        declared = with_drives(declared, drive)
-        asked = tuple(parameters) or drive_parameters(declared)
+    settings = _settings(request, declared)
+    asked = tuple(request.parameters) or settings.parameters
+    if request.drive is not None:
+        declared = with_drives(declared, request.drive)
+        asked = tuple(request.parameters) or drive_parameters(declared)
     if not asked:
         raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
     if blueprint is not None and not isinstance(blueprint, Blueprint):
         own = Path(declared.folder) / "blueprint.yaml"
         blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
-    store = data if isinstance(data, Store) else open_logs(declared, data)
+    store, names = open_logs(declared, data), () if isinstance(data, Store) else _names(data)
     require_same_simulator(declared, store)
-    place = "" if isinstance(data, Store) else _place(data)
-    return IdentificationProblem(
-        declared, locate(robot), place, store, asked, blueprint, beside, device, executor
-    ), chosen
+    problem = IdentificationProblem(
+        declared, locate(robot), names if len(names) > 1 else "".join(names), store, asked, blueprint, request.beside,
+        request.device, request.executor,
+    )  # fmt: skip
+    return problem, settings
 
 
-def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:
-    return [Path(data)] if isinstance(data, str | Path) else [Path(path) for path in data]
+def _settings(request: IdentifyRequest, robot: Robot) -> IdentificationSettings:
+    """Return the settings of a robot, with those that the request replaces."""
+    given, horizons, prior = request.settings, request.horizons, request.prior
+    return changed(
+        given if isinstance(given, IdentificationSettings) else load_identification(robot, given),
+        **{name: getattr(request, name) for name in _REPLACED},
+        horizons=None if horizons is None else tuple(horizons),
+        prior=dict(prior) if isinstance(prior, Mapping) else parse_priors(prior or ()) or None,
+    )
 
 
 def identify_again(again: TrainingAgain) -> None:
@@ -218,22 +149,22 @@ def _text(one: Parameter) -> str:
     return f"{one.name}={one.nominal!r}:{lower}:{upper}"
 
 
-def _place(data: str | Path | Sequence[str | Path]) -> str | tuple[str, ...]:
-    """Return where logs lie, for the record."""
-    names = tuple(map(str, _paths(data)))
-    return names if len(names) > 1 else "".join(names)
-
-
-def open_logs(robot: Robot, data: str | Path | Sequence[str | Path]) -> Store:
+def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Store:
     """Return the trajectories of one file, or of several, each of which becomes one log.
 
     Raises:
         InputError: A file is missing or malformed, or of another robot.
     """
-    paths = _paths(data)
+    if isinstance(data, Store):
+        return data
+    paths = [Path(path) for path in _names(data)]
     stores = [open_robot_data(robot, path, targets=True) for path in paths]
     if len(stores) == 1:
         return stores[0]
     stems = [path.stem for path in paths]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
     return joined(stores, names)
+
+
+def _names(data: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    return (str(data),) if isinstance(data, str | Path) else tuple(map(str, data))

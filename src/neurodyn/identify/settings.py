@@ -15,6 +15,7 @@ from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.population_search import SEARCHES
+from neurodyn.identify.requests import Method, Optimiser, StartKind
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.plan import Clock
 from neurodyn.learn.settings import RunRecord, load_preset
@@ -27,9 +28,6 @@ _CONTACT_STARTS = 8
 _MOST_POINTS = 101
 LEAST = 40
 """Fewest resamples of a bootstrap."""
-
-Method = Literal["roll-outs", "inverse-dynamics"]
-Optimiser = Literal["levenberg-marquardt", "l-bfgs", "cma-es"]
 
 
 class IdentificationSettings(Config, frozen=True):
@@ -122,7 +120,7 @@ class IdentificationSettings(Config, frozen=True):
     prior: dict[str, float | str] = msgspec.field(default_factory=dict)
     bootstrap: int = 0
     profile: int = 0
-    start: Literal["auto", "logged", "past"] = "auto"
+    start: StartKind = "auto"
     context: int = 10
     history: int = 16
     substeps: int | UnsetType = UNSET

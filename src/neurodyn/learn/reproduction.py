@@ -5,7 +5,7 @@ What a run names is read and compared, never executed: a task of one's own runs 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from neurodyn.core.plain_data import require_regular
 from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import of_file
 from neurodyn.core.registry import Registry
+from neurodyn.core.requests import taking
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.dynamics.kinds import KINDS
@@ -34,6 +35,7 @@ from neurodyn.learn.manifest import (
 )  # fmt: skip
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.plan import TrainingPlan
+from neurodyn.learn.requests import ReproduceRequest
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.train import finetune, train
 
@@ -120,31 +122,17 @@ class Reproduction:
         return asdict(self)
 
 
-def reproduce(
-    run: str | Path,
-    out: str | Path,
-    *,
-    data: tuple[str, ...] = (),
-    device: str | None = None,
-    task: str | None = None,
-    progress: Progress | None = None,
-) -> Reproduction:
+@taking(ReproduceRequest)
+def reproduce(request: ReproduceRequest) -> Reproduction:
     """Run the training of a run once more, from the same input, and compare the results.
-
-    Args:
-        run: Run directory, or folder of a policy.
-        out: Run directory to write.
-        data: Where its data lie now, in the order of its config.yaml; by default where they lay.
-        device: Torch device; None for that of the run.
-        task: "FILE.py:CLASS", for a policy of a task of one's own.
-        progress: Shown how far the training is.
 
     Raises:
         InputError: The run has no manifest or no result, what it was made from is missing or is not the same, or `out`
             holds a run.
         Interrupted: Ctrl-C or SIGTERM.
     """
-    again, manifest = _prepare(Path(run), Path(out), data, device, task)
+    run = Path(request.run)
+    again, manifest = _prepare(run, request)
     before = _tensors(again.run)
     if not before:
         raise InputError(
@@ -154,7 +142,7 @@ def reproduce(
     changed = _changed(manifest, now)
     if changed:
         notice(f"{run}: was made elsewhere: {'; '.join(changed)}; its result may differ")
-    TRAININGS[manifest.training](replace(again, progress=progress))
+    TRAININGS[manifest.training](again)
     return _compared(again, before, changed, _depends_on_seed_alone(again.record, manifest))
 
 
@@ -174,9 +162,7 @@ def finetune_again(again: TrainingAgain) -> None:
     )  # fmt: skip
 
 
-def _prepare(
-    run: Path, out: Path, data: tuple[str, ...], device: str | None, task: str | None
-) -> tuple[TrainingAgain, Manifest]:
+def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manifest]:
     """Return a training to be run once more, after everything that it is made from was found to be the same."""
     manifest = read_manifest(run)
     record: RunRecord[Any] = read_config(run / "config.yaml", RunRecord[dict[str, Any]])  # pyright: ignore
@@ -188,15 +174,16 @@ def _prepare(
             f"{run}: was trained by {manifest.ranks} processes, and reproduce runs in one; valid: its own command with "
             f"another --out ({manifest.command})"
         )
-    if task is not None and not manifest.training.startswith("policy"):
+    if request.task is not None and not manifest.training.startswith("policy"):
         raise InputError(f"--task is for policies; {run} is of `{manifest.training}`")
-    where = device or manifest.device.partition(" ")[0]
+    out, where = Path(request.out), request.device or manifest.device.partition(" ")[0]
     require_device(where)
     if (out / "config.yaml").exists() or (out / "model").exists():
         raise InputError(f"{out}: already holds a run; give another --out")
     again = TrainingAgain(
-        run, record, _located(run, record, manifest, data), _robot(run, record, manifest), out, where, task
-    )
+        run, record, _located(run, record, manifest, request.data), _robot(run, record, manifest), out, where,
+        request.task, request.progress,
+    )  # fmt: skip
     for name, found in manifest.models.items():
         there = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
         _require_same(name, there, found, run, "the same model where it was")

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from neurodyn.robots import Robot
 
 
-class TrainingOptions(Config, frozen=True, kw_only=True):
+class RunOptions(Config, frozen=True, kw_only=True):
+    """What everything takes that fills a run directory over a long time.
+
+    Attributes:
+        resume: Go on with a run that was stopped, with the same settings but for the budget.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+    """
+
+    resume: bool = False
+    logger: Annotated["Logger | None", Flag("logger")] = None
+
+
+class TrainingOptions(RunOptions, frozen=True, kw_only=True):
     """What every training of dynamics takes.
 
     Attributes:
@@ -27,9 +40,6 @@ class TrainingOptions(Config, frozen=True, kw_only=True):
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
-        resume: Go on with a training that was stopped, with the same settings but for the budget.
-        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
-            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
     """
@@ -40,8 +50,6 @@ class TrainingOptions(Config, frozen=True, kw_only=True):
     shares: Annotated[Sequence[float] | None, Flag(tuple[float, ...] | None)] = None
     device: Annotated[str, Flag("device")] = "cpu"
     threads: Annotated[int | None, Flag("threads")] = None
-    resume: bool = False
-    logger: Annotated["Logger | None", Flag("logger")] = None
     progress: Annotated["Progress | None", IN_PYTHON] = None
     callbacks: Annotated["Sequence[Callback]", IN_PYTHON] = ()
 
@@ -91,3 +99,23 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
     data: Annotated["Data", Flag(tuple[str, ...])]
     out: Annotated[str | Path, Flag(Path)]
     size: Annotated["str | TrainingPlan", Flag(str)] = "finetune"
+
+
+class ReproduceRequest(Config, frozen=True, kw_only=False):
+    """A training of a run once more.
+
+    Attributes:
+        run: Run directory, or folder of a policy, with a manifest.json.
+        out: Run directory to write.
+        data: Where its data lie now, in the order in which it was given them; by default where they lay.
+        task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
+        device: Torch device that trains; by default that of the run.
+        progress: Shown how far the training is.
+    """
+
+    run: Annotated[str | Path, Flag(str)]
+    out: Annotated[str | Path, Flag(Path)]
+    data: tuple[str, ...] = ()
+    task: str | None = None
+    device: Annotated[str | None, Flag("device")] = None
+    progress: Annotated["Progress | None", IN_PYTHON] = None

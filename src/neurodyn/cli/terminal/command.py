@@ -27,18 +27,18 @@ def command(
 
     Args:
         request: Class of the request.
-        after: The field behind which the help shows a flag of the terminal; by default these stand last.
+        after: The flag behind which the help shows a flag, where that is not the order of the fields and then of the
+            flags of the terminal.
         without: Fields that have no flag.
     """
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         own = {one.name: one for one in list(inspect.signature(verb).parameters.values())[1:]}
-        flags = {one.name: one for one in _flags(request) if one.name not in without}
-        placed: list[inspect.Parameter] = []
-        for flag in flags.values():
-            placed.append(flag)
-            placed += [own[name] for name, place in (after or {}).items() if place == flag.name]
-        placed += [one for name, one in own.items() if name not in (after or {})]
+        known = {one.name: one for one in _flags(request) if one.name not in without} | own
+        order = [name for name in known if name not in (after or {})]
+        for name, place in (after or {}).items():
+            order.insert(order.index(place) + 1, name)
+        placed = [known[name] for name in order]
 
         @functools.wraps(verb)
         def call(*args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings that a sweep can repeat, by verb: what each takes, its settings, how it is run, and how it is judged."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.config import Config, read_config
-from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.config import Config
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import arguments_of, flag_of, python_type
 from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.run_comparison import Figure
+from neurodyn.identify.requests import DiscoverRequest, IdentifyRequest
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
 
@@ -25,12 +26,21 @@ class Training(ABC):
     """A verb that makes a run folder.
 
     Attributes:
-        arguments: Its arguments; those with the name of a flag mean the same.
+        request: What its verb is asked.
+        arguments: What of that a sweep's file can say; the rest is a setting, or the same in all trials.
         what: What the figure is that trials are chosen by.
     """
 
+    request: ClassVar[Callable[..., Any]]
     arguments: ClassVar[type[Config]]
     what: ClassVar[str]
+
+    def asked(self, given: Any, out: Path = Path(), **changes: Any) -> Any:
+        """Return the request of a training; where its settings are given, they hold the budget already."""
+        fields = {name: getattr(given, name) for name in given.__struct_fields__}
+        if changes:
+            fields |= dict.fromkeys(fields.keys() & {"minutes", "steps", "net", "members"})
+        return self.request(**fields | {"out": out} | changes)
 
     @abstractmethod
     def settings(self, given: Any) -> Config:
@@ -75,7 +85,7 @@ def arguments_in_file(request: type, *names: str) -> type[Config]:
     made: Any = msgspec.defstruct(
         request.__name__.replace("Request", "Arguments"),
         [
-            (one.name, _kind_in_file(one.annotation), msgspec.NODEFAULT if one.default is one.empty else one.default)
+            (one.name, _kind_in_file(one), msgspec.NODEFAULT if one.default is one.empty else one.default)
             for one in fields
         ],
         bases=(Config,),
@@ -85,62 +95,47 @@ def arguments_in_file(request: type, *names: str) -> type[Config]:
     return made
 
 
-def _kind_in_file(annotation: Any) -> Any:
-    flag = flag_of(annotation)
-    if flag is None or isinstance(flag.kind, str):
-        return python_type(annotation)
-    return Paths if flag.kind == tuple[str, ...] else flag.kind
-
-
-class IdentifyArguments(Config, frozen=True):
-    """Arguments of `neurodyn identify` that a sweep takes; the others are settings."""
-
-    robot: str
-    data: Paths
-    parameters: tuple[str, ...] = ()
-    drive: str | None = None
-    blueprint: str | None = None
-    settings: str | None = None
-    minutes: float | None = None
+def _kind_in_file(field: inspect.Parameter) -> Any:
+    flag = flag_of(field.annotation)
+    kind = python_type(field.annotation) if flag is None or isinstance(flag.kind, str) else flag.kind
+    if field.name == "data" and kind == tuple[str, ...]:
+        return Paths
+    return str | None if kind == Path | None else kind
 
 
 class Identify(Training):
     """`neurodyn identify`."""
 
-    arguments = IdentifyArguments
+    request = IdentifyRequest
+    arguments = arguments_in_file(
+        IdentifyRequest, "robot", "data", "parameters", "drive", "blueprint", "settings", "minutes"
+    )
     what = "error on validation episodes"
 
-    def settings(self, given: IdentifyArguments) -> Config:
+    def settings(self, given: Any) -> Config:
         """See `Training`."""
         from neurodyn.identify.identify import require_problem
         from neurodyn.identify.run import plan_identification
-        from neurodyn.identify.settings import changed
 
-        problem, found = plan_identification(
-            given.robot, paths_of(given.data), parameters=given.parameters, blueprint=given.blueprint,
-            settings=given.settings, drive=given.drive,
-        )  # fmt: skip
+        problem, found = plan_identification(self.asked(given))
         require_problem(problem, found)
-        return changed(found, minutes=given.minutes)
+        return found
 
-    def settings_type(self, given: IdentifyArguments) -> type[Config]:
+    def settings_type(self, given: Any) -> type[Config]:
         """See `Training`."""
         from neurodyn.identify.settings import IdentificationSettings
 
         return IdentificationSettings
 
-    def run(self, given: IdentifyArguments, settings: Any, out: Path, *, resume: bool) -> None:
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
         from neurodyn.identify.run import identify
         from neurodyn.report.identification import write_identification
 
-        found = identify(
-            given.robot, paths_of(given.data), out, parameters=given.parameters, drive=given.drive,
-            blueprint=given.blueprint, settings=settings, resume=resume,
-        )  # fmt: skip
+        found = identify(self.asked(given, out, settings=settings, resume=resume))
         write_identification(out, found.figures, found.sample, found.runs)
 
-    def figure(self, given: IdentifyArguments, out: Path) -> Figure:
+    def figure(self, given: Any, out: Path) -> Figure:
         """See `Training`."""
         from neurodyn.evaluate.run import evaluate
         from neurodyn.evaluate.run_figures import figures_of
@@ -154,80 +149,47 @@ class Identify(Training):
         return msgspec.structs.replace(found[0], value=whole)
 
 
-class DiscoverArguments(Config, frozen=True):
-    """Arguments of `neurodyn discover` that a sweep takes."""
-
-    robot: str
-    data: str
-    base: str | None = None
-    candidates: str | None = None
-    settings: str | None = None
-    device: str = "cpu"
-
-
 class Discover(Training):
     """`neurodyn discover`."""
 
-    arguments = DiscoverArguments
+    request = DiscoverRequest
+    arguments = arguments_in_file(DiscoverRequest, "robot", "data", "base", "candidates", "settings", "device")
     what = "held-out error of what was found, in standard deviations"
 
-    def settings(self, given: DiscoverArguments) -> Config:
+    def settings(self, given: Any) -> Config:
         """See `Training`."""
-        from neurodyn.identify.discovery import DiscoverySettings
-        from neurodyn.identify.discovery_run import read_base
+        from neurodyn.identify.discovery_run import plan_discovery, read_base
         from neurodyn.learn.devices import require_device
         from neurodyn.learn.neural.train import require_data
-        from neurodyn.robots import load
-        from neurodyn.robots.data import open_robot_data
 
         require_device(given.device)
-        robot = load(given.robot)
-        require_data(robot, open_robot_data(robot, given.data))
+        robot, store, settings, _ = plan_discovery(self.asked(given))
+        require_data(robot, store)
         if given.base is not None:
             read_base(given.base, robot)
-        _candidates(given)
-        return DiscoverySettings() if given.settings is None else read_config(Path(given.settings), DiscoverySettings)
+        return settings
 
-    def settings_type(self, given: DiscoverArguments) -> type[Config]:
+    def settings_type(self, given: Any) -> type[Config]:
         """See `Training`."""
         from neurodyn.identify.discovery import DiscoverySettings
 
         return DiscoverySettings
 
-    def run(self, given: DiscoverArguments, settings: Any, out: Path, *, resume: bool) -> None:
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
-        from neurodyn.identify.discovery_run import discover_run
-        from neurodyn.robots import load, locate
-        from neurodyn.robots.data import open_robot_data
+        from neurodyn.identify.discovery_run import discover_robot
 
-        robot = load(given.robot)
-        discover_run(
-            robot, locate(given.robot), open_robot_data(robot, given.data), out, settings, base=given.base,
-            candidates=_candidates(given), data=given.data, device=given.device, threads=1, resume=resume,
-        )  # fmt: skip
+        discover_robot(self.asked(given, out, settings=settings, threads=1, resume=resume))
 
-    def figure(self, given: DiscoverArguments, out: Path) -> Figure:
+    def figure(self, given: Any, out: Path) -> Figure:
         """See `Training`."""
         return Figure(value=read_json(out / "discovery.json")["held_out_error"])
-
-
-def _candidates(given: DiscoverArguments) -> Blueprint | None:
-    """Return the networks that a discovery is to choose among; None for the usual ones."""
-    return None if given.candidates is None else read_config(Path(given.candidates), Blueprint)
 
 
 class ModelTraining(Training):
     """A training of neural dynamics or of a world model, which is chosen by its roll-outs."""
 
     what = "held-out roll-out error, in standard deviations"
-    request: ClassVar[Callable[..., Any]]
-
-    def asked(self, given: Any, out: Path = Path(), **changes: Any) -> Any:
-        """Return the request of a training; where its settings are given, they hold the budget already."""
-        fields = {name: getattr(given, name) for name in given.__struct_fields__}
-        if changes:
-            fields |= dict.fromkeys(fields.keys() & {"minutes", "steps", "net", "members"})
-        return self.request(**fields | {"data": list(paths_of(given.data)), "out": out} | changes)
 
     def figure(self, given: Any, out: Path) -> Figure:
         """See `Training`."""
