@@ -15,6 +15,7 @@ from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicySettings, load_settings
 from neurodyn.policy.ppo import PpoLearner
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.tasks import load as load_task
 
 WORK = {"cartpole-swingup": "pretrained:cartpole", "ant-run": "pretrained:ant"}
@@ -56,7 +57,7 @@ class Trainer:
         wanted = load_task(task)
         with tempfile.TemporaryDirectory() as folder, patch.object(PolicySettings, "runner", lambda _: configuration):
             where = open_dynamics(wanted, WORK[task])
-            self.learner = PpoLearner(Path(folder), wanted, where, self.settings)
+            self.learner = PpoLearner(PolicyTrainingJob(wanted, where, Path(folder), self.settings))
         self._updates: list[float] = []
         self._whole: list[float] = []
         algorithm_update = self.learner.runner.alg.update

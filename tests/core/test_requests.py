@@ -41,6 +41,20 @@ class Toss(Common, frozen=True, kw_only=False):
     height: float = 1.0
 
 
+class Rules(Config, frozen=True):
+    """Rules of a toss.
+
+    Attributes:
+        bounces: Most bounces.
+        words: Shouted.
+        hands: Number of hands.
+    """
+
+    bounces: int = 1000
+    words: tuple[str, ...] = ()
+    hands: int = 2
+
+
 @taking(Toss)
 def toss(request: Toss) -> Toss:
     """Toss a coin.
@@ -147,7 +161,24 @@ def test_flags_are_the_fields_of_their_request():
         flags = inspect.signature(verb).parameters
         for one in arguments_of(verb.request):
             flag = flag_of(one.annotation)
-            typed = flag is None or flag.kind is not None
-            assert (one.name in flags) == (typed and one.name not in verb.without), (verb, one.name)
-            if one.name in flags:
-                assert flags[one.name].default == one.default
+            typed, name = flag is None or flag.kind is not None, (flag and flag.argument) or one.name
+            assert (name in flags) == (typed and one.name not in verb.without), (verb, one.name)
+            if name in flags:
+                assert flags[name].default == one.default
+
+
+def test_fields_of_settings_are_flags_that_need_not_be_given():
+    seen = []
+
+    @command(Toss, overriding=Rules, after={"bounces": "coin", "words": "bounces"})
+    def verb(request: Toss, **flags: Any) -> None:
+        """Toss."""
+        seen.append((request, flags))
+
+    parameters = inspect.signature(verb).parameters
+    assert list(parameters) == ["coin", "bounces", "words", "height", "seed"]
+    assert parameters["bounces"].annotation == int | None
+    assert "bounces: Most bounces; by default 1,000.\n    words: Shouted.\n" in (inspect.getdoc(verb) or "")
+    verb("penny", bounces=None, words=())
+    verb("penny", bounces=2, words=("a",))
+    assert seen == [(Toss("penny"), {}), (Toss("penny"), {"bounces": 2, "words": ("a",)})]

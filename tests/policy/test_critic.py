@@ -8,6 +8,7 @@ from tensordict import TensorDict
 from neurodyn.learn.learner import TrainState
 from neurodyn.policy.artifact import load_critic
 from neurodyn.policy.ppo import PpoLearner
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.train import train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
@@ -18,7 +19,7 @@ def test_it_is_that_of_the_training(tmp_path, monkeypatch):
     train_policy(Hold(), here(), tmp_path / "first", settings)
     monkeypatch.setattr("neurodyn.policy.artifact.load", lambda _: Hold())
     value = load_critic(str(tmp_path / "first"), Hold())
-    learner = PpoLearner(tmp_path / "second", Hold(), here(), settings, initial=tmp_path / "first")
+    learner = PpoLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", settings, initial=tmp_path / "first"))
     learner.begin(TrainState())
     seen = torch.randn(16, 3)
     wanted = learner.runner.alg.critic(TensorDict({"policy": seen}, batch_size=[16]))[:, 0] / 0.25

@@ -18,6 +18,7 @@ from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.artifact import load_critic, load_policy, policy_config
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.ppo import LEAST_RATE, PpoLearner
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, ShacSettings, load_settings
 from neurodyn.policy.shac import ShacLearner
 from neurodyn.policy.train import train_policy
@@ -57,7 +58,7 @@ def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
         frames = 30
 
     settings = msgspec.structs.replace(TINY, worlds=16, horizon=16, rate=1e-2, gamma=0.95, critic_epochs=4)
-    learner = ShacLearner(tmp_path, Long(), here(), settings)
+    learner = ShacLearner(PolicyTrainingJob(Long(), here(), tmp_path, settings))
     before = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
     TrainingLoop(learner, TrainingBudget(60)).run()
     after = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
@@ -109,18 +110,22 @@ class TestWarmStart:
     def test_ppo_from_shac(self, tmp_path):
         first = tmp_path / "first"
         train_policy(Hold(), here(), first, TINY)
-        learner = PpoLearner(tmp_path / "second", Hold(), here(), PPO, initial=first)
+        learner = PpoLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", PPO, initial=first))
         learner.begin(TrainState())
         self.same(learner, first)
         assert learner.step(0.0, TrainState()).rate <= 4 * LEAST_RATE
-        other = PpoLearner(tmp_path / "third", Hold(), here(), msgspec.structs.replace(PPO, gamma=0.9), initial=first)
+        other = PpoLearner(
+            PolicyTrainingJob(
+                Hold(), here(), tmp_path / "third", msgspec.structs.replace(PPO, gamma=0.9), initial=first
+            )
+        )
         other.begin(TrainState())
         assert other.step(0.0, TrainState()).rate == PPO.rate  # a new critic learns first, and fast
 
     def test_shac_from_ppo(self, tmp_path):
         first = tmp_path / "first"
         train_policy(Hold(), here(), first, PPO)
-        learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY, initial=first)
+        learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY, initial=first))
         learner.begin(TrainState())
         self.same(learner, first)
         seen = torch.randn(5, 3)
@@ -129,8 +134,8 @@ class TestWarmStart:
     def test_a_critic_of_another_discount_is_not_taken_over(self, tmp_path):
         first = tmp_path / "first"
         train_policy(Hold(), here(), first, PPO)
-        learner = ShacLearner(tmp_path / "second", Hold(), here(), msgspec.structs.replace(TINY, gamma=0.9),
-                              initial=first)  # fmt: skip
+        other = msgspec.structs.replace(TINY, gamma=0.9)
+        learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", other, initial=first))
         fresh = learner.critic.mlp[0].weight.clone()
         learner.begin(TrainState())
         self.same(learner, first)
@@ -149,7 +154,7 @@ class TestWarmStart:
     def test_a_policy_without_its_critic_waits_for_one(self, tmp_path, monkeypatch):
         network = policy_config(Hold(), TINY.network).build()
         monkeypatch.setattr("neurodyn.policy.learner.load_policy", lambda _: (None, network))
-        learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY, initial=tmp_path)
+        learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY, initial=tmp_path))
         learner.begin(TrainState())
         before = {name: value.clone() for name, value in learner.actor.mlp.state_dict().items()}
         critic = learner.critic.mlp[0].weight.clone()
@@ -166,14 +171,14 @@ def test_its_critic_is_one_that_planners_take(tmp_path, monkeypatch):
     config, policy = load_policy(tmp_path)
     assert policy(torch.zeros(2, len(config.observations))).shape == (2, 1)
     saved = artifacts.read_tree(tmp_path / "state", "training")["learner"]["critic_state_dict"]
-    learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY)
+    learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY))
     learner.critic.load_state_dict(saved)
     seen = torch.randn(4, 3)
     torch.testing.assert_close(load_critic(str(tmp_path), Hold())(seen), 2.0 * learner.critic({"policy": seen})[:, 0])
 
 
 def test_the_mean_of_the_policies_is_played(tmp_path):
-    learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, average=0.75))
+    learner = ShacLearner(PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, average=0.75)))
     learner.begin(TrainState())
     expected = learner.network.layers[0].weight.clone()
     for _ in range(3):
@@ -187,7 +192,9 @@ def test_entropy_keeps_noise(tmp_path):
     noises = []
     for entropy in (0.0, 10.0):
         torch.manual_seed(0)
-        learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, entropy=entropy))
+        learner = ShacLearner(
+            PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, entropy=entropy))
+        )
         learner.begin(TrainState())
         for _ in range(4):
             learner.step(0.0, TrainState())
@@ -198,7 +205,9 @@ def test_entropy_keeps_noise(tmp_path):
 def test_noise_lasts_as_long_as_asked_and_is_as_strong(tmp_path):
     torch.manual_seed(0)
     for correlation in (0.0, 0.7):
-        learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, correlation=correlation))
+        learner = ShacLearner(
+            PolicyTrainingJob(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, correlation=correlation))
+        )
         seen = torch.zeros(500, len(Hold.observations))
         with torch.no_grad():
             noise = torch.stack([a - mean for a, mean in (learner.act(seen) for _ in range(60))]) / learner.noise()

@@ -8,6 +8,7 @@ import torch
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.learn.learner import TrainState
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, ShacSettings
 from neurodyn.policy.shac import ShacLearner
 from neurodyn.tasks import load
@@ -50,7 +51,7 @@ def test_gradients_are_those_of_finite_differences(name, model):
 def test_an_update_moves_the_policy(tmp_path, name, model):
     task = load(name)
     settings = msgspec.structs.replace(SETTINGS)
-    learner = ShacLearner(tmp_path, task, open_dynamics(task, model), settings)
+    learner = ShacLearner(PolicyTrainingJob(task, open_dynamics(task, model), tmp_path, settings))
     learner.begin(TrainState())
     before = learner.actor.mlp[0].weight.clone()
     assert learner.step(0.0, TrainState()).taken

@@ -17,6 +17,7 @@ from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.ppo import PpoLearner
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import load
@@ -53,7 +54,7 @@ def test_a_policy_gets_better(tmp_path):
         worlds=64, horizon=16, iterations=40, evaluations=0, minibatches=2, rate=1e-3, gamma=0.95,
         network=NetworkSettings(hidden=(16,), initial_std=0.5),
     )  # fmt: skip
-    learner = PpoLearner(tmp_path, Long(), here(), settings)
+    learner = PpoLearner(PolicyTrainingJob(Long(), here(), tmp_path, settings))
     starts = [SampledStarts(Long(), 5) for _ in range(2)]
     before = play(learner.network, Long(), Mass(), starts[0], 64).returns.mean()
     TrainingLoop(learner, TrainingBudget(settings.iterations)).run()
@@ -163,7 +164,7 @@ def test_policies_are_for_one_task():
 
 
 def test_what_is_loaded_acts_as_what_was_trained(tmp_path):
-    learner = PpoLearner(tmp_path, load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), TINY)
+    learner = PpoLearner(PolicyTrainingJob(load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), tmp_path, TINY))
     learner.runner.learn(2)
     network = learner.network
     from neurodyn.policy.artifact import save_policy

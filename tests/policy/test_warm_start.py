@@ -10,13 +10,14 @@ from neurodyn.learn.learner import TrainState
 from neurodyn.policy.artifact import policy_config
 from neurodyn.policy.learner import CRITIC_UPDATES, critic_updates
 from neurodyn.policy.ppo import PpoLearner
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.train import train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 
 
 def begun(folder, tmp_path):
-    learner = PpoLearner(tmp_path / "second", Hold(), here(), TINY, initial=folder)
+    learner = PpoLearner(PolicyTrainingJob(Hold(), here(), tmp_path / "second", TINY, initial=folder))
     learner.begin(TrainState())
     return learner
 

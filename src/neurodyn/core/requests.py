@@ -22,9 +22,11 @@ class Flag:
 
     Attributes:
         kind: Type of the flag, or the name of one of `cli.terminal.flags.READERS`; None where there is no flag.
+        argument: Name of the verb's argument, where the help calls it otherwise than Python.
     """
 
     kind: Any
+    argument: str = ""
 
 
 IN_PYTHON = Flag(None)

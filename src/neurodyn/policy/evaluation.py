@@ -21,11 +21,13 @@ from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_polic
 from neurodyn.core.config import Record, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
+from neurodyn.core.requests import taking
 from neurodyn.core.verdict import Verdict, of_failed, of_returns, together
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.requests import EPISODES, SEED, EvaluatePolicyRequest
 from neurodyn.tasks import Task
 
 LEVEL = 0.95
@@ -104,10 +106,6 @@ def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator, *, p
     return float(low), float(high)
 
 
-SEED = 500
-EPISODES = 256
-
-
 class PolicyEvaluation(Record, frozen=True):
     """One or several policies in several dynamics.
 
@@ -174,34 +172,17 @@ def play(
     return tally.outcome()
 
 
-def evaluate_policy(
-    folder: str | Path | Sequence[str | Path],
-    dynamics: tuple[str, ...] = (),
-    *,
-    episodes: int = EPISODES,
-    seed: int = SEED,
-    starts: str | None = None,
-    ground: str | None = None,
-    device: str = "cpu",
-    task: str | None = None,
-) -> PolicyEvaluation:
-    """Measure the return of policies in each of some dynamics.
-
-    Args:
-        folder: Folder of a policy, or "pretrained-policy:NAME"; or several, of one task, as those of several seeds.
-        dynamics: As the user calls them; none for the simulator, and what the policies were trained in.
-        episodes: Number of episodes of each policy in each.
-        seed: Seed of starts and commands.
-        starts: Log after whose windows episodes start in models of logs, or "task" for starts that the task draws; None
-            for the task's where it can draw them, and each model's own log where the model reads a history.
-        ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
-        device: Torch device.
-        task: FILE.py:CLASS, for policies of a task of your own; None for the task that the policies name.
+@taking(EvaluatePolicyRequest)
+def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
+    """Measure the return of one or several policies in each of some dynamics.
 
     Raises:
         InputError: Policies or dynamics are missing or do not fit together, a policy is named twice, or there is no
             such ground.
     """
+    folder, dynamics, starts, episodes, seed = (
+        request.folder, request.dynamics, request.starts, request.episodes, request.seed,
+    )  # fmt: skip
     if episodes < 1:
         raise InputError(f"--episodes is {episodes}; valid: at least 1")
     if starts is not None and set(dynamics) == {ANALYTIC}:
@@ -209,12 +190,14 @@ def evaluate_policy(
             f"--starts is {str(starts)!r}, but the simulator starts where the task says; valid with a model"
         )
     folders = [str(one) for one in ([folder] if isinstance(folder, (str, Path)) else folder)]
-    wanted, networks = _opened(folders, task)
-    environment = None if ground is None else task_ground(wanted, ground, episodes, seed)
+    wanted, networks = _opened(folders, request.task)
+    environment = None if request.ground is None else task_ground(wanted, request.ground, episodes, seed)
     names = dict.fromkeys(dynamics or default_dynamics(folders))
     # All are opened, and so checked, before the first episode is played.
     opened = {
-        name: open_dynamics(wanted, name, device=device, starts=None if is_declared(name) else starts, drawn=True)
+        name: open_dynamics(
+            wanted, name, device=request.device, starts=None if is_declared(name) else starts, drawn=True
+        )
         for name in names
     }
     logged = [name for name, where in opened.items() if where.log is not None]
@@ -239,7 +222,7 @@ def evaluate_policy(
             results=[returns_in(name, found) for name, found in some.items()],
             verdict=str(_judged([returns_in(name, found) for name, found in some.items()])),
             reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
-            ground=UNSET if ground is None else ground,
+            ground=UNSET if request.ground is None else request.ground,
             policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
         )
 

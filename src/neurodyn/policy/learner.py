@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes
-from neurodyn.control.starts import Starts
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
@@ -30,6 +29,7 @@ from neurodyn.learn.loop import TrainingLoop, has_state
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
 from neurodyn.policy.environment import Episodes, PolicyEnvironment
 from neurodyn.policy.evaluation import play
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task
 
@@ -52,20 +52,11 @@ class PolicyLearner(Learner):
     losses: dict[str, float]
     least_steps = LEAST_UPDATES
 
-    def __init__(
-        self,
-        out: Path,
-        task: Task,
-        where: ResolvedDynamics,
-        settings: TrainingSettings,
-        reference: ResolvedDynamics | None = None,
-        *,
-        initial: Path | None = None,
-        starts: Starts | None = None,
-    ) -> None:
-        """Build the worlds; arguments and errors are those of `train_policy`."""
-        self._out, self._task, self._where, self._settings = out, task, where, settings
-        self._reference, self._initial = reference, initial
+    def __init__(self, job: PolicyTrainingJob) -> None:
+        """Build the worlds; errors are those of `train_policy`."""
+        task, where, settings, starts = job.task, job.where, job.settings, job.training_starts
+        self._out, self._task, self._where, self._settings = job.out, task, where, settings
+        self._reference, self._initial = job.reference, job.initial
         seed = current_ranks().seed(settings.seed)
         require_fit(task, where.dynamics, settings.penalty)
         # Where it is played: from starts of the task where some of the training's episodes have such.

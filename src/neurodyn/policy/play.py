@@ -10,10 +10,11 @@ from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
+from neurodyn.core.requests import taking
 from neurodyn.dynamics.batch import Environment, Trajectory
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluation import SEED
+from neurodyn.policy.requests import PlayPolicyRequest
 from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 
@@ -21,57 +22,39 @@ LONGEST = 10.0
 """Length of a recording where none is asked for, unless an episode is shorter [s]."""
 
 
-def record_policy(
-    folder: str | Path,
-    dynamics: str = ANALYTIC,
-    *,
-    beside: str | None = None,
-    seconds: float | None = None,
-    seed: int = SEED,
-    starts: str | None = None,
-    ground: str | None = None,
-    device: str = "cpu",
-    task: str | None = None,
-) -> Recording:
+@taking(PlayPolicyRequest)
+def record_policy(request: PlayPolicyRequest) -> Recording:
     """Let a policy act in two dynamics from the same start.
-
-    Args:
-        folder: Folder of the policy, or "pretrained-policy:NAME".
-        dynamics: Where it acts, as the user calls them.
-        beside: Where it also acts; None for the simulator, or in the simulator for a second start.
-        seconds: Length [s]; None for that of an episode, at most `LONGEST`.
-        seed: Seed of starts and commands.
-        starts: Log after whose windows episodes start in models of logs; None for each model's own.
-        ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
-        device: Torch device.
-        task: FILE.py:CLASS, for a policy of a task of your own; None for the task that the policy names.
 
     Raises:
         InputError: Policy, dynamics or ground are missing or do not fit together, or a state has no pose to be drawn.
     """
+    seconds, dynamics, seed, ground = request.seconds, request.dynamics, request.seed, request.ground
+    beside, starts = request.beside or ANALYTIC, request.starts
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    if starts is not None and dynamics == ANALYTIC and beside in (None, ANALYTIC):
+    if starts is not None and dynamics == beside == ANALYTIC:
         raise InputError(f"--starts is {starts!r}, but the simulator starts where the task says; valid with a model")
-    config, network = load_policy(folder)
-    wanted = task_of(config, task, str(folder))
-    robot = wanted.declaration()
-    frames = wanted.frames if seconds is None else min(wanted.frames, max(1, round(seconds / robot.dt)))
-    if seconds is None:
-        frames = min(frames, round(LONGEST / robot.dt))
-    network = network.to(device)
-    elsewhere = None if ground is None else task_ground(wanted, ground, 1, seed)
-    first = _open(wanted, dynamics, starts, device)
-    alone = beside is None and dynamics == ANALYTIC
+    config, network = load_policy(request.folder)
+    task = task_of(config, request.task, str(request.folder))
+    robot = task.declaration()
+    frames = min(task.frames, max(1, round((LONGEST if seconds is None else seconds) / robot.dt)))
+    network = network.to(request.device)
+    elsewhere = None if ground is None else task_ground(task, ground, 1, seed)
+
+    def paths(where: ResolvedDynamics, worlds: int = 1) -> list[_Path]:
+        return _paths(task, network, where, frames, seed, worlds, elsewhere)
+
+    first = _open(task, dynamics, starts, request.device)
+    alone = request.beside is None and dynamics == ANALYTIC
     with stage(0.0, 1.0 if alone else 0.5, dynamics):
-        paths = _paths(wanted, network, first, frames, seed, 2 if alone else 1, elsewhere)
-    if alone:
-        labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
-    else:
-        other = _open(wanted, beside or ANALYTIC, starts, device)
+        shown = paths(first, 2 if alone else 1)
+    labels = ("start 1", "start 2")
+    if not alone:
+        other = _open(task, beside, starts, request.device)
         with stage(0.5, 1.0, other.name):
-            beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
-        labels, shown = (dynamics, other.name), (paths[0], beside_it[0])
+            shown += paths(other)
+        labels = dynamics, other.name
     ended = (shown[0].ended, shown[1].ended)
     remarks = [
         f"; {label} {end.why} after {end.seconds:.3g} s"
@@ -81,13 +64,13 @@ def record_policy(
     where = "" if ground is None else f", ground {ground}"
     return Recording(
         robot=robot,
-        title=f"{config.task} by {Path(folder).name}{where}{''.join(remarks)}",
+        title=f"{config.task} by {Path(request.folder).name}{where}{''.join(remarks)}",
         predicted=shown[0].trajectory,
         truth=shown[1].trajectory,
         predicted_label=labels[0],
         truth_label=labels[1],
         worlds=(f"start 1 of seed {seed}",),
-        ground=(elsewhere or home_ground(wanted)).ground,
+        ground=(elsewhere or home_ground(task)).ground,
         ended=ended,
     )
 

@@ -18,9 +18,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes
-from neurodyn.control.starts import Starts
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep, TrainState
 from neurodyn.policy.artifact import read_weights, save_policy
@@ -28,8 +26,8 @@ from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.learner import PolicyLearner, brings_critic, critic_updates, warm_start
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass
 from neurodyn.policy.penalty import AUTO, certainty_rule
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
-from neurodyn.tasks import Task
 
 LEAST_RATE = 1e-5
 """Lowest learning rate of the adaptive schedule."""
@@ -271,22 +269,13 @@ class PpoLearner(PolicyLearner):
 
     _settings: PolicySettings
 
-    def __init__(
-        self,
-        out: Path,
-        task: Task,
-        where: ResolvedDynamics,
-        settings: PolicySettings,
-        reference: ResolvedDynamics | None = None,
-        *,
-        initial: Path | None = None,
-        starts: Starts | None = None,
-    ) -> None:
-        """Build worlds, networks and PPO; arguments and errors: see `train_policy`."""
+    def __init__(self, job: PolicyTrainingJob) -> None:
+        """Build worlds, networks and PPO; errors are those of `train_policy`."""
+        settings, where = cast(PolicySettings, job.settings), job.where
         best = 1.0 if settings.clone is None else settings.clone.best
         self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
         self._uncertain, self._certain = 0.0, True
-        super().__init__(out, task, where, settings, reference, initial=initial, starts=starts)
+        super().__init__(job)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
             self.runner = _Runner(self._world, settings.runner(), None, str(self._world.device))
         self._losses = _Losses()

@@ -253,6 +253,10 @@ def load_settings(
     return load_preset(kind, path, presets) or kind()
 
 
+FLAGS = ("minutes", "iterations", "worlds", "penalty", "keep_every", "seed")
+"""Settings that are flags of `neurodyn policy train`, too."""
+
+
 def with_flags(settings: S, **flags: Any) -> S:
     """Return settings with what a user asks for; a flag that is None was not given.
 

@@ -6,7 +6,6 @@ With a critic on TD(lambda) targets.
 
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,16 +14,14 @@ from rsl_rl.modules import GaussianDistribution
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.starts import Starts
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep, TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learner import PolicyLearner, critic_updates, warm_start
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass
+from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
-from neurodyn.tasks import Task
 
 
 def lambda_returns(
@@ -117,26 +114,16 @@ class ShacLearner(PolicyLearner):
 
     _settings: ShacSettings
 
-    def __init__(
-        self,
-        out: Path,
-        task: Task,
-        where: ResolvedDynamics,
-        settings: ShacSettings,
-        reference: ResolvedDynamics | None = None,
-        *,
-        initial: Path | None = None,
-        starts: Starts | None = None,
-    ) -> None:
-        """Build worlds, networks and optimisers; arguments and errors are those of `train_policy`."""
-        super().__init__(out, task, where, settings, reference, initial=initial, starts=starts)
-        device = self._world.device
+    def __init__(self, job: PolicyTrainingJob) -> None:
+        """Build worlds, networks and optimisers; errors are those of `train_policy`."""
+        super().__init__(job)
+        settings, device = self._settings, self._world.device
         seen, models = self._world.get_observations(), settings.models()
         self._actor, self.critic = (
             MLPModel(
                 seen, _GROUPS, name, width, **{key: value for key, value in models[name].items() if key != "class_name"}
             ).to(device)
-            for name, width in (("actor", len(task.actions)), ("critic", 1))
+            for name, width in (("actor", len(job.task.actions)), ("critic", 1))
         )
         self._target = deepcopy(self.critic.mlp).requires_grad_(False)
         self._mean = deepcopy(self._actor.mlp).requires_grad_(False)

@@ -6,61 +6,53 @@ only exploits its model is seen to. The best policy *in the dynamics that it is 
 watched, never used. No pickle is written.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from msgspec import UNSET
 
-from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
-from neurodyn.control.starts import Starts
+from neurodyn.control.resolve import open_dynamics, open_reference
 from neurodyn.core.errors import InputError
-from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.loop import Callback, TrainingLoop
+from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.tracking.session import tracking
-from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.policy.algorithms import ALGORITHMS
-from neurodyn.policy.settings import TrainingSettings
+from neurodyn.policy.learner import begun_with
+from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
+from neurodyn.policy.settings import FLAGS, load_settings, with_flags
 from neurodyn.tasks import Task, is_file, load
 
 
-def train_policy(
-    task: Task,
-    where: ResolvedDynamics,
-    out: Path,
-    settings: TrainingSettings,
-    *,
-    reference: ResolvedDynamics | None = None,
-    starts: str | None = None,
-    initial: Path | None = None,
-    training_starts: Starts | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
-    logger: Logger | None = None,
-) -> TrainState:
-    """Train a policy and write it to a folder.
+def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
+    """Return the training that is asked for, but for its reference, with task, dynamics and settings read and checked.
 
-    Args:
-        task: What is to be learnt.
-        where: Dynamics that it is trained in.
-        out: Folder of the policy.
-        settings: How to train, and by which algorithm.
-        reference: Dynamics in which the policy is played beside them while it trains; None for none.
-        starts: Log that was given for starts, for the record.
-        initial: Folder of a policy that it starts from, with its critic where that was kept; None for a random one.
-        training_starts: Where episodes of the training start; None for where those start in which it is played.
-        resume: Go on where a stopped training of the same policy was saved.
-        progress: Shown how far the training is.
-        callbacks: Called as the training goes.
-        logger: What follows the training, as of `learn.train`.
+    Raises:
+        InputError: Something is unknown or missing, or does not fit.
+    """
+    algorithm, task = ALGORITHMS[request.algorithm], load(request.task)
+    where = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
+    algorithm.require(where.dynamics)
+    file = None if request.settings is None else Path(request.settings)
+    settings = load_settings(request.task, file, logs=where.dynamics.measured, kind=algorithm.settings)
+    settings, initial = with_flags(settings, **{name: getattr(request, name) for name in FLAGS}), None
+    if request.policy is not None:
+        initial, settings = begun_with(task, request.policy, settings)
+    return PolicyTrainingJob(
+        task, where, Path(request.out), settings, starts=request.starts, initial=initial, resume=request.resume,
+        logger=request.logger,
+    )  # fmt: skip
+
+
+@taking(PolicyTrainingJob)
+def train_policy(job: PolicyTrainingJob) -> TrainState:
+    """Train a policy and write it to a folder.
 
     Returns:
         Where the training ended; its steps are updates.
@@ -69,21 +61,21 @@ def train_policy(
         InputError: Task and dynamics do not fit together, the algorithm needs gradients that they do not have, the
             folder holds a policy (and `resume` is not asked for), or it cannot be resumed.
     """
-    versions = package_versions("torch", "rsl-rl-lib", "newton")
+    settings, where = job.settings, job.where
     algorithm = ALGORITHMS[settings.algorithm]
     algorithm.require(where.dynamics)
     record = RunRecord[type(settings)](
-        task=task.name, dynamics=where.name, settings=settings, starts=starts, versions=versions,
+        task=job.task.name, dynamics=where.name, settings=settings, starts=job.starts,
+        versions=package_versions("torch", "rsl-rl-lib", "newton"),
         algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
-        base=UNSET if initial is None else str(initial),
+        base=UNSET if job.initial is None else str(job.initial),
     )  # fmt: skip
-    with current_ranks().exclusive(out), tracking(logger, out):
-        going_on = check_run(out, record, resume)
+    with current_ranks().exclusive(job.out), tracking(job.logger, job.out):
+        going_on = check_run(job.out, record, job.resume)
         loop = TrainingLoop(
-            algorithm.build()(out, task, where, settings, reference, initial=initial, starts=training_starts),
-            TrainingBudget(settings.iterations, settings.minutes), out,
-            record=record, validations=settings.evaluations, validate_first=False,
-            thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
+            algorithm.build()(job), TrainingBudget(settings.iterations, settings.minutes), job.out, record=record,
+            validations=settings.evaluations, validate_first=False,
+            thread_count=settings.threads or torch.get_num_threads(), callbacks=job.callbacks, progress=job.progress,
         )  # fmt: skip
         if going_on:
             loop.resume()

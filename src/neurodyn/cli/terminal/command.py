@@ -17,7 +17,11 @@ _IN_PYTHON = re.compile(r"; in Python also [^.]*\.")
 
 
 def command(
-    request: type[S], *, after: Mapping[str, str] | None = None, without: Collection[str] = ()
+    request: type[S],
+    *,
+    after: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
+    overriding: type | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that makes a verb of a function of a request.
 
@@ -30,38 +34,67 @@ def command(
         after: The flag behind which the help shows a flag, where that is not the order of the fields and then of the
             flags of the terminal.
         without: Fields that have no flag.
+        overriding: Settings whose fields are flags, too: those that `after` places. The function takes the values that
+            are given as `**flags`.
     """
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
-        own = {one.name: one for one in list(inspect.signature(verb).parameters.values())[1:]}
-        known = {one.name: one for one in _flags(request) if one.name not in without} | own
+        taken = list(inspect.signature(verb).parameters.values())[1:]
+        own = {one.name: one for one in taken if one.kind is one.KEYWORD_ONLY}
+        known = {name: one for name, one in _flags(request).items() if name not in without} | own
+        overrides = {} if overriding is None else _overrides(overriding, (after or {}).keys() - known.keys())
+        own, known = own | overrides, known | overrides
         order = [name for name in known if name not in (after or {})]
         for name, place in (after or {}).items():
             order.insert(order.index(place) + 1, name)
-        placed = [known[name] for name in order]
+        placed = {name: known[name] for name in order}
 
         @functools.wraps(verb)
         def call(*args: Any, **kwargs: Any) -> None:
             extra = {name: kwargs.pop(name) for name in own if name in kwargs}
-            verb(request(*args, **kwargs), **extra)
+            given = {name: x for name, x in extra.items() if name not in overrides or x not in (None, ())}
+            verb(request(*args, **kwargs), **given)
 
-        call.__dict__ |= {"request": request, "without": without, "__signature__": inspect.Signature(placed)}
+        signature = inspect.Signature(list(placed.values()))
+        call.__dict__ |= {"request": request, "without": without, "__signature__": signature}
         meanings = documented(request) | entries(verb.__doc__, "Flags")
-        call.__doc__ = with_arguments(verb, {one.name: _IN_PYTHON.sub(".", meanings[one.name]) for one in placed})
+        meanings |= {name: _with_default(overriding, name) for name in overrides}
+        texts = {one.name: _IN_PYTHON.sub(".", meanings[name]) for name, one in placed.items()}
+        call.__doc__ = with_arguments(verb, texts)
         return call
 
     return decorate
 
 
-def _flags(request: type) -> list[inspect.Parameter]:
-    """Return the fields of a request as the terminal takes them; what only Python has is left out."""
-    found = []
+def _flags(request: type) -> dict[str, inspect.Parameter]:
+    """Return the fields of a request as the terminal takes them, by name; what only Python has is left out."""
+    found: dict[str, inspect.Parameter] = {}
     for one in arguments_of(request):
-        kind = terminal_type(one)
+        kind, flag = terminal_type(one), flag_of(one.annotation)
         if kind is not None:
             how = one.KEYWORD_ONLY if found else one.POSITIONAL_ONLY
-            found.append(one.replace(annotation=kind, kind=how))
+            named = one.name if flag is None else flag.argument or one.name
+            found[one.name] = one.replace(name=named, annotation=kind, kind=how)
     return found
+
+
+def _overrides(settings: type, names: Collection[str]) -> dict[str, inspect.Parameter]:
+    """Return fields of settings as flags that need not be given."""
+    found = {one.name: one.replace(kind=one.KEYWORD_ONLY) for one in arguments_of(settings) if one.name in names}
+    return {
+        name: one if one.default == () else one.replace(annotation=Optional[one.annotation], default=None)  # noqa: UP045
+        for name, one in found.items()
+    }
+
+
+def _with_default(settings: Any, name: str) -> str:
+    """Return the meaning of a field of settings, and its default where the text says none."""
+    meaning = documented(settings)[name]
+    default = next(one.default for one in arguments_of(settings) if one.name == name)
+    if default in (None, ()) or "by default" in meaning:
+        return meaning
+    shown = f"{default:,}" if isinstance(default, int) else default
+    return f"{meaning.rstrip('.')}; by default {shown}."
 
 
 def terminal_type(field: inspect.Parameter) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from tyro.conf import UseAppendAction
 from tyro.constructors import PrimitiveConstructorSpec
 
 from neurodyn.core.errors import InputError, choices
@@ -146,6 +147,7 @@ READERS: Mapping[str, Callable[[], Any]] = {
     "logger": lambda: _Logger,
     "net": _net,
     "base": lambda: Annotated[str, read_by(_base, "free|contact", str)],
+    "each": lambda: UseAppendAction[tuple[str, ...]],
 }
 """Types of flags that a request names, see `core.requests.Flag`; each is made when a verb with it is loaded."""
 

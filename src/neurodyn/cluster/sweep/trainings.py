@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, replaced
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import arguments_of, flag_of, python_type
 from neurodyn.core.verdict import require_usable
@@ -18,6 +18,7 @@ from neurodyn.evaluate.run_comparison import Figure
 from neurodyn.identify.requests import DiscoverRequest, IdentifyRequest
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
+from neurodyn.policy.requests import TrainPolicyRequest
 
 Paths = str | tuple[str, ...]
 
@@ -262,81 +263,50 @@ def _settings_type(kind: str) -> type[Config]:
     return KINDS[kind].settings.get()
 
 
-class PolicyArguments(Config, frozen=True):
-    """Arguments of `neurodyn policy train` that a sweep takes; the others are settings."""
-
-    task: str
-    dynamics: str
-    algorithm: str = "ppo"
-    settings: str | None = None
-    policy: str | None = None
-    starts: str | None = None
-    reference: str | None = None
-    minutes: float | None = None
-    iterations: int | None = None
-    worlds: int | None = None
-    device: str = "cpu"
-
-
 class PolicyTrain(Training):
     """`neurodyn policy train`."""
 
-    arguments = PolicyArguments
+    request = TrainPolicyRequest
+    arguments = arguments_in_file(
+        TrainPolicyRequest, "task", "dynamics", "algorithm", "settings", "policy", "starts", "reference", "minutes",
+        "iterations", "worlds", "device",
+    )  # fmt: skip
     what = "return in the dynamics of the training"
 
-    def settings(self, given: PolicyArguments) -> Config:
+    def settings(self, given: Any) -> Config:
         """See `Training`."""
         from neurodyn.policy.algorithms import require_learner
 
         require_learner()
-        from neurodyn.control.resolve import open_dynamics
-        from neurodyn.policy.algorithms import ALGORITHMS
-        from neurodyn.policy.learner import begun_with
-        from neurodyn.policy.settings import load_settings, with_flags
-        from neurodyn.tasks import load
+        from neurodyn.policy.train import open_training
 
-        chosen, task = ALGORITHMS[given.algorithm], load(given.task)
-        where = open_dynamics(task, given.dynamics, device=given.device, starts=given.starts)
-        chosen.require(where.dynamics)
-        path = None if given.settings is None else Path(given.settings)
-        found = with_flags(
-            load_settings(given.task, path, logs=where.dynamics.measured, kind=chosen.settings),
-            minutes=given.minutes, iterations=given.iterations, worlds=given.worlds,
-        )  # fmt: skip
-        return found if given.policy is None else begun_with(task, given.policy, found)[1]
+        return open_training(self.asked(given)).settings
 
-    def settings_type(self, given: PolicyArguments) -> type[Config]:
+    def settings_type(self, given: Any) -> type[Config]:
         """See `Training`."""
         from neurodyn.policy.algorithms import ALGORITHMS
 
         return ALGORITHMS[given.algorithm].settings
 
-    def run(self, given: PolicyArguments, settings: Any, out: Path, *, resume: bool) -> None:
+    def run(self, given: Any, settings: Any, out: Path, *, resume: bool) -> None:
         """See `Training`."""
-        from neurodyn.control.resolve import open_dynamics, open_reference
+        from neurodyn.control.resolve import open_reference
         from neurodyn.control.task_frames import require_fit
-        from neurodyn.policy.learner import begun_with
-        from neurodyn.policy.train import train_policy
-        from neurodyn.tasks import load
+        from neurodyn.policy.train import open_training, train_policy
 
-        task = load(given.task)
-        where = open_dynamics(task, given.dynamics, device=given.device, starts=given.starts)
-        require_fit(task, where.dynamics, settings.penalty)
-        begun = None if given.policy is None else begun_with(task, given.policy, settings)[0]
-        end = train_policy(
-            task, where, out, settings, reference=open_reference(task, where, given.reference), starts=given.starts,
-            initial=begun, resume=resume,
-        )  # fmt: skip
-        require_usable(end.verdict)
+        job = open_training(self.asked(given, out, resume=resume))
+        require_fit(job.task, job.where.dynamics, settings.penalty)
+        reference = open_reference(job.task, job.where, given.reference)
+        require_usable(train_policy(replaced(job, settings=settings, reference=reference)).verdict)
 
-    def weights(self, given: PolicyArguments, out: Path) -> int:
+    def weights(self, given: Any, out: Path) -> int:
         """See `Training`."""
         from neurodyn.nets.networks import weights_in
         from neurodyn.policy.artifact import load_policy
 
         return weights_in(load_policy(out)[1].parameters())
 
-    def figure(self, given: PolicyArguments, out: Path) -> Figure:
+    def figure(self, given: Any, out: Path) -> Figure:
         """See `Training`."""
         return Figure(value=best_metric(out, "return_training", max), greater_is_better=True)
 

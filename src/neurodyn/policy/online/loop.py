@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The online loop: rounds until model and reference agree, or none is left; resumable at any point; OUT/report.html."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.learn.manifest import MANIFEST, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
@@ -20,17 +21,16 @@ from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import require_tracker, tracking
-from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.policy.artifact import load_policy, save_policy
-from neurodyn.policy.online.problem import NEW, OnlineProblem, default_settings, pose
+from neurodyn.policy.online.problem import OnlineProblem, pose
 from neurodyn.policy.online.record import SECONDS, OnlineResult, Round, best_of, settled, verdict
 from neurodyn.policy.online.rounds import EarlierRounds, RoundInProgress, Stages
 from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.train import task_of
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, figure, folded, grid, header, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
-from neurodyn.tasks import Task, load
 
 
 def write_page(out: Path, result: OnlineResult) -> Path:
@@ -147,37 +147,9 @@ RESULT = "online.json"
 _RANDOM = "random"
 
 
-def online(
-    task: Task | str,
-    out: str | Path,
-    *,
-    dynamics: str = NEW,
-    kind: str | None = None,
-    settings: OnlineSettings | None = None,
-    data: Sequence[str] = (),
-    policy: str | Path | None = None,
-    device: str = "cpu",
-    resume: bool = False,
-    stages: Stages | None = None,
-    report: Callable[[str], None] | None = None,
-    logger: Logger | None = None,
-) -> OnlineResult:
+@taking(OnlineRequest)
+def online(request: OnlineRequest) -> OnlineResult:
     """Train a policy in a model, log it, fit the model to the log, and so on, until model and reference agree.
-
-    Args:
-        task: A task, or its name.
-        out: Folder: config.yaml, online.json, report.html, policy/ (the best in the reference), and rounds/NN/ with
-            model-run/, policy/, log.h5 and round.json.
-        dynamics: "new", a run directory, or "pretrained:NAME".
-        kind: Kind of the model: "neural", "hybrid" or "world-model"; None for that of the run, or neural.
-        settings: Settings; None for those that suit the kind.
-        data: Files that a new model learns from in place of random data.
-        policy: Policy to begin with; None for a random one.
-        device: Torch device of models and policies.
-        resume: Go on with a loop that was stopped; more rounds may be asked for.
-        stages: From the name of a step ("round 1, model") to what shows how far it is.
-        report: Takes a line after each round.
-        logger: What follows the loop and the trainings in it, as of `learn.train`.
 
     Returns:
         Returns, errors and frames by round, and the verdict.
@@ -187,18 +159,16 @@ def online(
             folder holds a loop (and `resume` is not asked for), or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM in a training; what was finished is kept.
     """
-    require_tracker(logger, out)
-    wanted = load(task) if isinstance(task, str) else task
-    name = task if isinstance(task, str) else task.name
-    chosen = default_settings(name, dynamics, kind) if settings is None else settings
-    problem = pose(wanted, dynamics, kind, chosen, data=data, policy=policy, device=device)
-    folder = Path(out)
+    folder, resume, logger = Path(request.out), request.resume, request.logger
+    require_tracker(logger, folder)
+    problem = pose(request)
+    name = request.task if isinstance(request.task, str) else request.task.name
     with exclusive(folder), tracking(logger, folder):
         record = _begin(problem, name, folder, resume)
         try:
             with MetricsLog(folder, _rounds_in(folder) if resume else 0) as log:
                 log.start(record, problem.device)
-                return _Loop(problem, folder, log, stages, report).run()
+                return _Loop(problem, folder, log, request.stages, request.report).run()
         except KeyboardInterrupt as stop:
             code = getattr(stop, "code", 130)
             raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the online loop is about, checked before any work is done."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
+from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.learner import begun_with
 from neurodyn.policy.online.refit import Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
+from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import load_settings
-from neurodyn.tasks import Task
+from neurodyn.sim.engine import import_newton
+from neurodyn.tasks import Task, load
 
 NEW = "new"
 """What a user gives for a model that begins from random data, or from the declared robot."""
@@ -53,71 +56,50 @@ class OnlineProblem:
         return None if self.dynamics == NEW else self.dynamics
 
 
-def default_settings(
-    task: str, dynamics: str = NEW, kind: str | None = None, path: Path | None = None
-) -> OnlineSettings:
-    """Return the settings that suit a task and a kind of model.
-
-    Args:
-        task: Name of the task.
-        dynamics: As of `pose`.
-        kind: Likewise.
-        path: File with settings of the policy's training; None for those of the task.
+def settings_of(request: OnlineRequest) -> OnlineSettings:
+    """Return the settings that are given, or those that suit task and kind of model.
 
     Raises:
         InputError: The kind is unknown or not that of the run, or the file is missing or bad.
     """
-    refit = KINDS[_kind(dynamics, kind)].refit.get()
+    if isinstance(request.settings, OnlineSettings):
+        return request.settings
+    refit = KINDS[_kind(request)].refit.get()
+    task = request.task if isinstance(request.task, str) else request.task.name
     return OnlineSettings(
-        frames=refit.frames if dynamics == NEW else 0,
+        frames=refit.frames if request.dynamics == NEW else 0,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, path, logs=refit.measured),
+        policy=load_settings(task, request.settings, logs=refit.measured),
     )
 
 
-def pose(
-    task: Task,
-    dynamics: str,
-    kind: str | None,
-    settings: OnlineSettings,
-    *,
-    data: Sequence[str] = (),
-    policy: str | Path | None = None,
-    device: str = "cpu",
-) -> OnlineProblem:
-    """Check what a user asks for, and open the reference.
-
-    Args:
-        task: The task.
-        dynamics: "new", or a run directory, or "pretrained:NAME".
-        kind: Kind of the model; None for that of the run, or neural.
-        settings: Settings.
-        data: Files that the model learns from in place of random data.
-        policy: Folder of the first policy, or "pretrained-policy:NAME".
-        device: Torch device.
+def pose(request: OnlineRequest) -> OnlineProblem:
+    """Check what is asked for, and open the reference.
 
     Raises:
         InputError: The simulator is not installed; the kind is unknown, not that of the run, or needs what is not
             given; run, data or policy are missing or of another robot or task.
     """
-    kind = _kind(dynamics, kind)
-    refit = KINDS[kind].refit.get()
-    folder = None
-    if policy is not None:
-        folder, begun = begun_with(task, policy, settings.policy)
+    task, dynamics, kind = request.task, request.dynamics, _kind(request)
+    task = load(task) if isinstance(task, str) else task
+    settings, refit, folder = settings_of(request), KINDS[kind].refit.get(), None
+    if request.policy is not None:
+        folder, begun = begun_with(task, request.policy, settings.policy)
         settings = msgspec.structs.replace(settings, policy=begun)
-    refit.require(task, settings, new=dynamics == NEW, data=bool(data))
+    refit.require(task, settings, new=dynamics == NEW, data=bool(request.data))
     if dynamics != NEW:
-        _require_run(task, dynamics, refit, settings)
+        model = load_model(dynamics)
+        require_fit(task, model, settings.policy.penalty)
+        refit.require_model(model, dynamics, settings)
     elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
             f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it is; "
             "valid here: 0"
         )
     robot = task.declaration()
-    for name in data:
+    for name in request.data:
         refit.require_store(robot, refit.open(robot, name), name)
-    _require_simulator()
+    import_newton()
     try:
         reference = open_dynamics(task, settings.reference)
     except InputError as error:
@@ -126,10 +108,11 @@ def pose(
         raise InputError(
             f"--reference {settings.reference}: predicts what a log measures; valid: dynamics with a whole state"
         )
-    return OnlineProblem(task, kind, dynamics, reference, settings, refit, tuple(data), folder, device)
+    return OnlineProblem(task, kind, dynamics, reference, settings, refit, tuple(request.data), folder, request.device)
 
 
-def _kind(dynamics: str, kind: str | None) -> str:
+def _kind(request: OnlineRequest) -> str:
+    kind, dynamics = request.kind, request.dynamics
     able = [name for name, known in KINDS.items() if known.refit]
     if kind is not None and kind not in able:
         raise InputError(f"--kind is {kind!r}; valid: {choices(able)}")
@@ -139,20 +122,3 @@ def _kind(dynamics: str, kind: str | None) -> str:
     if kind not in (None, found):
         raise InputError(f"--kind is {kind!r}, but {dynamics} holds a model of kind {found!r}; leave out --kind")
     return found
-
-
-def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -> None:
-    """Refuse a run of another robot, and a penalty that its model knows nothing of."""
-    from neurodyn.control.task_frames import require_fit
-    from neurodyn.dynamics.artifact import load
-
-    model = load(run)
-    require_fit(task, model, settings.policy.penalty)
-    refit.require_model(model, run, settings)
-
-
-def _require_simulator() -> None:
-    """Refuse to begin where logs cannot be made."""
-    from neurodyn.sim.engine import import_newton
-
-    import_newton()

@@ -17,27 +17,26 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     """How a policy and its model learn in turns.
 
     Attributes:
-        reference: What is logged, as the user calls it.
+        reference: What is logged: analytic, or hybrid, which computes the same faster where the robot's simulator is
+            MuJoCo.
         rounds: Most rounds.
-        frames: Frames of random data that the first model learns from; 0 for none.
+        frames: Frames of random data that a new model begins from; by default 50,000, for a hybrid model none.
         log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
         noise: Greatest standard deviation of the noise on actions in half of the logged episodes; the others have none.
-        rollout: Frames of a roll-out in the model, which starts at a logged state and ends with the critic's value;
-            None for whole episodes.
+        rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
+            default 64, in a hybrid model 0.
         task_share: Share of short roll-outs that start where the task says instead, or where logged episodes begin.
-        random_share: Share of random data, and of data that are given, in what the model learns from, once there are
-            logs of policies.
+        random_share: Share of random and given data in what the model learns from, once there are logs of policies.
         further: Updates of the policy in each round after the first, as a share of those in the first.
         tolerance: Relative difference of the returns in model and reference up to which these agree, and relative gain
             above which a round counts as progress.
         patience: Rounds without progress, the last of which agrees, after which the loop ends.
         episodes: Episodes in which the policy is played in the model.
-        size: Settings of a new model's training, or file of identification settings; None for the usual ones.
-        finetune: File with settings by which a neural or world model learns on in later rounds; None for the usual
-            ones.
-        members: Networks of a new model; None for those of its settings.
-        model_minutes: Time budget of each fit of the model [min]; None for that of its settings.
-        parameters: Quantities of a hybrid model that are identified.
+        size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
+        finetune: File with settings by which a neural or world model learns on in later rounds.
+        members: Networks of a new neural or world model, whose disagreement says how uncertain it is.
+        model_minutes: Time budget of each fit [min]; by default that of its settings.
+        parameters: Quantities of a hybrid model that are identified, as in `identify`; NAME=START:LOWER:UPPER.
         seed: Seed of everything random.
         policy: How the policy is trained.
     """
@@ -80,20 +79,14 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
 
 
 def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any) -> OnlineSettings:
-    """Return settings with what a user asks for; a flag that is None was not given, and a rollout of 0 means none.
-
-    Args:
-        settings: The settings.
-        policy: Flags of the policy's training.
-        flags: The others.
+    """Return settings with what a user asks for, a rollout of 0 meaning none, and with the flags of `policy` training.
 
     Raises:
         InputError: A value is not valid.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    if given.get("rollout") == 0:
-        given["rollout"] = None
-    plain = {**to_dict(settings), **given, "policy": to_dict(policy_with_flags(settings.policy, **policy))}
+    if flags.get("rollout") == 0:
+        flags["rollout"] = None
+    plain = {**to_dict(settings), **flags, "policy": to_dict(policy_with_flags(settings.policy, **policy))}
     try:
         return from_dict(plain, OnlineSettings, "online")
     except InputError as error:

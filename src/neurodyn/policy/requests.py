@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of policies: the arguments of `neurodyn.policy`'s functions, and the flags of `neurodyn policy`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from neurodyn.core.config import Config
+from neurodyn.core.requests import IN_PYTHON, Flag
+
+if TYPE_CHECKING:
+    from neurodyn.control.resolve import ResolvedDynamics
+    from neurodyn.control.starts import Starts
+    from neurodyn.core.progress import Progress
+    from neurodyn.learn.loop import Callback
+    from neurodyn.learn.tracking.tracker import Logger
+    from neurodyn.policy.online.settings import OnlineSettings
+    from neurodyn.policy.settings import TrainingSettings
+    from neurodyn.tasks import Task
+
+SEED, EPISODES = 500, 256
+"""Default seed and number of episodes in which policies are compared."""
+
+
+class TrainPolicyRequest(Config, frozen=True, kw_only=False):
+    """A training of a policy, by names.
+
+    Attributes:
+        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
+        dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
+            run directory, or pretrained:NAME.
+        out: Folder to write.
+        algorithm: ppo, or shac (gradients through the dynamics).
+        settings: File with settings (YAML, TOML or JSON); by default those of the task and the algorithm.
+        policy: Policy to begin with, by whatever algorithm: a folder, or pretrained-policy:NAME.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
+            draws, in models without a memory; by default the model's own log.
+        minutes: Time budget; by default the task's number of updates.
+        iterations: Number of updates.
+        worlds: Worlds that run at once.
+        penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
+            models of `neurodyn train --members 5`. auto, in models of logs: what keeps the policy as certain as
+            held-out episodes of the log.
+        reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
+            the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
+        keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
+        seed: Seed of weights, actions, commands and starts.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        resume: Go on with a training that was killed.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+    """
+
+    task: str
+    dynamics: str
+    out: Path
+    algorithm: str = "ppo"
+    settings: Annotated[str | Path | None, Flag(Path | None)] = None
+    policy: str | None = None
+    starts: str | None = None
+    minutes: float | None = None
+    iterations: int | None = None
+    worlds: int | None = None
+    penalty: float | Literal["auto"] | None = None
+    reference: str | None = None
+    keep_every: int | None = None
+    seed: int | None = None
+    device: Annotated[str, Flag("device")] = "cpu"
+    resume: bool = False
+    logger: Annotated["Logger | None", Flag("logger")] = None
+
+
+class PolicyTrainingJob(Config, frozen=True, kw_only=False):
+    """A training of a policy with everything opened.
+
+    Attributes:
+        task: What is to be learned.
+        where: Dynamics that it is trained in.
+        out: Folder of the policy.
+        settings: How to train, and by which algorithm.
+        reference: Dynamics in which the policy is played beside those of the training; None for none.
+        starts: Log that was given for starts, for the record.
+        initial: Folder of a policy that it starts from, with its critic where that was kept; None for a random one.
+        training_starts: Where episodes of the training start; None for where those start in which it is played.
+        resume: Go on where a stopped training of the same policy was saved.
+        progress: Shown how far the training is.
+        callbacks: Called as the training goes.
+        logger: What follows the training, see `learn.train`.
+    """
+
+    task: "Task"
+    where: "ResolvedDynamics"
+    out: Path
+    settings: "TrainingSettings"
+    reference: "ResolvedDynamics | None" = None
+    starts: str | None = None
+    initial: Path | None = None
+    training_starts: "Starts | None" = None
+    resume: bool = False
+    progress: "Progress | None" = None
+    callbacks: "Sequence[Callback]" = ()
+    logger: "Logger | None" = None
+
+
+class PlayOptions(Config, frozen=True, kw_only=True):
+    """How policies are played.
+
+    Attributes:
+        seed: Seed of starts and commands; the same starts in all dynamics that start where the task says.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
+            draws, in models without a memory; by default the model's own log.
+        ground: Ground of the robot, or a file with a scene; by default the robot's own.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
+    """
+
+    seed: int = SEED
+    starts: str | None = None
+    ground: str | None = None
+    device: Annotated[str, Flag("device")] = "cpu"
+    task: str | None = None
+
+
+class EvaluatePolicyRequest(PlayOptions, frozen=True, kw_only=False):
+    """An evaluation of policies.
+
+    Attributes:
+        folder: Folders of policies of one task, as those of several seeds, or pretrained-policy:NAME.
+        dynamics: Where they act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for each. By
+            default the simulator, and what they were trained in.
+        episodes: Number of episodes of each policy in each.
+        starts: HDF5 store after whose windows episodes start in models of logs; by default they start where the task
+            says, and in the model's own log where it reads a history.
+    """
+
+    folder: Annotated[str | Path | Sequence[str | Path], Flag(tuple[str, ...], "policies")]
+    dynamics: Annotated[tuple[str, ...], Flag("each")] = ()
+    episodes: int = EPISODES
+
+
+class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
+    """A recording of a policy.
+
+    Attributes:
+        folder: Folder of a policy, or pretrained-policy:NAME.
+        dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
+        beside: Where it also acts; by default the simulator, or in the simulator a second start.
+        seconds: Length; by default that of an episode, at most 10 s.
+    """
+
+    folder: Annotated[str | Path, Flag(str, "policy")]
+    dynamics: str = "analytic"
+    beside: str | None = None
+    seconds: float | None = None
+
+
+class OnlineRequest(Config, frozen=True, kw_only=False):
+    """A policy and a model that learn in turns.
+
+    Attributes:
+        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own; in Python also a `Task`.
+        out: Folder to write: policy/ (the best in the reference), report.html, online.json, rounds/.
+        dynamics: The first model: new, a run directory, or pretrained:NAME.
+        kind: Kind of a new model: neural (default), hybrid (the declared robot with --parameters to identify), or
+            world-model.
+        data: Files that a new model learns from in place of random data.
+        policy: Policy to begin with: a folder, or pretrained-policy:NAME.
+        settings: File with settings of the policy's training; by default those of the task; in Python also
+            `OnlineSettings`.
+        device: Where models and policies are trained: cpu, cuda, cuda:1 ...
+        resume: Go on with a loop that was stopped; more --rounds or --patience may be given.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+        stages: From the name of a step ("round 1, model") to what shows how far it is.
+        report: Takes a line after each round.
+    """
+
+    task: Annotated["Task | str", Flag(str)]
+    out: Annotated[str | Path, Flag(Path)]
+    dynamics: str = "new"
+    kind: str | None = None
+    data: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
+    policy: Annotated[str | Path | None, Flag(str | None)] = None
+    settings: Annotated["OnlineSettings | Path | None", Flag(Path | None)] = None
+    device: Annotated[str, Flag("device")] = "cpu"
+    resume: bool = False
+    logger: Annotated["Logger | None", Flag("logger")] = None
+    stages: Annotated["Callable[[str], Progress] | None", IN_PYTHON] = None
+    report: Annotated[Callable[[str], None] | None, IN_PYTHON] = None
