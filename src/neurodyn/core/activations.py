@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activations of networks: one record each, from which everything that knows them by name is derived.
 
-An activation comes in several forms, because networks run as modules of torch, inside compiled steps, in kernels of
-their own and in files. Where a form is missing, what needs it refuses the activation by name, or does without: neural
-dynamics without a kernel run as modules of torch.
+An activation comes in several forms, because networks run as modules of torch, inside compiled steps, in a fused kernel
+and in exported files. Code that needs a missing form refuses the activation by name or does without: neural dynamics
+without a kernel run as modules of torch.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,18 @@ Operators = Callable[[Callable[..., str], str], str]
 class Activation:
     """An activation y = f(z) in every form that networks have here.
 
-    Callables may be given as "module:attribute". Expressions are of C, with `real` for the type of numbers.
+    Callables may be given as "module:attribute". Expressions are in C, with `real` for the type of numbers.
 
     Attributes:
         function: From a tensor to a tensor of the same shape, for networks of torch.
-        module: Class of the module of torch without arguments.
+        module: Class of the torch module, which takes no arguments.
         in_place: The function where the input may be overwritten; empty for `function`.
         value: y as an expression in z, inside compiled steps; empty for none.
         slope: dy/dz as an expression in z and y.
-        curvature: Its derivative by z, likewise.
+        curvature: Derivative of the slope by z, as an expression in z and y.
         kernel: y as an expression in v[i] and `sigmoid`, in the kernel of neural dynamics; empty for none.
         onnx: ONNX operators that compute it in Newton's files of actuator networks; None for none.
-        rsl_rl: What rsl_rl calls it, for policies; empty where it does not know it.
+        rsl_rl: Name of the activation in rsl_rl, for policies; empty if it has none.
     """
 
     function: str | Callable[..., Any]
@@ -145,10 +145,6 @@ def activations_with(form: Form) -> tuple[str, ...]:
 
 
 def require_activation(name: str, form: Form) -> None:
-    """Refuse an activation that is not there, or lacks a form.
-
-    Raises:
-        InputError: The message lists the valid names.
-    """
+    """Raise an InputError that lists the valid names for an activation that is unknown or lacks a form."""
     if name not in ACTIVATIONS or not getattr(ACTIVATIONS[name], form):
         raise unknown("activation", name, activations_with(form))

@@ -18,11 +18,10 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from neurodyn.core.errors import InputError, choices, notice, suggestion
+from neurodyn.core.errors import InputError, choices, describe_os_error, notice, suggestion, unwritable
 from neurodyn.core.locks import is_alive
 from neurodyn.core.plain_data import read_text, require_regular
 from neurodyn.core.provenance import CHECKSUM, of_tensors, opened, sealed
@@ -50,10 +49,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which replaces `path` on success and is removed on failure.
 
-    Links are followed. The file is synchronised, so it survives a power cut.
-
-    Raises:
-        InputError: The file cannot be written (no space left, no permission, not a folder), or is not a regular file.
+    Links are followed. The file is synchronised, so it survives a power cut. An InputError if it cannot be written (no
+    space left, no permission, not a folder), or `path` is not a regular file.
     """
     target = regular_file(path)
     partial = _partial(target)
@@ -66,7 +63,7 @@ def atomic(path: Path) -> Iterator[Path]:
         synchronise(target.parent)
     except OSError as error:
         _remove(partial)
-        raise unwritable(path, error) from error
+        raise unwritable(path, describe_os_error(error)) from error
     except BaseException:
         _remove(partial)
         raise
@@ -76,10 +73,7 @@ def atomic(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder to write into, which replaces `path` on success and is removed on failure.
 
-    Links are followed.
-
-    Raises:
-        InputError: The folder cannot be written.
+    Links are followed. An InputError if it cannot be written.
     """
     target = Path(os.path.realpath(path))
     partial = _partial(target)
@@ -96,7 +90,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             _remove_whole(folder, target)
     except OSError as error:
         _remove(partial)
-        raise unwritable(path, error) from error
+        raise unwritable(path, describe_os_error(error)) from error
     except InputError as error:  # from a file in it, under its temporary name
         _remove(partial)
         raise InputError(str(error).replace(str(partial), str(path))) from None
@@ -108,10 +102,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def restore_folder(path: Path) -> None:
     """Restore a folder whose writer was killed after moving the old one away and before the new one was in place.
 
-    Readers of folders written by `atomic_folder` call this first; it does nothing if the folder exists.
-
-    Raises:
-        InputError: It cannot be renamed; the message names what to rename.
+    Readers of folders written by `atomic_folder` call this first; it does nothing if the folder exists. If it cannot be
+    renamed, an InputError names what to rename.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -174,11 +166,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def regular_file(path: Path) -> Path:
-    """Return the target of a path, with links followed, if it is a regular file or does not exist.
-
-    Raises:
-        InputError: It is a folder, a device, a pipe or a socket, or a link to itself.
-    """
+    """Return the target of a path, links followed; an InputError unless it is a regular file or does not exist."""
     if path == STANDARD_OUTPUT:
         raise InputError("-: only text goes to standard output; give the path of a file")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -186,7 +174,7 @@ def regular_file(path: Path) -> Path:
         mode = target.stat().st_mode
     except (OSError, ValueError) as error:  # does not exist, or the writer will report it
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
-            raise unwritable(path, error) from None
+            raise unwritable(path, describe_os_error(error)) from None
         return target
     if not stat.S_ISREG(mode):
         kind = next((word for test, word in _KINDS if test(mode)), "no regular file")
@@ -205,7 +193,7 @@ def make_folder(path: Path) -> None:
     try:
         _make(path)
     except (OSError, ValueError) as error:
-        raise unwritable(path, error) from error
+        raise unwritable(path, describe_os_error(error)) from error
 
 
 def _make(path: Path) -> None:
@@ -222,12 +210,6 @@ def synchronise(path: Path) -> None:
             raise
     finally:
         os.close(file)
-
-
-def unwritable(path: Path, error: Exception) -> InputError:
-    """Return the error for a file that cannot be written."""
-    reason = getattr(error, "strerror", None) or str(error)
-    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write")
 
 
 def _partial(target: Path, suffix: str = _PART) -> Path:
@@ -269,19 +251,12 @@ def _remove(path: Path) -> None:
 
 
 def require_writable(*paths: Path | None, text: bool = False) -> None:
-    """Check before long work that its results can be written; leaves nothing behind.
+    """Check before long work that its results can be written, or raise an InputError; leaves nothing behind.
 
-    Args:
-        paths: The files; None is skipped.
-        text: Whether they are text files, which may go to standard output.
-
-    Raises:
-        InputError: A folder cannot be made or written to, or a folder is in the place of a file.
+    Paths of None are skipped; `text` files may go to standard output.
     """
     for path in paths:
-        if path is None:
-            continue
-        if path == STANDARD_OUTPUT and text:
+        if path is None or (path == STANDARD_OUTPUT and text):
             continue
         target = regular_file(path)
         trial = Path(os.path.realpath(target.parent), f"{target.name}.probe")
@@ -318,11 +293,7 @@ def write_sealed(path: Path, data: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, and verify and drop the checksum of `write_sealed` if there is one.
-
-    Raises:
-        InputError: The file is missing or malformed, or its checksum differs.
-    """
+    """Read a JSON file, and verify and drop the checksum of `write_sealed` if there is one, or raise an InputError."""
     text = read_text(path, "a JSON file")
     try:
         data, whole = opened(json.loads(text))
@@ -351,11 +322,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
 
 
 def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
-    """Read a safetensors file.
-
-    Raises:
-        InputError: The file is missing, truncated, not a safetensors file, or its checksum differs.
-    """
+    """Read a safetensors file; an InputError if it is missing, truncated, of another kind, or its checksum differs."""
     from safetensors import SafetensorError, safe_open
 
     require_regular(path, "a safetensors file")
@@ -382,50 +349,39 @@ def read_weights(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool = False) -> None:
-    """Write nested dictionaries and lists with tensors as a numbered checkpoint.
+    """Write nested dictionaries and lists with tensors as a numbered checkpoint, possibly the `best` so far.
 
     Its files are NAME-NUMBER.safetensors and NAME-NUMBER.json. NAME.json, which is written last, lists the checkpoints
-    and names the `last` and the `best`, so a reader never pairs tensors and structure of different writes.
-
-    Args:
-        folder: Folder of the files.
-        name: Name of the checkpoints.
-        tree: What to save.
-        keep: Number of newest checkpoints to keep, besides the best.
-        best: Whether this is the best so far.
+    and names the `last` and the `best`, so a reader never pairs tensors and structure of different writes. The newest
+    `keep` and the best are kept.
     """
-    before = _Kept.read(folder, name) if (folder / f"{name}.json").exists() else _Kept((), None)
-    number = max(before.numbers, default=0) + 1
+    newest, before = _kept(folder, name) if (folder / f"{name}.json").exists() else ([], None)
+    number = max((*newest, before or 0), default=0) + 1
     tensors: dict[str, torch.Tensor] = {}
     structure = _take_tensors(tree, "", tensors)
     write_tensors(folder / f"{name}-{number}.safetensors", tensors)
     write_sealed(folder / f"{name}-{number}.json", {"tree": structure})
-    now = _Kept((*before.newest, number)[-keep:], number if best else before.best)
-    write_sealed(folder / f"{name}.json", {"last": number, "best": now.best, "newest": list(now.newest)})
+    newest, kept = [*newest, number][-keep:], number if best else before
+    write_sealed(folder / f"{name}.json", {"last": number, "best": kept, "newest": newest})
     for path in folder.glob(f"{glob.escape(name)}-*"):
         middle = path.stem.removeprefix(f"{name}-")
-        if middle.isdecimal() and int(middle) not in now.numbers and path.suffix in {".json", ".safetensors"}:
+        if middle.isdecimal() and int(middle) not in {*newest, kept} and path.suffix in {".json", ".safetensors"}:
             path.unlink(missing_ok=True)
 
 
 def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
-    """Read the last checkpoint of `write_tree`, or the one before if the last is damaged.
-
-    Args:
-        folder: Folder of the files.
-        name: Name of the checkpoints.
-        best: Whether to read the best one instead.
+    """Read the last checkpoint of `write_tree`, the one before if the last is damaged, or the `best`.
 
     Raises:
         InputError: The files are missing or malformed, or there is no best checkpoint.
     """
-    path, kept = folder / f"{name}.json", _Kept.read(folder, name)
+    newest, kept = _kept(folder, name)
     if best:
-        if kept.best is None:
-            raise InputError(f"{path}: names no best checkpoint; expected one that was validated")
-        return _read_checkpoint(folder, name, kept.best)
+        if kept is None:
+            raise InputError(f"{folder / f'{name}.json'}: names no best checkpoint; expected one that was validated")
+        return _read_checkpoint(folder, name, kept)
     first: InputError | None = None
-    for number in reversed(kept.newest):
+    for number in reversed(newest):
         try:
             tree = _read_checkpoint(folder, name, number)
         except InputError as error:
@@ -447,27 +403,16 @@ def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
         raise InputError(f"{path}: damaged: {error} is missing; expected a file written by neurodyn") from None
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Numbers of the kept checkpoints: the newest in order, and the best."""
-
-    newest: tuple[int, ...]
-    best: int | None
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return self.newest if self.best is None else (*self.newest, self.best)
-
-    @classmethod
-    def read(cls, folder: Path, name: str) -> Self:
-        path = folder / f"{name}.json"
-        saved = read_json(path)
-        saved = saved if isinstance(saved, dict) else {}
-        best, newest = saved.get("best"), saved.get("newest", [])
-        known = isinstance(newest, list) and newest and all(isinstance(number, int) for number in newest)
-        if not known or not isinstance(best, int | None):
-            raise InputError(f"{path}: damaged: it names no checkpoint; expected a file written by neurodyn")
-        return cls(tuple(newest), best)
+def _kept(folder: Path, name: str) -> tuple[list[int], int | None]:
+    """Return the numbers of the newest checkpoints, in order, and of the best."""
+    path = folder / f"{name}.json"
+    saved = read_json(path)
+    saved = saved if isinstance(saved, dict) else {}
+    best, newest = saved.get("best"), saved.get("newest", [])
+    known = isinstance(newest, list) and newest and all(isinstance(number, int) for number in newest)
+    if not known or not isinstance(best, int | None):
+        raise InputError(f"{path}: damaged: it names no checkpoint; expected a file written by neurodyn")
+    return newest, best
 
 
 def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") -> Any:
@@ -519,19 +464,16 @@ def pretrained_policy_names() -> list[str]:
 
 def resolve_run(run: str | Path) -> Path:
     """Return the run directory of a path or "pretrained:NAME", or raise an InputError if there is none."""
-    text = str(run)
-    if text.startswith(PRETRAINED):
-        name = text.removeprefix(PRETRAINED)
-        if name not in pretrained_names():
-            raise InputError(
-                f"no pretrained model {name!r}{suggestion(name, pretrained_names())}; valid: "
-                f"{choices(PRETRAINED + n for n in pretrained_names())}"
-            )
+    known = pretrained_names()
+    shipped = [PRETRAINED + name for name in known]
+    if str(run).startswith(PRETRAINED):
+        name = str(run).removeprefix(PRETRAINED)
+        if name not in known:
+            raise InputError(f"no pretrained model {name!r}{suggestion(name, known)}; valid: {choices(shipped)}")
         return _PRETRAINED_ROOT / name
-    path = Path(text)
+    path = Path(run)
     restore_folder(path / "model")
     if not (path / "model" / "spec.json").is_file():
-        shipped = [PRETRAINED + name for name in pretrained_names()]
         reason = _no_folder(path, shipped) or "holds no model (model/spec.json is missing)"
         raise InputError(
             f"{path}: {reason}; expected a run directory written by `neurodyn train`, or one of {choices(shipped)}"
@@ -541,18 +483,18 @@ def resolve_run(run: str | Path) -> Path:
 
 def resolve_policy(policy: str | Path) -> Path:
     """Return the folder of a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
-    text, known = str(policy), pretrained_policy_names()
-    if text.startswith(PRETRAINED_POLICY):
-        name = text.removeprefix(PRETRAINED_POLICY)
+    known = pretrained_policy_names()
+    shipped = [PRETRAINED_POLICY + name for name in known]
+    if str(policy).startswith(PRETRAINED_POLICY):
+        name = str(policy).removeprefix(PRETRAINED_POLICY)
         if name not in known:
-            valid = _policies(known) or "a folder; none ships"
+            valid = choices(shipped) if known else "a folder; none ships"
             raise InputError(f"no pretrained policy {name!r}{suggestion(name, known)}; valid: {valid}")
         return _POLICY_ROOT / name
-    path = Path(text)
+    path = Path(policy)
     if not (path / "config.json").is_file():
-        shipped = [PRETRAINED_POLICY + name for name in known]
         reason = _no_folder(path, shipped) or "holds no policy (config.json is missing)"
-        ships = f", or one of {_policies(known)}" if known else ""
+        ships = f", or one of {choices(shipped)}" if known else ""
         raise InputError(f"{path}: {reason}; expected a folder written by `neurodyn policy train`{ships}")
     return path
 
@@ -573,7 +515,3 @@ def is_policy(run: str | Path) -> bool:
     if str(run).startswith(PRETRAINED_POLICY):
         return True
     return (Path(run) / "policy.safetensors").is_file() and not (Path(run) / "model").is_dir()
-
-
-def _policies(names: list[str]) -> str:
-    return choices(PRETRAINED_POLICY + name for name in names) if names else ""

@@ -35,16 +35,10 @@ _MOST = 3.4028234663852886e38  # largest single-precision number, as settings ar
 
 
 def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequence[str] = ()) -> None:
-    """Check the numbers of settings: finite, at least 0, and not absurdly large.
+    """Raise a ValueError unless all numbers of settings, also in tuples, are finite, at least 0, and not huge.
 
-    Args:
-        config: The settings; numbers in tuples are checked too. Whole numbers are at most `MOST_COUNT`, a `seed` is
-            below 2^63.
-        above: Fields that must be above 0; whole numbers at least 1.
-        signed: Fields that may be negative.
-
-    Raises:
-        ValueError: "NAME is VALUE; valid: VALID".
+    Numbers of fields in `above` must be above 0, whole ones at least 1; fields in `signed` may be negative. Whole
+    numbers are at most `MOST_COUNT`, a `seed` is below 2^63.
     """
     for name in config.__struct_fields__:
         given = getattr(config, name)
@@ -75,12 +69,7 @@ def to_dict(config: Any) -> Any:
 
 
 def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
-    """Build a struct from plain data.
-
-    Args:
-        data: Dictionaries, lists, strings and numbers, as `to_dict` returns them.
-        kind: The struct to build.
-        where: Origin of the data, for the error message.
+    """Build a struct from plain data, as `to_dict` returns it; `where` is the origin of the data, for messages.
 
     Raises:
         InputError: A key is unknown or missing, or a value has the wrong type.
@@ -162,11 +151,7 @@ def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]
 
 
 def read_flattened(path: Path) -> Any:
-    """Read plain data merged with the files beside it that it extends; `extends` of a preset is kept.
-
-    Raises:
-        InputError: A file is missing or malformed.
-    """
+    """Read plain data merged with the files beside it that it extends; `extends` of a preset is kept."""
     data = read_plain(path)
     base = _extended(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
     return data if base is None else _merged(read_flattened(base), data)
@@ -198,17 +183,8 @@ def to_yaml(config: Any) -> str:
     return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True, width=110)
 
 
-def describe_os_error(error: Exception) -> str:
-    """Return the readable part of an operating-system error."""
-    return getattr(error, "strerror", None) or str(error)
-
-
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A typed result; `rename` gives fields other keys in JSON.
-
-    Attributes:
-        inline: Fields whose entries are merged into the JSON object instead of nested under a key.
-    """
+    """A typed result; `rename` gives fields other keys in JSON, and `inline` fields are merged into the object."""
 
     inline: ClassVar[tuple[str, ...]] = ()
 

@@ -35,13 +35,10 @@ def choices(names: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> InputError:
-    """Return the error for an unknown name, with a suggestion; a name of a file is reported as a missing file.
+    """Return the error for an unknown name of a kind of thing, `what`, with a suggestion.
 
-    Args:
-        what: Kind of thing, for example "robot".
-        name: The name.
-        valid: Known names.
-        also: Alternative to a name, for example "the path of a settings file"; enables the check for files.
+    `also` is an alternative to a name, for example "the path of a settings file"; a name that looks like a file is then
+    reported as a missing file.
     """
     valid = sorted(valid)
     more = f", or {also}" if also else ""
@@ -59,16 +56,20 @@ def suggestion(name: str, valid: Iterable[str]) -> str:
 
 
 def unreadable(path: PurePath | str, error: Exception, expected: str) -> InputError:
-    """Return the error for a file that does not exist or cannot be read.
-
-    Args:
-        path: The file.
-        error: Exception raised while reading it.
-        expected: Expected contents, for example "a CSV file".
-    """
+    """Return the error for a file that is missing or cannot be read; `expected` is what it should be ("a CSV file")."""
     if isinstance(error, FileNotFoundError):
         return InputError(f"{path}: no such file; expected {expected}")
-    return InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); expected {expected}")
+    return InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected {expected}")
+
+
+def describe_os_error(error: Exception) -> str:
+    """Return the readable part of an operating-system error."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def unwritable(path: PurePath | str, reason: str, more: str = "") -> InputError:
+    """Return the error for a file or folder that cannot be written."""
+    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write{more}")
 
 
 MOST_COUNT = 1_000_000_000

@@ -23,11 +23,7 @@ torchrun both send it [s]."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A training was asked to stop.
-
-    Attributes:
-        code: Exit code of the process: 130 for Ctrl-C, 143 for SIGTERM.
-    """
+    """A training was asked to stop; the exit `code` of the process is 130 for Ctrl-C, 143 for SIGTERM."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -35,11 +31,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Catches the first Ctrl-C or SIGTERM; a second one exits as usual.
-
-    Attributes:
-        signal: The signal that was caught; None for none yet.
-    """
+    """Catches the first Ctrl-C or SIGTERM as `signal`; a second one exits as usual."""
 
     def __init__(self) -> None:
         self.signal: int | None = None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, describe_os_error, unwritable
 
 try:
     import fcntl
@@ -46,16 +46,13 @@ _guard = threading.Lock()
 def exclusive(target: str | Path) -> Iterator[None]:
     """Hold the lock of a file or folder that is about to be written; reentrant within a thread.
 
-    Args:
-        target: The file or folder; neither it nor its parent has to exist.
-
-    Raises:
-        InputError: Another process or thread is writing it, which the message names; or the path is not valid.
+    Neither `target` nor its parent has to exist. An InputError if the path is not valid, or names the process or thread
+    that is writing it.
     """
     try:
         path = Path(os.path.realpath(target))
     except (OSError, ValueError) as error:
-        raise _refused(repr(str(target)), str(error)) from None
+        raise unwritable(repr(str(target)), str(error)) from None
     if not path.name or path.name == "-":
         raise InputError(f"{str(target)!r}: cannot be written; give the path of a file or folder")
     with _once(str(path), target) as first:
@@ -112,9 +109,9 @@ def _open(path: Path, target: str | Path) -> tuple[Path, int]:
                 os.close(file)  # its holder removed it between the two calls
         except PermissionError:
             if lock.parent == path or not path.is_dir():
-                raise _refused(target, "permission denied") from None
+                raise unwritable(target, "permission denied") from None
         except (OSError, ValueError) as error:
-            raise _refused(target, getattr(error, "strerror", None) or str(error)) from None
+            raise unwritable(target, describe_os_error(error)) from None
     raise AssertionError
 
 
@@ -171,7 +168,3 @@ def _name(owner: dict[str, Any]) -> str:
 
 def _taken(target: str | Path, who: str) -> InputError:
     return InputError(f"{target}: is being written by {who}; wait for it, or give another path")
-
-
-def _refused(target: str | Path, reason: str) -> InputError:
-    return InputError(f"{target}: cannot be written ({reason}); give a path with space and permission to write")

@@ -41,12 +41,7 @@ def require_regular(path: Path, what: str) -> None:
 
 
 def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
-    """Read a text file.
-
-    Args:
-        path: The file.
-        what: Expected contents, for the message ("a JSON file").
-        errors: Treatment of bytes that are not UTF-8; see `str.decode`.
+    """Read a UTF-8 text file of contents `what`, such as "a JSON file"; `errors`: see `bytes.decode`.
 
     Raises:
         InputError: It is missing, not a regular file, larger than `MOST_BYTES`, or not UTF-8.
@@ -62,11 +57,7 @@ def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
 
 
 def parse_text(text: str, suffix: str, where: str) -> Any:
-    """Parse YAML, TOML or JSON text by file suffix.
-
-    Raises:
-        InputError: The text is malformed or exceeds the limits, or the suffix is unknown.
-    """
+    """Parse YAML, TOML or JSON text by file suffix, or raise an InputError if it is malformed or exceeds the limits."""
     if suffix not in _PARSERS:
         raise InputError(f"{where}: unknown kind of file {suffix or '(no suffix)'!r}; valid: {', '.join(_PARSERS)}")
     try:

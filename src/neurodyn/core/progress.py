@@ -53,13 +53,7 @@ def showing(progress: Progress | None) -> Iterator[None]:
 
 @contextmanager
 def stage(begin: float, end: float, text: str = "") -> Iterator[None]:
-    """Let the work within fill a share of the current work.
-
-    Args:
-        begin: Fraction of the current work that is done before it.
-        end: Fraction that is done after it.
-        text: Status line; empty for that of the current work.
-    """
+    """Let the work within fill the share of the current work from `begin` to `end`, with its text by default."""
     outer = _stage.get()
     if outer is None:
         yield

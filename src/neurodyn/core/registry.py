@@ -21,19 +21,10 @@ _loaded: list[str] = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Entries of one kind by name.
-
-    Attributes:
-        what: Kind of an entry, for error messages.
-    """
+    """Entries of one kind, `what`, by name."""
 
     def __init__(self, what: str, **entries: T | str) -> None:
-        """Start with some entries.
-
-        Args:
-            what: Kind of an entry.
-            entries: Entries by name; a text "module:attribute" is imported on first use.
-        """
+        """Start with some entries; a text "module:attribute" is imported on first use."""
         self.what = what
         self._entries: dict[str, T | str] = dict(entries)
 

@@ -15,14 +15,9 @@ def require_seed(seed: int) -> None:
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """Return the seed of a named stream; streams of different names are independent.
+    """Return the seed of a named stream, such as ("generate", batch); streams of different names are independent.
 
-    Args:
-        seed: The user's seed.
-        names: Purpose of the stream, for example ("generate", batch); numbers are at least 0.
-
-    Raises:
-        InputError: The seed is negative, or 2^63 or more.
+    Numbers among the names are at least 0. An InputError if the seed is negative, or 2^63 or more.
     """
     require_seed(seed)
     # SeedSequence pads with zeros: numbers are raised by one, so that ("a", 0) differs from ("a",).

@@ -59,15 +59,7 @@ def grade_of(verdict: str) -> str:
 
 
 def require_usable(verdict: str, result: Path | None = None) -> None:
-    """Raise an InputError if a verdict fails.
-
-    Args:
-        verdict: The written verdict.
-        result: Path of the result, for the message; None to leave it out.
-
-    Raises:
-        InputError: It fails.
-    """
+    """Raise an InputError if a written verdict fails; `result` is the path that the message names."""
     if grade_of(verdict) == "fails":
         raise InputError(f"{'' if result is None else f'{result}: '}verdict: {verdict}")
 

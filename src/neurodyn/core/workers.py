@@ -37,11 +37,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Calls(Protocol[T_contra, R_co]):
-    """Calls of one function in several processes: a context manager with the `map` of `Workers`.
-
-    Attributes:
-        count: Largest number of processes.
-    """
+    """Calls of one function in at most `count` processes: a context manager with the `map` of `Workers`."""
 
     count: int
 
@@ -65,21 +61,16 @@ class Executor(Protocol):
 
 
 class Workers(Generic[T, R]):
-    """Calls a function for many arguments, in this process and in `count - 1` others; a context manager.
+    """Calls a function for many arguments, in this process and in up to `count` - 1 others; a context manager.
 
     Results come in the order of the arguments. They do not depend on the number of processes if the function's result
     depends on its argument alone. Leaving the context stops the other processes.
-
-    Attributes:
-        count: Largest number of processes.
     """
 
     def __init__(self, function: Callable[[T], R], count: int) -> None:
-        """Prepare the calls; `map` starts other processes if that saves time.
+        """Prepare calls of a module's function or of a picklable object, of which each process has a copy.
 
-        Args:
-            function: A module's function, or a picklable object, of which each process has a copy.
-            count: Largest number of processes, including this one.
+        `count` includes this process; `map` starts others if that saves time.
         """
         self.count = count
         self._function = function

@@ -3,9 +3,9 @@
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import h5py
@@ -111,20 +111,14 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     def differences(self, other: "StoreHeader") -> list[str]:
         """List in words how `other` differs from this header, `sources` aside."""
         mine, theirs = (_flatten({**_plain(header), "sources": None}) for header in (self, other))
-        absent = "absent"
-        return [
-            f"{key} is {theirs.get(key, absent)} instead of {mine.get(key, absent)}"
-            for key in {**mine, **theirs}
-            if mine.get(key, absent) != theirs.get(key, absent)
-        ]
+        pairs = {key: (theirs.get(key, "absent"), mine.get(key, "absent")) for key in mine | theirs}
+        return [f"{key} is {new} instead of {old}" for key, (new, old) in pairs.items() if new != old]
 
 
 def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
-    """Return EPISODE records of episodes that are stored one after another.
+    """Return EPISODE records of episodes of `lengths` transitions, shape [E], that are stored one after another.
 
-    Args:
-        lengths: Transitions of each episode, shape [E].
-        **fields: Other fields, one value for all or one each; world, run and group default to -1.
+    `fields` are the other columns, one value for all or one each; world, run and group default to -1.
     """
     lengths = np.asarray(lengths, np.int64)
     table = np.zeros(len(lengths), EPISODE)
@@ -174,11 +168,7 @@ def _fixed_length(value: Any) -> Any:
 
 
 def read_header(file: h5py.File, where: str) -> StoreHeader:
-    """Read the header of an open file.
-
-    Raises:
-        InputError: The file is no trajectory store, or has another schema version.
-    """
+    """Read the header of an open file; an InputError if it is no store, or of another schema version."""
     if _text(file.attrs.get("format")) != FORMAT:
         raise InputError(
             f"{where}: an HDF5 file, but no trajectory store; expected one written by `neurodyn generate` or "
@@ -255,54 +245,33 @@ def pieces(count: int) -> list[int]:
 def records(
     kind: np.dtype, batch: int, rows: int, episodes: int, arrays: Mapping[str, np.ndarray], per_episode: frozenset[str]
 ) -> np.ndarray:
-    """Return the checksum records of data appended to a store.
+    """Return checksum records of type `kind` for a batch that is appended after `rows` rows and `episodes` episodes.
 
-    Args:
-        kind: Type of a record.
-        batch: Number of the batch.
-        rows: Rows before it.
-        episodes: Episodes before it.
-        arrays: New values of each array.
-        per_episode: Arrays with an entry per episode instead of per row; their CRC is in the last piece.
+    `arrays` holds the new values of each array. Those named by `per_episode` have an entry per episode instead of per
+    row; their CRC is in the last piece.
     """
-    count = max((len(values) for name, values in arrays.items() if name not in per_episode), default=0)
-    new = max((len(values) for name, values in arrays.items() if name in per_episode), default=0)
-    ends = pieces(count)
+    sizes = {name: len(values) for name, values in arrays.items()}
+    ends = pieces(max((size for name, size in sizes.items() if name not in per_episode), default=0))
     found = np.zeros(len(ends), kind)
     found["batch"], found["rows_end"], found["episodes_end"] = batch, rows + np.array(ends), episodes
-    found["episodes_end"][-1] += new
-    for name in kind.names or ():
-        if name in arrays and name in per_episode:
+    found["episodes_end"][-1] += max((size for name, size in sizes.items() if name in per_episode), default=0)
+    for name in arrays.keys() & set(kind.names or ()):
+        if name in per_episode:
             found[name][-1] = crc(arrays[name])
-        elif name in arrays:
-            found[name] = [crc(arrays[name][begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+        else:
+            found[name] = [crc(arrays[name][begin:end]) for begin, end in pairwise([0, *ends])]
     return found
 
 
-@dataclass
 class Checksums:
-    """Checksum records of a store's committed data.
+    """Checksum records of a store's committed data; `read` marks pieces of rows that were read whole and verified."""
 
-    Attributes:
-        where: The file, for messages.
-        table: The records.
-        read: Which pieces of rows were read completely and verified.
-    """
-
-    where: str
-    table: np.ndarray
-    read: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.read = np.zeros(len(self.table), bool)
+    def __init__(self, where: str, table: np.ndarray) -> None:
+        self.where, self.table, self.read = where, table, np.zeros(len(table), bool)
 
     @classmethod
     def of(cls, file: h5py.File, where: str) -> Self | None:
-        """Return the records of an open store; None if it has none.
-
-        Raises:
-            InputError: They disagree with the counter of committed rows.
-        """
+        """Return the records of an open store, or None; an InputError if they disagree with the committed counter."""
         if CHECKSUMS not in file:
             return None
         batches, rows, episodes = (int(n) for n in dataset(file, "committed")[()])
@@ -334,24 +303,17 @@ class Checksums:
         return bool(self.read[first : last + 1].all())
 
     def verify(self, name: str, begin: int, values: np.ndarray) -> None:
-        """Verify the rows of whole pieces.
-
-        Args:
-            name: The array.
-            begin: Number of the first row, the start of a piece.
-            values: Its rows, up to the end of a piece.
-
-        Raises:
-            InputError: They differ from what was written; names the rows.
-        """
-        for piece, (first, last) in self._within(begin, begin + len(values)):
+        """Verify whole pieces of rows, the first one numbered `begin`; an InputError names rows that changed."""
+        first_piece, last_piece = self._pieces(begin, begin + len(values))
+        edges = [begin, *self.ends[first_piece : last_piece + 1].tolist()]
+        for piece, (first, last) in enumerate(pairwise(edges), first_piece):
             if crc(values[first - begin : last - begin]) != self.table[name][piece]:
                 raise InputError(f"{self.where}: damaged store: {name} of rows {first} to {last - 1} changed; {_MEND}")
 
     def note(self, begin: int, end: int) -> None:
         """Mark the pieces from row `begin` to row `end` as verified in all arrays."""
-        for piece, _ in self._within(begin, end):
-            self.read[piece] = True
+        first, last = self._pieces(begin, end)
+        self.read[first : last + 1] = True
 
     def verify_episodes(self, name: str, values: np.ndarray) -> None:
         """Verify all of an array with one entry per episode; errors: see `verify`."""
@@ -360,13 +322,6 @@ class Checksums:
             if end > begin and crc(values[begin:end]) != self.table[name][piece]:
                 raise InputError(f"{self.where}: damaged store: {name} {begin} to {end - 1} changed; {_MEND}")
             begin = max(begin, end)
-
-    def _within(self, begin: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        first = int(np.searchsorted(self.ends, begin, side="right"))
-        while first < len(self.ends) and begin < end:
-            last = int(self.ends[first])
-            yield first, (begin, last)
-            begin, first = last, first + 1
 
 
 _MEND = "copy it again from where it is whole, or write it again"

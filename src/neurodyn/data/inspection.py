@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contents of a store or a raw log: counts, ranges, coverage, rates, gaps, likely units, and a plot of a store."""
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,7 @@ _PLANE_BINS = 20
 
 
 def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
-    """Return statistics of a store as plain data.
-
-    Args:
-        store: The trajectories.
-        ranges: Intervals for coverage; a missing one is the range of the data.
-    """
+    """Return statistics of a store as plain data, with coverage of `ranges`, or of the range of the data by default."""
     return counts(store) | {
         "coordinates": coordinates(store, ranges or {}),
         "planes": _planes(store, ranges or {}),
@@ -238,12 +234,7 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True)
 class LogReport:
-    """Result of `inspect_log`.
-
-    Attributes:
-        found: Figures as plain data.
-        map_text: Draft of a column map, as YAML with comments.
-    """
+    """Figures of a log as plain data, and the draft of a column map as YAML with comments."""
 
     found: dict[str, Any]
     map_text: str
@@ -252,10 +243,7 @@ class LogReport:
 def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = None) -> LogReport:
     """Read a raw log once and report its topics, columns, rates and likely units, with a draft of a column map.
 
-    Args:
-        path: A log in any format that `neurodyn import` reads.
-        spec: State of its robot, whose joints the draft maps; None if unknown.
-        robot: Name or path of the robot, for the draft.
+    The draft maps the joints of `spec`, if given, and names the robot by name or path.
 
     Raises:
         InputError: The log is of no known format, or damaged.
@@ -286,85 +274,91 @@ def inspect_log(path: Path, spec: StateSpec | None = None, robot: str | None = N
         draft.tree = {"format": name, "period": 0.01} | draft.tree
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]
-    found = {"log": str(path), "format": name, "what": reader.what, "runs": seen.runs, "topics": entries}
+    found = {"log": str(path), "format": name, "what": reader.what, "runs": len(seen.runs), "topics": entries}
     remarks = {c: r for c in columns if (r := seen.remark(c))}
     text = draft_text(draft, str(path), remarks, robot)
     return LogReport(found | {"doubts": draft.doubts, "absent": draft.absent}, text)
 
 
+@dataclass
+class _SeenColumn:
+    """Moments of one column and of the steps of its clock, and its first values."""
+
+    count: int = 0
+    missing: int = 0
+    least: float = np.inf
+    most: float = -np.inf
+    total: float = 0.0
+    steps: list[np.ndarray] = field(default_factory=list)
+    kept: int = 0
+    longest: float = 0.0
+    pauses: int = 0
+    backwards: int = 0
+    first: ColumnSeries | None = None
+
+    def add(self, value: np.ndarray, steps: np.ndarray) -> None:
+        """Take in values, and the steps of their clock."""
+        good = value[np.isfinite(value)]
+        self.count += len(value)
+        self.missing += len(value) - len(good)
+        if len(good):
+            self.least, self.most = min(self.least, float(good.min())), max(self.most, float(good.max()))
+            self.total += float(good.sum())
+        if not len(steps):
+            return
+        if self.kept < _KEPT:
+            self.steps.append(steps[:_KEPT])
+            self.kept += len(steps)
+        self.longest = max(self.longest, float(steps.max()))
+        self.pauses += int((steps > max(_PAUSE, 10 * float(np.median(steps)))).sum())
+        self.backwards += int((steps < 0).sum())
+
+    def clock(self, factor: float) -> dict[str, float | None]:
+        """Return median and slowest rate [Hz], pauses and backward steps of a clock in units of `factor` s."""
+        median = factor * float(np.median(np.concatenate(self.steps))) if self.steps else 0.0
+        return {
+            "rate_hz": 1 / median if median > 0 else None,
+            "slowest_hz": 1 / (factor * self.longest) if self.longest > 0 else None,
+            "gaps": self.pauses,
+            "backwards": self.backwards,
+        }
+
+
 class _Seen:
-    """Moments of columns and clocks, accumulated while a log is read."""
+    """What a log holds, accumulated while it is read: names of its runs, and its columns."""
 
     def __init__(self, stamp: str | None) -> None:
-        self.runs = 0
+        self.runs: set[str] = set()
         self._stamp = stamp
-        self._names: set[str] = set()
-        self._moments: dict[str, list[float]] = {}
-        self._steps: dict[str, list[np.ndarray]] = {}
-        self._kept: dict[str, int] = {}
-        self._extremes: dict[str, list[float]] = {}
-        self._first: dict[str, ColumnSeries] = {}
+        self._columns: dict[str, _SeenColumn] = defaultdict(_SeenColumn)
 
     def add(self, part: LogPart) -> None:
         """Take in a part of the log."""
-        for run in part.runs:
-            if run.name not in self._names:
-                self._names.add(run.name)
-                self.runs += 1
+        self.runs |= {run.name for run in part.runs}
         clocks: dict[int, np.ndarray] = {}
         for name, series in part.series.items():
-            self._count(name, series.value)
-            if name not in self._first and len(series.value):
-                rows = slice(0, min(_KEPT, part.runs[0].rows.indices(len(series.value))[1]))
-                self._first[name] = ColumnSeries(series.time[rows], series.value[rows].copy())
             if id(series.time) not in clocks:
                 steps = np.diff(series.time)
-                for run in part.runs[1:]:
-                    if run.rows.start:
-                        steps[run.rows.start - 1] = np.nan
-                steps = steps[np.isfinite(steps)]
-                clocks[id(series.time)] = steps
-            self._clock(name, clocks[id(series.time)])
-
-    def _count(self, name: str, value: np.ndarray) -> None:
-        good = value[np.isfinite(value)]
-        count, missing, least, most, total = self._moments.get(name, [0, 0, np.inf, -np.inf, 0.0])
-        if len(good):
-            least, most, total = min(least, float(good.min())), max(most, float(good.max())), total + float(good.sum())
-        self._moments[name] = [count + len(value), missing + len(value) - len(good), least, most, total]
-
-    def _clock(self, name: str, steps: np.ndarray) -> None:
-        if not len(steps):
-            return
-        if self._kept.get(name, 0) < _KEPT:
-            self._steps.setdefault(name, []).append(steps[:_KEPT])
-            self._kept[name] = self._kept.get(name, 0) + len(steps)
-        longest, pauses, back = self._extremes.get(name, [0.0, 0, 0])
-        limit = max(_PAUSE, 10 * float(np.median(steps)))
-        self._extremes[name] = [
-            max(longest, float(steps.max())), pauses + int((steps > limit).sum()), back + int((steps < 0).sum())
-        ]  # fmt: skip
+                steps[[run.rows.start - 1 for run in part.runs[1:] if run.rows.start]] = np.nan
+                clocks[id(series.time)] = steps[np.isfinite(steps)]
+            column = self._columns[name]
+            column.add(series.value, clocks[id(series.time)])
+            if column.first is None and len(series.value):
+                rows = slice(0, min(_KEPT, part.runs[0].rows.indices(len(series.value))[1]))
+                column.first = ColumnSeries(series.time[rows], series.value[rows].copy())
 
     def clock(self, name: str, factor: float) -> dict[str, float | None]:
-        """Return median and slowest rate [Hz], pauses and backward steps of a clock in units of `factor` s."""
-        if name not in self._steps:
-            return {"rate_hz": None, "slowest_hz": None, "gaps": 0, "backwards": 0}
-        median = factor * float(np.median(np.concatenate(self._steps[name])))
-        longest, pauses, back = self._extremes[name]
-        return {
-            "rate_hz": 1 / median if median > 0 else None,
-            "slowest_hz": 1 / (factor * longest) if longest > 0 else None,
-            "gaps": pauses,
-            "backwards": back,
-        }
+        """Return what is known of the clock of a column; see `_SeenColumn.clock`."""
+        return self._columns[name].clock(factor)
 
     def column(self, name: str) -> dict[str, Any]:
         """Return count, range and likely unit of a column."""
-        count, missing, least, most, total = self._moments.get(name, [0, 0, np.nan, np.nan, 0.0])
-        good = count - missing
+        seen = self._columns[name]
+        good = seen.count - seen.missing
         return {
-            "name": name, "rows": int(count), "missing": int(missing), "unit": self.unit(name) or "",
-            "min": least if good else None, "max": most if good else None, "mean": total / good if good else None,
+            "name": name, "rows": seen.count, "missing": seen.missing, "unit": self.unit(name) or "",
+            "min": seen.least if good else None, "max": seen.most if good else None,
+            "mean": seen.total / good if good else None,
         }  # fmt: skip
 
     def remark(self, name: str) -> str:
@@ -378,27 +372,18 @@ class _Seen:
 
     def unit(self, name: str) -> str | None:
         """Return the likely unit of a joint's position or velocity; None if it is neither."""
-        found = meaning(name)
-        if found is None or name not in self._first:
+        found, own = meaning(name), self._columns[name].first
+        if found is None or own is None:
             return None
         if found.quantity == "position":
-            return "deg" if self._span(name) > 7.0 else "rad"
+            good = np.abs(own.value[np.isfinite(own.value)])
+            return "deg" if len(good) and float(np.quantile(good, 0.99)) > 7.0 else "rad"
         if found.quantity != "velocity":
             return None
-        position = next(
-            (
-                other
-                for other in self._first
-                if (m := meaning(other)) is not None and m.quantity == "position" and m.key == found.key
-            ),
-            None,
-        )
-        if position is None:
+        position, where = self._position_of(found.key)
+        if where is None or len(where.time) < 3 or (np.diff(where.time) <= 0).any() or len(own.time) < 3:
             return "rad/s"
         scale = np.pi / 180 if self.unit(position) == "deg" else 1.0
-        where, own = self._first[position], self._first[name]
-        if len(where.time) < 3 or (np.diff(where.time) <= 0).any() or len(own.time) < 3:
-            return "rad/s"
         slope = np.gradient(scale * where.value, where.time * self.time_unit()[1])
         ratio = by_ratio(np.interp(own.time, where.time, slope), own.value)
         if ratio is None:
@@ -407,16 +392,20 @@ class _Seen:
         unit = min(known, key=lambda u: abs(np.log(abs(ratio) / known[u])))
         return unit if abs(abs(ratio) / known[unit] - 1) < 0.2 else "rad/s"
 
-    def _span(self, name: str) -> float:
-        values = self._first[name].value
-        good = np.abs(values[np.isfinite(values)])
-        return float(np.quantile(good, 0.99)) if len(good) else 0.0
+    def _position_of(self, key: str) -> tuple[str, ColumnSeries | None]:
+        """Return the name and the first values of the position of a joint."""
+        for name, column in self._columns.items():
+            found = meaning(name)
+            if column.first is not None and found is not None and (found.quantity, found.key) == ("position", key):
+                return name, column.first
+        return "", None
 
     def time_unit(self) -> tuple[str, float]:
         """Return the likely unit of the time stamps, and its size [s]."""
-        if self._stamp is None or not self._steps:
+        steps = next((column.steps for column in self._columns.values() if column.steps), None)
+        if self._stamp is None or steps is None:
             return "s", 1.0
-        step = float(np.median(np.concatenate(next(iter(self._steps.values())))))
+        step = float(np.median(np.concatenate(steps)))
         for most, unit, size in ((0.5, "s", 1.0), (500.0, "ms", 1e-3), (5e5, "us", 1e-6)):
             if step < most:
                 return unit, size

@@ -43,12 +43,7 @@ class Mixture:
         shares: Sequence[float] | None = None,
         names: Sequence[str] | None = None,
     ) -> "Mixture":
-        """Combine stores into a mixture.
-
-        Args:
-            data: One store, several, or a mixture.
-            shares: Share of each store in a batch; None for shares proportional to the transitions.
-            names: Names for messages.
+        """Combine one store, several, or a mixture; shares of a batch are proportional to the transitions by default.
 
         Raises:
             InputError: There is no store, or the shares do not fit.
@@ -123,23 +118,15 @@ class MixtureSampler:
         stream: int | None = None,
         rows: slice = slice(None),
     ) -> None:
-        """Open a sampler for each store.
+        """Open a sampler for each store; arguments: see `WindowSampler`.
 
-        Args:
-            mixture: The stores.
-            length: Frames of a window.
-            split: Which episodes to draw from.
-            batch: Windows in a batch.
-            seed: Seed of the draws.
-            device: Device of the batches.
-            episodes: Episodes of each store to draw from instead of a split.
-            stream: Bytes of rows to hold in memory for all stores together; see `WindowSampler`.
-            rows: Which windows of each batch to return: slice(r, None, n) if n processes share it.
+        `episodes` lists the episodes of each store. `stream` is the memory of all stores together. `rows` is slice(r,
+        None, n) if n processes share each batch.
 
         Raises:
             InputError: No episode of a store is long enough.
         """
-        self._batch, self._samplers, self._rows = batch, [], rows
+        self.batch, self._samplers, self._rows = batch, [], rows
         files = sum(isinstance(store.frames, StoredRows) for store in mixture.stores)
         held = None if stream is None else stream // max(1, files)
         for number, store in enumerate(mixture.stores):
@@ -155,23 +142,10 @@ class MixtureSampler:
             self._samplers.append(sampler)
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "mixture"))
         self._bounds = torch.tensor(mixture.shares, dtype=torch.float64).cumsum(0)[:-1]
-        self._fails = any(sampler.has_failures for sampler in self._samplers)
-
-    @property
-    def batch(self) -> int:
-        """Windows in a batch."""
-        return self._batch
-
-    @batch.setter
-    def batch(self, count: int) -> None:
-        self._batch = count
-        if len(self._samplers) == 1:
-            self._samplers[0].batch = count
+        self._fails = any(sampler.failed is not None for sampler in self._samplers)
 
     def draw(self) -> list[tuple[int, Batch]]:
         """Return the next windows: number and batch of each store that has any."""
-        if len(self._samplers) == 1:
-            return [(0, self._samplers[0].draw())]
         parts, before = [], 0
         for number, (sampler, count) in enumerate(zip(self._samplers, self._counts(), strict=True)):
             sampler.batch = count
@@ -179,7 +153,7 @@ class MixtureSampler:
             before += count
             if count:
                 batch = sampler.draw()
-                if len(batch.q):
+                if len(batch.q) or len(self._samplers) == 1:
                     parts.append((number, batch))
         return parts
 
@@ -190,7 +164,7 @@ class MixtureSampler:
     def draw_joined(self) -> Batch:
         """Return the next windows as one batch, without grounds."""
         parts = [batch for _, batch in self.draw()]
-        if len(parts) == 1 and len(self._samplers) == 1:
+        if len(self._samplers) == 1:
             return parts[0]
         failed = [torch.zeros(part.q.shape[:2], dtype=torch.bool).to(part.q.device) if part.failed is None
                   else part.failed for part in parts]  # fmt: skip
@@ -223,8 +197,10 @@ class MixtureSampler:
 
     def _counts(self) -> list[int]:
         """Return the windows of each store in a batch by systematic sampling: one random offset, equal steps."""
+        if len(self._samplers) == 1:
+            return [self.batch]
         start = torch.rand((), generator=self._generator, dtype=torch.float64)
-        places = (torch.arange(self._batch, dtype=torch.float64) + start) / self._batch
+        places = (torch.arange(self.batch, dtype=torch.float64) + start) / self.batch
         chosen = torch.searchsorted(self._bounds, places, right=True)
         return torch.bincount(chosen, minlength=len(self._samplers)).tolist()
 
@@ -271,11 +247,7 @@ def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
 
 
 def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
-    """Return the episodes of several stores of one robot as one store with one run per store.
-
-    Args:
-        stores: The stores, with the same columns.
-        names: Names of the runs; empty to number them.
+    """Return the episodes of several stores of one robot as one store with one run per store, numbered unless named.
 
     Raises:
         InputError: They are of different robots, or only some have a ground or rewards.

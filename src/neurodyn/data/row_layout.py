@@ -53,8 +53,8 @@ class RowLayout(Config, frozen=True):
             raise ValueError("joints: give every joint once, in the order of the columns")
         if len(self.nominal) != len(self.joints) or not all(math.isfinite(value) for value in self.nominal):
             raise ValueError(f"nominal has {len(self.nominal)} values; valid: {len(self.joints)} finite ones [rad]")
-        if self.episode_length is not None and self.episode_length < 2:
-            raise ValueError(f"episode_length is {self.episode_length}; valid: at least 2 rows")
+        length = self.episode_length
+        require(length is None or length >= 2, "episode_length", length, "at least 2 rows")
         if sum((self.time_out, self.episode_length is not None, self.continuous)) > 1:
             raise ValueError("give one of time_out, episode_length and continuous: each says where episodes end")
 
@@ -89,13 +89,9 @@ class RowLayout(Config, frozen=True):
 
 
 def log_spec(robot: str, joints: tuple[str, ...], dt: float, contacts: tuple[str, ...]) -> StateSpec:
-    """Return the state that a legged robot logs: joints, base velocity, gravity, torques; no base pose.
+    """Return the state that a legged robot logs: driven revolute joints, base velocity, gravity, torques; no base pose.
 
-    Args:
-        robot: Name of the robot.
-        joints: Driven revolute joints, in order; controls are targets of their position controllers.
-        dt: Time of a frame [s].
-        contacts: Bodies whose contact state is known.
+    Controls are targets of the joints' position controllers; `contacts` are bodies whose contact state is known.
     """
     base = [Channel(f"{name}.{axis}", unit, "base") for name, unit in _BASE for axis in "xyz"]
     return StateSpec(

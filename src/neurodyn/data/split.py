@@ -73,16 +73,9 @@ SAMPLE = 500_000
 
 
 def sample_states(store: Store, split: int, most: int, *, following: int = 0) -> np.ndarray:
-    """Return rows of states of a split that are followed by other states of their episode, ascending, int64.
+    """Return ascending rows of states of a split that at least `following` states of their episode follow, int64.
 
-    Args:
-        store: The trajectories.
-        split: Which episodes; see `episodes_of`.
-        most: Number of states that suffice: out of twice as many or more, this many are drawn evenly, always the same.
-        following: Least number of states that follow.
-
-    Raises:
-        InputError: There is no such episode.
+    Out of twice `most` or more, `most` are drawn evenly, always the same. Errors: see `episodes_of`.
     """
     episodes = episodes_of(store, split)
     counts = np.maximum(0, store.lengths[episodes] + 1 - following)

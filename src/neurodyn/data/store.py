@@ -95,16 +95,7 @@ def blocks(rows: Rows) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
-    """Return `count` consecutive rows from each start.
-
-    Args:
-        rows: All rows.
-        starts: Numbers of the first rows, shape [n].
-        count: Rows from each start.
-
-    Returns:
-        Shape [n, count, width].
-    """
+    """Return `count` consecutive rows from each of `starts` [n], shape [n, count, width]."""
     steps = np.arange(count)
     if isinstance(rows, np.ndarray):
         return rows[starts[:, None] + steps]
@@ -127,15 +118,8 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
 def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums: Checksums | None = None) -> np.ndarray:
     """Read rows of an open file: positions, velocities, controls, channels and contacts side by side.
 
-    Args:
-        file: The file.
-        spec: Its columns.
-        begin: Number of the first row.
-        end: Number of the row after the last.
-        checksums: Checksums to verify against, if the rows are those of whole pieces; None to skip.
-
-    Raises:
-        InputError: Rows are missing, of another shape, or differ from what was written.
+    Rows are verified against `checksums`, if given; they must then be whole pieces. An InputError names what is missing
+    or differs.
     """
     wide, column = widths(spec), 0
     found = np.empty((end - begin, sum(wide.values())), np.float32)
@@ -189,9 +173,7 @@ class Store:
     def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
         """Read a store from a file; from the PATH.part of an interrupted writer, what was committed.
 
-        Args:
-            path: The file.
-            memory: Size up to which rows are read into memory [bytes]; the rows of a larger file are read on demand.
+        Up to `memory` bytes of rows are read into memory; the rows of a larger file are read on demand.
 
         Raises:
             InputError: The file is missing, truncated, damaged, no store, or of another schema version.
@@ -206,12 +188,16 @@ class Store:
                 stored = StoredRows(path, header.spec, rows)
                 fits = stored.nbytes <= memory
                 frames = read_rows(file, header.spec, 0, rows, sums) if fits else stored
-                ground = None if header.scene is None else _read_rows(file, GROUND, episodes, 7)
-                reward = _read_rows(file, REWARD, rows) if REWARD in file else None
+                ground = None if header.scene is None else rows_dataset(file, GROUND, episodes, 7)[:episodes]
+                reward = rows_dataset(file, REWARD, rows)[:rows] if REWARD in file else None
                 columns = len(stream_columns(header.streams))
-                measured = _read_rows(file, MEASURED, rows, columns) if columns else None
-                if sums is not None:
-                    _verify(sums, {"episodes": table, GROUND: ground}, {REWARD: reward, MEASURED: measured})
+                measured = rows_dataset(file, MEASURED, rows, columns)[:rows] if columns else None
+                for name, values in (("episodes", table), (GROUND, ground)):
+                    if sums is not None and values is not None:
+                        sums.verify_episodes(name, values)
+                for name, values in ((REWARD, reward), (MEASURED, measured)):
+                    if sums is not None and values is not None:
+                        sums.verify(name, 0, values)
         except InputError:
             raise
         except Exception as error:  # HDF5 raises many kinds of exceptions on damaged files
@@ -265,38 +251,31 @@ class Store:
     @property
     def q(self) -> np.ndarray:
         """Positions [rad or m], a view of shape [N, nq]."""
-        return self._columns("q")
+        return self.columns("q")
 
     @property
     def qd(self) -> np.ndarray:
         """Velocities [rad/s or m/s], a view of shape [N, nv]."""
-        return self._columns("qd")
+        return self.columns("qd")
 
     @property
     def control(self) -> np.ndarray:
         """Torques [N m or N], or what the spec's control_kind says, a view of shape [N, nu]."""
-        return self._columns("control")
+        return self.columns("control")
 
     @property
     def channel(self) -> np.ndarray:
         """Channels of the spec, a view of shape [N, nx]."""
-        return self._columns("channel")
+        return self.columns("channel")
 
     @property
     def contact(self) -> np.ndarray:
         """Whether each contact of the spec is closed (1 or 0), a view of shape [N, nc]."""
-        return self._columns("contact")
+        return self.columns("contact")
 
-    def _columns(self, name: str) -> np.ndarray:
-        return self.columns(name, np.asarray(self.frames))
-
-    def columns(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """Return one kind of columns of some rows.
-
-        Args:
-            name: "q", "qd", "control", "channel" or "contact".
-            rows: Rows of all columns, shape [..., nq + nv + nu + nx + nc].
-        """
+    def columns(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return "q", "qd", "control", "channel" or "contact" of some or all rows, shape [..., width], as a view."""
+        rows = np.asarray(self.frames) if rows is None else rows
         wide = widths(self.header.spec)
         begin = sum(list(wide.values())[: list(wide).index(name)])
         return rows[..., begin : begin + wide[name]]
@@ -356,29 +335,15 @@ class Store:
         parts = [slice(begin, begin + length) for begin, length in zip(self.offsets[episodes], lengths, strict=True)]
         table["start"] = np.cumsum(lengths) - lengths
 
-        def kept(rows: Rows | None) -> np.ndarray | None:
-            return None if rows is None else np.concatenate([rows[part] for part in parts])
+        def kept(rows: Rows) -> np.ndarray:
+            return np.concatenate([rows[part] for part in parts])
 
         ground = None if self.ground is None else self.ground[episodes]
-        frames = kept(self.frames)
-        assert frames is not None
-        return Store(self.header, frames, table, ground, kept(self.reward), kept(self.measured))
+        reward, measured = (None if rows is None else kept(rows) for rows in (self.reward, self.measured))
+        return Store(self.header, kept(self.frames), table, ground, reward, measured)
 
     def episode(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return q [T + 1, nq], qd [T + 1, nv] and control [T, nu] of one episode, as views."""
         begin, length = int(self.table["start"][index]), int(self.table["length"][index])
         rows = slice(begin, begin + length + 1)
         return self.q[rows], self.qd[rows], self.control[begin : begin + length]
-
-
-def _read_rows(file: h5py.File, name: str, rows: int, *width: int) -> np.ndarray:
-    return rows_dataset(file, name, rows, *width)[:rows]
-
-
-def _verify(sums: Checksums, per_episode: dict[str, np.ndarray | None], per_row: dict[str, np.ndarray | None]) -> None:
-    for name, values in per_episode.items():
-        if values is not None:
-            sums.verify_episodes(name, values)
-    for name, values in per_row.items():
-        if values is not None:
-            sums.verify(name, 0, values)

@@ -2,7 +2,7 @@
 """Sources of the rows of drawn windows: memory, a file, or a part of a file that moves through it."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,24 +17,14 @@ _BLOCK = 1 << 15
 
 
 class WindowIndex:
-    """All windows of L frames in some episodes, numbered 0 to `count` - 1, episode by episode.
-
-    Attributes:
-        count: Number of windows.
-        length: Frames L of a window.
-    """
+    """All windows of L frames in some episodes, numbered 0 to `count` - 1, episode by episode."""
 
     def __init__(
         self, store: Store, episodes: np.ndarray, length: int, stride: int = 1, skip: np.ndarray | None = None
     ) -> None:
-        """Count the windows.
+        """Count the windows of episodes, of which repeated ones count more often.
 
-        Args:
-            store: The trajectories.
-            episodes: The episodes, in order; repeated ones count more often.
-            length: Frames L of a window.
-            stride: States between the starts of neighbouring windows.
-            skip: States to skip at the start of each episode; None for none.
+        Windows start every `stride` states, after the first `skip` states of each episode.
 
         Raises:
             InputError: No episode is long enough.
@@ -67,13 +57,7 @@ class WindowIndex:
 
 @dataclass(frozen=True)
 class DrawnWindows:
-    """Windows that were drawn.
-
-    Attributes:
-        numbers: Numbers of the windows in the index, shape [B], int64.
-        rows: All rows that the source holds, shape [N, width].
-        starts: Row of `rows` at which each window starts, shape [B], int64, on the same device.
-    """
+    """Drawn windows: numbers in the index [B], all rows of the source [N, width], and the row of each start [B]."""
 
     numbers: np.ndarray
     rows: Tensor
@@ -84,33 +68,21 @@ class DrawnWindows:
         return DrawnWindows(self.numbers[windows], self.rows, self.starts[windows])
 
 
-class WindowSource(Protocol):
-    """Draws windows at random and holds their rows."""
+class PlainWindows:
+    """Windows of rows that are all in memory, or each read from the file when it is drawn, for few draws."""
 
-    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw `count` windows with replacement."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return what `load` needs besides the state of the random generator."""
-        ...
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
-        ...
-
-
-class WindowsInMemory:
-    """Windows of rows that are all in memory."""
-
-    def __init__(self, rows: Tensor, index: WindowIndex) -> None:
+    def __init__(self, rows: Tensor | StoredRows, index: WindowIndex) -> None:
         self._rows, self._index = rows, index
 
     def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
         """Draw `count` windows with replacement."""
         numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
-        starts = torch.from_numpy(self._index.rows(numbers)).to(self._rows.device)
-        return DrawnWindows(numbers, self._rows, starts)
+        starts = self._index.rows(numbers)
+        if isinstance(self._rows, Tensor):
+            return DrawnWindows(numbers, self._rows, torch.from_numpy(starts).to(self._rows.device))
+        states = self._index.length + 1
+        rows = torch.from_numpy(take(self._rows, starts, states))
+        return DrawnWindows(numbers, rows.flatten(0, 1), states * torch.arange(count))
 
     def state(self) -> dict[str, Any]:
         """Return an empty state."""
@@ -118,20 +90,6 @@ class WindowsInMemory:
 
     def load(self, state: dict[str, Any]) -> None:
         """Do nothing."""
-
-
-class WindowsFromFile(WindowsInMemory):
-    """The same draws as `WindowsInMemory`, each window read from the file when it is drawn; for few draws."""
-
-    def __init__(self, rows: StoredRows, index: WindowIndex) -> None:
-        self._file, self._index = rows, index
-
-    def pick(self, random: torch.Generator, count: int) -> DrawnWindows:
-        """Draw `count` windows with replacement."""
-        numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
-        states = self._index.length + 1
-        rows = torch.from_numpy(take(self._file, self._index.rows(numbers), states))
-        return DrawnWindows(numbers, rows.flatten(0, 1), states * torch.arange(count))
 
 
 class StreamedWindows:
@@ -143,14 +101,7 @@ class StreamedWindows:
     """
 
     def __init__(self, rows: StoredRows, index: WindowIndex, seed: int, memory: int = IN_MEMORY) -> None:
-        """Read the first blocks.
-
-        Args:
-            rows: Rows of a file.
-            index: Windows of its episodes, in file order.
-            seed: Seed of the order of blocks.
-            memory: Bytes of rows to hold, at least one block.
-        """
+        """Read the first blocks, in an order of `seed`, into `memory` bytes, at least one; `index` is in file order."""
         self._file, self._index, self._seed = rows, index, seed
         blocks = -(-index.count // _BLOCK)
         self._bounds = np.arange(blocks + 1) * index.count // blocks
@@ -205,16 +156,12 @@ class StreamedWindows:
 
 def window_source(
     rows: Rows, index: WindowIndex, *, device: torch.device | str, seed: int, stream: int | None
-) -> WindowSource:
-    """Return the source for rows in memory or in a file.
+) -> PlainWindows | StreamedWindows:
+    """Return the source for rows in memory, which go to `device`, or in a file.
 
-    Args:
-        rows: The rows.
-        index: The windows.
-        device: Device for rows in memory.
-        seed: Seed of the order of a stream.
-        stream: Bytes of a file's rows to hold, for many draws; None to read each window by itself.
+    `stream` is how many bytes of a file's rows to hold, for many draws; None to read each window by itself. `seed`
+    orders the blocks of a stream.
     """
     if isinstance(rows, np.ndarray):
-        return WindowsInMemory(torch.from_numpy(rows).to(device), index)
-    return WindowsFromFile(rows, index) if stream is None else StreamedWindows(rows, index, seed, stream)
+        return PlainWindows(torch.from_numpy(rows).to(device), index)
+    return PlainWindows(rows, index) if stream is None else StreamedWindows(rows, index, seed, stream)

@@ -2,7 +2,7 @@
 """Windows of L consecutive frames of trajectories: drawn at random, iterated in order, or reaching past an episode."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +41,14 @@ class Batch:
     contacts: Tensor | None = field(default=None, kw_only=True)
     failed: Tensor | None = field(default=None, kw_only=True)
 
+    @classmethod
+    def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
+        """Combine batches of the same fields into one, field by field with `combine` (torch.cat, torch.stack)."""
+        found: dict[str, Any] = {}
+        for name, first in vars(parts[0]).items():
+            found[name] = None if first is None else combine([getattr(part, name) for part in parts])
+        return cls(**found)
+
     def rows(self, index: Any) -> Self:
         """Return the windows selected by an index of their first axis, or by a tuple of indices of the first axes."""
         return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
@@ -48,10 +56,7 @@ class Batch:
 
 def joined(batches: Sequence[Batch]) -> Batch:
     """Concatenate the windows of several batches of one store."""
-    if len(batches) == 1:
-        return batches[0]
-    columns = {name: [getattr(batch, name) for batch in batches] for name in vars(batches[0])}
-    return replace(batches[0], **{name: torch.cat(parts) for name, parts in columns.items() if parts[0] is not None})
+    return batches[0] if len(batches) == 1 else Batch.combined(batches, torch.cat)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ class WindowSampler:
         batch: Windows B in a batch.
         rows: Which windows of each batch are returned.
         count: Number of distinct windows.
+        failed: Which episodes terminated in a failure, shape [E]; None if none did.
     """
 
     def __init__(
@@ -119,14 +125,9 @@ class WindowSampler:
         self._generator = torch.Generator().manual_seed(seed)
         self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)
         failed = store.status == Status.TERMINATED
-        self._failed = failed if failed.any() else None
+        self.failed = failed if failed.any() else None
         self.batch = batch
         self.set_length(length)
-
-    @property
-    def has_failures(self) -> bool:
-        """Whether batches have the field `failed`."""
-        return self._failed is not None
 
     @property
     def length(self) -> int:
@@ -146,10 +147,10 @@ class WindowSampler:
         picked = self._source.pick(self._generator, self.batch).part(self.rows)
         frames = _windows(picked.rows, self.length).index_select(0, picked.starts).to(self._device)
         fields = fields_of(frames, self.length, self._store.header.spec)
-        if self._failed is not None or self._ground is not None:
+        if self.failed is not None or self._ground is not None:
             episode = self._index.episodes(picked.numbers)
-            if self._failed is not None:
-                ended = _ended(self._store, self._failed, episode, self._index.rows(picked.numbers), self.length)
+            if self.failed is not None:
+                ended = _ended(self._store, self.failed, episode, self._index.rows(picked.numbers), self.length)
                 fields["failed"] = ended.to(self._device)
             if self._ground is not None:
                 fields["ground"] = self._ground.index_select(0, torch.from_numpy(episode).to(self._device))
@@ -172,11 +173,7 @@ class WindowSampler:
 
 
 def window_starts(store: Store, episodes: np.ndarray, length: int, stride: int = 1) -> np.ndarray:
-    """Return the rows at which windows of `length` frames start, every `stride` states of each episode; int64.
-
-    Raises:
-        InputError: No episode is long enough.
-    """
+    """Return the rows at which windows start, every `stride` states of each episode; errors: see `WindowIndex`."""
     index = WindowIndex(store, episodes, length, stride)
     return index.rows(np.arange(index.count))
 
@@ -190,15 +187,10 @@ def all_windows(
     batch: int = 4096,
     skip: np.ndarray | None = None,
 ) -> Iterator[Windows]:
-    """Iterate in order over all windows of a split (None: of all episodes).
+    """Iterate in order over all windows of L = `length` frames of a split (None: of all episodes).
 
-    Args:
-        store: The trajectories.
-        length: Frames L of a window.
-        split: Which episodes; see `data.split.episodes_of`.
-        stride: States between the starts of neighbouring windows.
-        batch: Largest number of windows in a batch.
-        skip: States to skip at the start of each of these episodes; None for none.
+    Neighbouring windows start `stride` states apart, and the first `skip` states of each of these episodes are left
+    out. At most `batch` windows come at once.
 
     Raises:
         InputError: No episode is long enough.
@@ -242,11 +234,7 @@ def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarr
 
 @dataclass(frozen=True)
 class OpenWindows(Batch):
-    """Windows of L frames that may reach past the last state of their episode.
-
-    Attributes:
-        valid: Whether each state belongs to the episode, shape [B, L + 1], bool.
-    """
+    """Windows that may reach past the end of their episode; `valid` [B, L + 1], bool, marks its states."""
 
     valid: Tensor
 
@@ -254,25 +242,9 @@ class OpenWindows(Batch):
         """Return the windows on a device."""
         return self.combined([self], lambda parts: parts[0].to(device))
 
-    @classmethod
-    def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
-        """Combine batches of the same fields into one, field by field with `combine` (torch.cat, torch.stack)."""
-        found: dict[str, Any] = {}
-        for one in fields(cls):
-            values = [getattr(part, one.name) for part in parts]
-            found[one.name] = None if values[0] is None else combine(values)
-        return cls(**found)
-
 
 def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> OpenWindows:
-    """Return windows of `length` frames; beyond an episode its last state is repeated.
-
-    Args:
-        store: The trajectories.
-        episodes: Episode of each window, shape [B].
-        starts: State within the episode at which it starts, shape [B].
-        length: Frames L of a window.
-    """
+    """Return windows of `length` frames from states `starts` [B] of episodes [B]; the last state is repeated."""
     first, last = store.offsets[episodes] + starts, store.offsets[episodes + 1] - 1
     count = min(length + 1, len(store.frames))
     base = np.minimum(first, len(store.frames) - count)
@@ -295,15 +267,9 @@ def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarr
 def windows_along(
     store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
 ) -> Iterator[OpenWindows]:
-    """Yield about `most` windows in batches, spread evenly over all states with a past and a future.
+    """Yield about `most` windows of some episodes, spread evenly over all states with a past and a future.
 
-    Args:
-        store: The trajectories.
-        episodes: Which episodes, shape [n].
-        context: Frames of each window before its start.
-        frames: Frames from its start on.
-        most: Number of windows.
-        batch: Largest number of windows in a batch.
+    Each has `context` frames before its start and `frames` from there on; at most `batch` come at once.
     """
     counts = np.maximum(0, store.lengths[episodes] - context)
     ends, total = np.cumsum(counts), int(counts.sum())

@@ -20,7 +20,7 @@ from neurodyn.core.artifacts import make_folder, regular_file, synchronise
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, describe_os_error, unwritable
 from neurodyn.core.locks import exclusive
 from neurodyn.data.header import (
     CHECKSUMS,
@@ -155,10 +155,10 @@ class StoreWriter:
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
         """
-        torques = np.asarray(control, dtype=np.float32)
-        count, frames = torques.shape[:2]
+        control = np.asarray(control, dtype=np.float32)
+        count, frames = control.shape[:2]
         none = np.empty((count, frames + 1, 0), np.float32)
-        given = [q, qd, torques, none if channel is None else channel, none if contact is None else contact]
+        given = [q, qd, control, none if channel is None else channel, none if contact is None else contact]
         arrays = [np.asarray(x, dtype=np.float32) for x in given]
         wanted = [(count, frames + (name != "control"), width) for name, width in widths(self.header.spec).items()]
         shapes = [x.shape for x in arrays]
@@ -170,23 +170,22 @@ class StoreWriter:
             raise InputError(f"{self.path}: lengths of episodes are outside 0..{frames}")
         for name, value in (("status", status), ("split", split), ("group", group), ("run", run), ("world", world)):
             table[name] = np.asarray(value)
-        earned = None
         if reward is not None:
-            earned = np.asarray(reward, np.float32)
-            if earned.shape != (count, frames):
-                raise InputError(f"{self.path}: reward has shape {list(earned.shape)}; valid: [{count}, {frames}]")
-            earned = _flatten_frames(earned[..., None], table["length"])[:, 0]
+            reward = np.asarray(reward, np.float32)
+            if reward.shape != (count, frames):
+                raise InputError(f"{self.path}: reward has shape {list(reward.shape)}; valid: [{count}, {frames}]")
+            reward = _rows(reward[..., None], table["length"], frames + 1)[:, 0]
         if measured is not None:
-            arrays.append(np.asarray(measured, np.float32))
-            if arrays[-1].shape[:2] != (count, frames + 1) or arrays[-1].ndim != 3:
+            measured = np.asarray(measured, np.float32)
+            if measured.shape[:2] != (count, frames + 1) or measured.ndim != 3:
                 raise InputError(
-                    f"{self.path}: measured has shape {list(arrays[-1].shape)}; valid: [{count}, {frames + 1}, columns]"
+                    f"{self.path}: measured has shape {list(measured.shape)}; valid: [{count}, {frames + 1}, columns]"
                 )
-        rows = _flatten(arrays, table["length"])
+            measured = _rows(measured, table["length"], frames + 1)
+        q, qd, control, channel, contact = (_rows(values, table["length"], frames + 1) for values in arrays)
         self.append_rows(
-            rows[0], rows[1], rows[2], table, ground, channel=rows[3], contact=rows[4], reward=earned,
-            measured=None if measured is None else rows[5],
-        )  # fmt: skip
+            q, qd, control, table, ground, channel=channel, contact=contact, reward=reward, measured=measured
+        )
 
     def append_rows(
         self,
@@ -201,39 +200,29 @@ class StoreWriter:
         reward: np.ndarray | None = None,
         measured: np.ndarray | None = None,
     ) -> None:
-        """Append and commit episodes whose rows are laid one after another. Columns of None: see `append`.
+        """Append and commit episodes whose rows are laid one after another; columns and errors: see `append`.
 
-        Args:
-            q: Positions [rad or m], shape [rows, nq].
-            qd: Velocities [rad/s or m/s], shape [rows, nv].
-            control: Torques [N m or N], shape [rows, nu]; the last row of an episode is unused.
-            table: EPISODE records of the episodes; `start` is filled in here.
-            ground: See `append`.
-            channel: Channels, shape [rows, nx].
-            contact: Contacts, shape [rows, nc].
-            reward: Reward of the frame that starts in each row, shape [rows]; unused in the last row of an episode.
-            measured: Readings, shape [rows, columns].
-
-        Raises:
-            InputError: A value is not finite, a column is missing, a ground is no pose, or the file cannot be written.
+        Columns have shape [rows, width], rewards [rows]. The control and reward in the last row of an episode are
+        unused. `start` of the EPISODE records in `table` is filled in here.
         """
+        given = {"q": q, "qd": qd, "control": control, "channel": channel, "contact": contact, MEASURED: measured}
         none = np.empty((len(q), 0), np.float32)
-        channel, contact = none if channel is None else channel, none if contact is None else contact
-        columns = dict(zip(_ARRAYS, (q, qd, control, channel, contact), strict=True))
-        for name, width in widths(self.header.spec).items():
-            rows = columns[name]
-            if rows.shape != (len(q), width):
-                raise InputError(f"{self.path}: {name} has shape {list(rows.shape)}; valid: [{len(q)}, {width}]")
-            if not np.isfinite(rows).all():
+        columns = {name: none if values is None else values for name, values in given.items()}
+        for name, width in _all_widths(self.header).items():
+            values = columns[name]
+            if values.shape != (len(q), width):
+                raise InputError(f"{self.path}: {name} has shape {list(values.shape)}; valid: [{len(q)}, {width}]")
+            if name == MEASURED and np.isinf(values).any():
+                raise InputError(f"{self.path}: a reading is infinite; valid: finite numbers, NaN for none")
+            if name != MEASURED and not np.isfinite(values).all():
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
-        earned = self._rewards(reward, len(q))
-        readings = self._readings(measured, len(q))
-        poses = _poses(ground, self.header, len(table), str(self.path))
-        starts = np.cumsum(table["length"].astype(np.int64) + 1)
-        table = table.copy()
-        table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
+        columns[REWARD] = self._rewards(reward, len(q))
+        columns[GROUND] = _poses(ground, self.header, len(table), str(self.path))
+        columns["episodes"] = table = table.copy()
+        lengths = table["length"].astype(np.int64) + 1
+        table["start"] = self._rows + np.cumsum(lengths) - lengths
         try:
-            arrays = dict(zip(_DATASETS, (*columns.values(), earned, readings, table, poses), strict=True))
+            arrays = {name: columns[name] for name in _DATASETS}
             self._reserve(sum(rows.nbytes for rows in arrays.values()))
             for name, rows in arrays.items():
                 if rows.size:
@@ -288,16 +277,6 @@ class StoreWriter:
         if reward.shape != (rows,) or not np.isfinite(reward).all():
             raise InputError(f"{self.path}: rewards have shape {list(reward.shape)}; valid: [{rows}], finite numbers")
         return reward
-
-    def _readings(self, measured: np.ndarray | None, rows: int) -> np.ndarray:
-        """Check the sensor readings and return them; an array without columns if there are none."""
-        wanted = (rows, len(stream_columns(self.header.streams)))
-        given = np.empty((rows, 0), np.float32) if measured is None else measured
-        if given.shape != wanted:
-            raise InputError(f"{self.path}: measured has shape {list(given.shape)}; valid: {list(wanted)}")
-        if np.isinf(given).any():
-            raise InputError(f"{self.path}: a reading is infinite; valid: finite numbers, NaN for none")
-        return given
 
     def _create(self, path: Path) -> None:
         image = _empty_file(self.header, self.rewarded)
@@ -424,12 +403,13 @@ def widths(spec: StateSpec) -> dict[str, int]:
     return dict(zip(_ARRAYS, (spec.nq, spec.nv, spec.nu, spec.nx, spec.nc), strict=True))
 
 
-def open_store_file(path: Path) -> h5py.File:
-    """Open a finished store, or the PATH.part of an interrupted one, for reading.
+def _all_widths(header: StoreHeader) -> dict[str, int]:
+    """Return the width of each array, including that of the readings of sensors."""
+    return widths(header.spec) | {MEASURED: len(stream_columns(header.streams))}
 
-    Raises:
-        InputError: The file is missing, truncated, or no HDF5 file.
-    """
+
+def open_store_file(path: Path) -> h5py.File:
+    """Open a finished store, or the PATH.part of an interrupted one, for reading, or raise an InputError."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a store written by `neurodyn generate` or `neurodyn import`")
     try:
@@ -474,17 +454,12 @@ def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: 
 
 def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
     """Return the bytes of a store without rows; made in memory, so that a full disk is a plain error."""
-    spec = header.spec
     with h5py.File("store", "w", libver="latest", driver="core", backing_store=False) as file:
         write_header(file, header)
-        for name, width in widths(spec).items():
+        for name, width in _all_widths(header).items():
             if width:  # a robot without controls, for example, has no such dataset
                 chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
                 file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
-        if header.streams:
-            width = len(stream_columns(header.streams))
-            chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
-            file.create_dataset(MEASURED, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
         if rewarded:
             file.create_dataset(REWARD, (0,), "<f4", maxshape=(None,), chunks=(_CHUNK_BYTES // 4,))
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
@@ -498,26 +473,17 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
         return file.id.get_file_image()
 
 
-def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
-    """Concatenate the valid rows of E episodes, in arrays as `append` takes them."""
-    q, qd, control, *others = arrays
-    count, rows = q.shape[:2]
-    valid = np.arange(rows)[None] <= lengths[:, None]
-    whole = bool(valid.all())
-    states = [x.reshape(count * rows, x.shape[2]) if whole else x[valid] for x in (q, qd, *others)]
-    return [*states[:2], _flatten_frames(control, lengths), *states[2:]]
+def _rows(values: np.ndarray, lengths: np.ndarray, states: int) -> np.ndarray:
+    """Concatenate the valid rows of episodes of at most `states` states, shape [E, states, width].
 
-
-def _flatten_frames(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Move the values of the frames of E episodes, shape [E, T, width], to the rows in which the frames start."""
-    count, frames, width = values.shape
-    padded = np.zeros((count, frames + 1, width), np.float32)
-    padded[:, :-1] = values
-    if (lengths == frames).all():
-        return padded.reshape(count * (frames + 1), width)
-    index = np.arange(frames + 1)[None]
-    padded[index >= lengths[:, None]] = 0.0
-    return padded[index <= lengths[:, None]]
+    Values of frames, shape [E, states - 1, width], move to the rows in which the frames start; the last row is 0.
+    """
+    row = np.arange(states)
+    if values.shape[1] < states:
+        values = np.pad(values, ((0, 0), (0, 1), (0, 0)))
+        values[row >= lengths[:, None]] = 0.0
+    valid = row <= lengths[:, None]
+    return values.reshape(valid.size, values.shape[2]) if valid.all() else values[valid]
 
 
 def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:
@@ -528,5 +494,5 @@ def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:
 
 def _unwritable(path: Path, error: Exception, more: str = "") -> InputError:
     quoted = re.search(r"error message = '([^']*)'", str(error))
-    reason = quoted.group(1) if quoted else getattr(error, "strerror", None) or str(error).split("\n")[0]
-    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write{more}")
+    reason = quoted.group(1) if quoted else describe_os_error(error).split("\n")[0]
+    return unwritable(path, reason, more)

@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from neurodyn.core.config import describe_os_error, from_dict, read_plain
-from neurodyn.core.errors import InputError, choices, unknown
+from neurodyn.core.config import from_dict, read_plain
+from neurodyn.core.errors import InputError, choices, describe_os_error, unknown
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.assets import asset_path, is_installed

@@ -8,6 +8,7 @@ from typing import Literal
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
+from neurodyn.core.errors import require
 from neurodyn.core.registry import Registry
 
 
@@ -80,21 +81,19 @@ class Augmentation(Config, frozen=True):
                 raise ValueError(f"an augmentation has no {what}; name at least one")
             if len(set(names)) < len(names):
                 raise ValueError(f"an augmentation lists one of its {what} twice: {', '.join(names)}")
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden is {list(self.hidden)}; valid: widths of at least 1, or nothing for a linear map")
-        if self.memory < 0 or not 0 < self.memory_time < math.inf:
-            raise ValueError(
-                f"memory is {self.memory} with memory_time {self.memory_time:g}; valid: a number of at least 0 and a "
-                "time above 0 [s]"
-            )
+        wide = all(width >= 1 for width in self.hidden)
+        require(wide, "hidden", list(self.hidden), "widths of at least 1, or nothing for a linear map")
+        given = f"{self.memory} with memory_time {self.memory_time:g}"
+        fine = self.memory >= 0 and 0 < self.memory_time < math.inf
+        require(fine, "memory", given, "a number of at least 0 and a time above 0 [s]")
         require_activation(self.activation, "value")
         self._require_structure()
         for name in self.inputs:
             aged(name.removesuffix(")"))
         for what, names in (("input_scale", self.inputs), ("output_scale", self.quantities)):
             scales = getattr(self, what)
-            if scales and (len(scales) != len(names) or not all(0 < abs(s) < math.inf for s in scales)):
-                raise ValueError(f"{what} is {list(scales)}; valid: {len(names)} finite numbers other than 0")
+            fine = len(scales) in (0, len(names)) and all(0 < abs(s) < math.inf for s in scales)
+            require(fine, what, list(scales), f"{len(names)} finite numbers other than 0")
 
     def _require_structure(self) -> None:
         STRUCTURES.require(self.structure)

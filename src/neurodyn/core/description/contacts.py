@@ -155,8 +155,8 @@ class BodyShape(Config, frozen=True):
         require(0 <= self.radius < math.inf, f"{where}: radius", self.radius, "a finite number of at least 0 [m]")
         if self.kind == "sphere":
             require(self.radius > 0, f"{where}: radius", self.radius, "a number above 0 [m]")
-        if (self.half is not None) != (self.kind == "box"):
-            raise ValueError(f"{where}: half is {self.half}; valid: half edges of a box, and of nothing else")
+        boxed = (self.half is not None) == (self.kind == "box")
+        require(boxed, f"{where}: half", self.half, "half edges of a box, and of nothing else")
         if self.half is not None:
             valid = "three finite numbers above 0 [m]"
             require(all(0 < x < math.inf for x in self.half), f"{where}: half", list(self.half), valid)
@@ -164,8 +164,8 @@ class BodyShape(Config, frozen=True):
             raise ValueError(f"{where}: it has {len(self.vertices)} vertices; valid: those of a polygon, and no others")
         if self.vertices:
             require_convex(self.vertices, where)
-            if any(self.position):
-                raise ValueError(f"{where}: position is {list(self.position)}; valid: 0, the vertices are its place")
+            at = list(self.position)
+            require(not any(at), f"{where}: position", at, "0, the vertices are its place")
 
     @property
     def corners(self) -> tuple[Vector3, ...]:
@@ -308,8 +308,8 @@ def _inside(outline: tuple[Point2, ...], point: Point2) -> bool:
 
 
 def _require_name(name: str, what: str) -> None:
-    if not name or any(c in name for c in "./@() "):
-        raise ValueError(f"{what}: name is {name!r}; valid: a word without dots, slashes or spaces")
+    fine = bool(name) and set(name).isdisjoint("./@() ")
+    require(fine, f"{what}: name", repr(name), "a word without dots, slashes or spaces")
 
 
 Cone = Literal["pyramidal", "elliptic"]

@@ -198,12 +198,7 @@ def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
 
 
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
-    """Check the drives of a robot, and return the kind of its commands.
-
-    Args:
-        drives: Drives by joint.
-        controls: The driven joints; without a drive they take torques.
-        where: Place of the declaration, for messages.
+    """Check the drives of a robot, by joint, and return the kind of its commands; torques where there is no drive.
 
     Raises:
         InputError: A joint does not exist or is not driven, a kind is unknown, a number is missing, or joints mix kinds
@@ -316,17 +311,13 @@ class Controller(Config, frozen=True):
         for name in ("kp", "kd", "limit"):
             given = getattr(self, name)
             for value in given.values() if isinstance(given, dict) else (given,):
-                if not value >= 0 or (name != "limit" and value == math.inf):
-                    raise ValueError(f"{name} is {value}; valid: finite numbers of at least 0")
+                fine = value >= 0 and (name == "limit" or value != math.inf)
+                require(fine, name, value, "finite numbers of at least 0")
             if name != "limit" and name not in GAINS[self.kind] and given != 0.0:
                 raise ValueError(f"{name} is given, but {self.kind!r} has {' and '.join(GAINS[self.kind])} alone")
 
     def gains(self, joints: Sequence[str]) -> dict[str, float]:
-        """Return the gains of all driven joints by quantity, for example "controller.JOINT.kp".
-
-        Raises:
-            InputError: A gain lacks a driven joint, or names one that is not driven.
-        """
+        """Return the gains of all driven joints, as "controller.JOINT.kp", or raise an InputError (see `by_joint`)."""
         values = {name: self.by_joint(name, joints) for name in GAINS[self.kind]}
         return {f"controller.{joint}.{name}": values[name][joint] for joint in joints for name in values}
 

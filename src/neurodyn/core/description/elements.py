@@ -26,14 +26,14 @@ class ForceElementKind:
     """A kind of force element.
 
     Attributes:
-        numbers: Its numbers by name, with the values that they have where an element gives none.
+        numbers: Its numbers by name, with their defaults.
         forces: The traced function from a step of an element (`multibody.elements.ElementStep`) to its forces
             (`multibody.elements.ElementForces`), or "module:attribute".
-        bounds: Least and greatest values of its numbers; None for none. Those not named are at least 0.
+        bounds: Least and greatest values of its numbers; None for no bound. Numbers not named are at least 0.
         least: Least number of attachments.
         read: From a model of Newton and the declared robot to the elements of this kind, or "module:attribute"; None
-            where elements are declared alone.
-        mjcf: Element of MJCF that it models, as "tendon/fixed"; empty for none.
+            for elements that can only be declared.
+        mjcf: Element of MJCF that it models, such as "tendon/fixed"; empty for none.
     """
 
     numbers: Mapping[str, float]
@@ -59,7 +59,7 @@ class Attachment(Config, frozen=True):
     Attributes:
         joint: The joint, or the joint that moves the body of the point; empty for the world.
         point: The point in the frame of that body, or of the world [m].
-        factor: What it counts by: of a joint a moment arm [m/rad], say.
+        factor: Weight of the attachment, for example the moment arm of a joint [m/rad].
     """
 
     joint: str = ""
@@ -74,10 +74,10 @@ class ForceElement(Config, frozen=True):
     """One force element.
 
     Attributes:
-        name: Its name.
-        kind: Its kind: a name of `FORCE_ELEMENTS`.
-        attachments: What it acts on, in the order that the kind wants.
-        values: Values of its numbers, where they are not those of the kind.
+        name: Name of the element.
+        kind: Kind of element: a name in `FORCE_ELEMENTS`.
+        attachments: What it acts on, in the order that the kind expects.
+        values: Values of its numbers that differ from the defaults of the kind.
     """
 
     name: str
@@ -107,17 +107,13 @@ class ForceElement(Config, frozen=True):
         return {f"{QUANTITY}{self.name}.{name}": float(value) for name, value in numbers.items()}
 
     def with_quantities(self, named: Mapping[str, float]) -> "ForceElement":
-        """Return the element with the values of its quantities."""
+        """Return the element with other values of its quantities."""
         values = {name: named[f"{QUANTITY}{self.name}.{name}"] for name in FORCE_ELEMENTS[self.kind].numbers}
         return msgspec.structs.replace(self, values=values)
 
 
 def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) -> None:
-    """Refuse elements of joints that are not there, or of which two have one name.
-
-    Raises:
-        ValueError: There are such.
-    """
+    """Raise a ValueError for elements of joints that do not exist, and for two with one name."""
     names = [element.name for element in elements]
     for element in elements:
         require(names.count(element.name) == 1, f"element {element.name!r}", "declared twice", "a name of its own")
@@ -127,11 +123,11 @@ def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) ->
 
 
 def modelled_tags() -> set[str]:
-    """Return the elements of MJCF that registered kinds model."""
+    """Return the MJCF elements that registered kinds model."""
     return {kind.mjcf for kind in FORCE_ELEMENTS.values() if kind.mjcf}
 
 
 def read_elements(model: Any, robot: Any) -> tuple[ForceElement, ...]:
-    """Return the elements that kinds find in a model of Newton."""
+    """Return the force elements of all kinds in a model of Newton."""
     readers = [imported(kind.read) for kind in FORCE_ELEMENTS.values() if kind.read is not None]
     return tuple(element for read in readers for element in read(model, robot))

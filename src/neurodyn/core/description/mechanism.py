@@ -199,14 +199,7 @@ class Mechanism(Config, frozen=True):
         return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
-        """Return the mechanism with other values of some quantities.
-
-        Args:
-            values: Values by name; unknown names are ignored.
-
-        Raises:
-            ValueError: A value is not valid for its quantity.
-        """
+        """Return the mechanism with other values of quantities; unknown names are ignored, bad values a ValueError."""
         named = {**self.quantities(), **values}
 
         def vector(name: str, parts: Iterable[str]) -> tuple[float, ...]:
@@ -245,23 +238,13 @@ Vector = tuple[float, ...]
 
 
 class JointPrint(Config, frozen=True):
-    """One joint as built.
+    """One joint as built, named without the prefix of the articulation or world, with a number per degree of freedom.
 
-    Attributes:
-        name: Name without the prefix of the articulation or world.
-        kind: "revolute", "prismatic", "ball", "free" or "fixed".
-        axis: Axes of the degrees of freedom in the joint frame, flattened, shape [3 * axes].
-        parent_pose: Joint frame in the parent body [x y z, qx qy qz qw]. For a root joint only its tilt against
-            gravity, empty if upright: position and heading are not part of the identity.
-        child_pose: Joint frame in the child body [x y z, qx qy qz qw].
-        lower: Lower limits [rad or m].
-        upper: Upper limits [rad or m].
-        armature: Rotor inertia of each degree of freedom [kg m^2 or kg].
-        damping: Viscous friction [N m s/rad or N s/m].
-        friction: Coulomb friction [N m or N].
-        stiffness: Stiffness of a passive spring [N m/rad or N/m].
-        limit_stiffness: Stiffness of the limits [N m/rad or N/m]; 0 for none.
-        limit_damping: Damping of the limits [N m s/rad or N s/m]; 0 for none.
+    The kind is that of a moving joint, or "fixed". `axis` holds the axes in the joint frame, flattened, shape [3 *
+    axes]. The poses are those of the joint frame in the parent and the child body [x y z, qx qy qz qw]; for a root
+    joint `parent_pose` is its tilt against gravity alone, empty if upright, because position and heading are not part
+    of the identity. Limits are in rad or m; armature [kg m^2 or kg], damping, friction, stiffness, `limit_stiffness`
+    and `limit_damping` as in `Link`.
     """
 
     name: str
@@ -280,14 +263,7 @@ class JointPrint(Config, frozen=True):
 
 
 class BodyPrint(Config, frozen=True):
-    """One body as built.
-
-    Attributes:
-        name: Name without the prefix of the articulation or world.
-        mass: Mass [kg].
-        com: Centre of mass in the body frame [m], shape [3].
-        inertia: Inertia about the centre of mass in body axes [kg m^2], row-major, shape [9].
-    """
+    """One body as built: mass [kg], centre of mass [m] and row-major inertia [kg m^2], shape [9], in body axes."""
 
     name: str
     mass: float

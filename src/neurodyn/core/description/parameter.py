@@ -55,17 +55,12 @@ Bounds = Mapping[str, tuple[float | None, float | None]]
 def select_parameters(
     nominal: Mapping[str, float], asked: Sequence[str], bounds: Bounds = MappingProxyType({})
 ) -> tuple[Parameter, ...]:
-    """Return the parameters selected by texts.
+    """Return the parameters selected by texts, from nominal values, with `bounds` where names do not imply them.
 
     A text is a name or a shell pattern ("*.damping"; "elbow" also matches "elbow.*", "*.com" also "*.com.*"). After "="
     it may give bounds, or a start with or without bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4";
     empty entries keep their defaults. Masses, inertias, frictions and stiffnesses are at least zero, numbers of solref
     keep their sign, and impedances of solimp are between 0 and 1. If texts overlap, the last one counts.
-
-    Args:
-        nominal: Nominal values of all quantities.
-        asked: The texts.
-        bounds: Bounds of quantities that do not follow from their names (`Mechanism.bounds`).
 
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.

@@ -176,14 +176,12 @@ class Sensor(Config, frozen=True):
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
-        if not all(map(math.isfinite, self.position)):
-            raise ValueError(f"position is {list(self.position)}; valid: three finite numbers [m]")
-        if not abs(math.hypot(*self.quaternion) - 1.0) < 1e-3:
-            raise ValueError(f"quaternion is {list(self.quaternion)}; valid: a unit quaternion [x, y, z, w]")
-        if any(not 0 < size < math.inf for size in self.noises):
-            raise ValueError(
-                f"noise is {list(self.noises)}; valid: standard deviations above 0, or none, to estimate them"
-            )
+        finite = all(map(math.isfinite, self.position))
+        require(finite, "position", list(self.position), "three finite numbers [m]")
+        unit = abs(math.hypot(*self.quaternion) - 1.0) < 1e-3
+        require(unit, "quaternion", list(self.quaternion), "a unit quaternion [x, y, z, w]")
+        positive = all(0 < size < math.inf for size in self.noises)
+        require(positive, "noise", list(self.noises), "standard deviations above 0, or none, to estimate them")
         require(abs(self.delay) < math.inf, "delay", self.delay, "a finite number [s]")
 
     @property
@@ -197,11 +195,7 @@ Sensors = Mapping[str, Sensor]
 
 
 def channel_noise(name: str, sensor: Sensor, stream: Stream) -> tuple[float, ...] | None:
-    """Return the standard deviation of each component of a difference of two readings; None if not given.
-
-    Raises:
-        InputError: The noise has neither one number per component nor one per quantity.
-    """
+    """Return the standard deviation of each component of a difference of two readings; None if not given."""
     given, parts = sensor.noises, stream.parts
     if not given:
         return None

@@ -17,13 +17,8 @@ JointKind = Literal["revolute", "prismatic", "ball", "free"]
 class JointCoordinates:
     """Coordinates of one kind of joint.
 
-    Attributes:
-        q: Name suffixes of the position coordinates.
-        q_units: Their units.
-        qd: Name suffixes of the velocity coordinates.
-        tangent: Name suffixes of the coordinates of a difference of two positions.
-        tangent_units: Their units.
-        effort_unit: Unit of the effort at a joint with one degree of freedom.
+    Name suffixes and units of the positions, suffixes of the velocities, suffixes and units of a difference of two
+    positions (`tangent`), and the unit of the effort at a joint with one degree of freedom.
     """
 
     q: tuple[str, ...]
@@ -72,14 +67,10 @@ class HasJointKind:
 
 
 class JointPlace(NamedTuple):
-    """Columns of the coordinates of one joint in a state.
+    """Columns of one joint in a state: positions, velocities, and their rotational and linear parts.
 
-    Attributes:
-        q: Positions.
-        qd: Velocities.
-        quaternion: Quaternion in the positions; empty for a joint with one degree of freedom.
-        linear: Linear velocity in the velocities; empty for a ball joint.
-        angular: Angular velocity in the velocities; empty for a joint with one degree of freedom.
+    The quaternion (of q) and the angular velocity (of qd) are empty for a joint with one degree of freedom, the linear
+    velocity (of qd) for a ball joint.
     """
 
     q: slice

@@ -111,16 +111,10 @@ class Alignment(Config, frozen=True):
 
 
 def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: float | None) -> Alignment:
-    """Measure which delay fits best.
+    """Measure which delay fits best; a `declared` one [s] is applied instead.
 
     Runs slower than the frames carry little information on delays shorter than their step; they are left out if there
     are faster ones.
-
-    Args:
-        runs: Runs without gaps.
-        spec: Coordinates and dt of the robot.
-        averaged: Whether velocities are averaged over the frame; see `resample`.
-        declared: Delay of the column map [s], which is then applied; None to apply the best one.
     """
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
     every = [np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs]) for name in ("q", "control")]
@@ -166,11 +160,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
 
 
 class _Compared:
-    """Errors of delays by group of runs, computed on demand.
-
-    Attributes:
-        problems: Regression of each group that has enough frames.
-    """
+    """Errors of delays by group of runs that has enough frames, computed on demand."""
 
     def __init__(
         self, by_group: dict[str, list[RawRun]], spec: StateSpec, delays: tuple[float, ...], averaged: bool
@@ -233,12 +223,8 @@ def _choose(best: float, clear: bool, significance: float, declared: float | Non
 class _Regression:
     """Changes of velocity over frames, to be explained by state and control.
 
-    Attributes:
-        spec: The robot.
-        runs: The runs, each with the times of its frames [s].
-        base: Features of the states, shape [frames, features].
-        target: Scaled changes of velocity, shape [frames, velocities].
-        total: Squared deviation of the targets.
+    Each run comes with the times of its frames [s]. `base` holds features of the states, shape [frames, features],
+    `target` the scaled changes, shape [frames, velocities], and `total` their squared deviation.
     """
 
     spec: StateSpec

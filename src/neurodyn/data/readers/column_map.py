@@ -17,6 +17,7 @@ reader of a file is found in `READERS` by the file's contents.
 
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -28,7 +29,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.errors import InputError, unreadable
+from neurodyn.core.errors import InputError, require, unreadable
 from neurodyn.core.registry import Registry
 from neurodyn.data.readers.floating import FloatingColumns
 from neurodyn.data.readers.sensor_columns import SensorColumns
@@ -127,12 +128,9 @@ def require_format(path: Path) -> str:
 def is_log(path: Path) -> bool:
     """Return whether a path is a log: by its contents, or by its suffix if it does not exist. A store is none."""
     if path.exists():
-        try:
-            name = recognise(path)
-        except InputError:
-            name = None
-        if name is not None:
-            return True
+        with suppress(InputError):
+            if recognise(path) is not None:
+                return True
     return path.suffix.lower().removeprefix(".") in READERS
 
 
@@ -266,18 +264,16 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     def __post_init__(self) -> None:
         self._check_times()
-        if isinstance(self.period, str) and self.format != "npz":
-            raise ValueError(f"period is {self.period!r}; valid: a number above 0 (an array's name: for npz only)")
+        named = isinstance(self.period, str) and self.format != "npz"
+        require(not named, "period", repr(self.period), "a number above 0 (an array's name: for npz only)")
         for name in ("period", "rate", "max_gap", "length_scale"):
             value = getattr(self, name)
-            if isinstance(value, float) and not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value}; valid: a number above 0")
+            require(not isinstance(value, float) or 0 < value < float("inf"), name, value, "a number above 0")
         if self.velocity == "past" and self.qd != "differentiate":
             raise ValueError("velocity: past is a way to differentiate positions; add qd: differentiate")
-        if isinstance(self.alignment, float) and not abs(self.alignment) <= 1.0:
-            raise ValueError(f"alignment is {self.alignment} s; valid: 'auto' or at most one second")
-        if len(self.delimiter) != 1:
-            raise ValueError(f"delimiter is {self.delimiter!r}; valid: one character")
+        short = self.alignment == "auto" or abs(self.alignment) <= 1.0
+        require(short, "alignment", f"{self.alignment} s", "'auto' or at most one second")
+        require(len(self.delimiter) == 1, "delimiter", repr(self.delimiter), "one character")
         velocities = () if self.qd == "differentiate" else self.qd.values()
         coordinates = [*self.q.values(), *self.controls.values(), *velocities]
         if self.control == "differentiate" and self.control_kind != "velocity":
@@ -342,7 +338,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         return columns
 
     def factors(self, spec: StateSpec, where: str) -> dict[str, dict[str, float]]:
-        """Return the factors from logged to SI values for q, qd and control, by coordinate in the order of `spec`.
+        """Return factors from logged to SI values of q, qd and control, by coordinate in the order of `spec`.
 
         Raises:
             InputError: A coordinate is missing or unknown, or a unit does not fit.
@@ -397,12 +393,13 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
                 raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
 
 
-def read_column_map(path: Path) -> ColumnMap:
-    """Read a column map; its key `extends` names another one to add to or replace keys of.
+def undeclared(form: str) -> ColumnMap:
+    """Return a column map that gives nothing away, to read a log before it has one: rows 1 s apart, and gaps."""
+    return ColumnMap(format=form, q={"": Column(column="")}, period=1.0, missing="gap")
 
-    Raises:
-        InputError: A file is missing or malformed.
-    """
+
+def read_column_map(path: Path) -> ColumnMap:
+    """Read a column map, or raise an InputError; its key `extends` names one to add to or replace keys of."""
     return from_dict(_read_tree(path, ()), ColumnMap, str(path))
 
 

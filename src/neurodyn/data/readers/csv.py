@@ -3,43 +3,45 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice
 from pathlib import Path
 
 import numpy as np
 
 from neurodyn.core.errors import InputError, unreadable
-from neurodyn.data.readers.column_map import ColumnMap, LogFormat
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat, undeclared
 from neurodyn.data.readers.raw import parse_split
-from neurodyn.data.readers.source import MOST_VALUES, ColumnSeries, LogPart, RunRows, Source, Topic, usual_stamp
+from neurodyn.data.readers.source import (
+    MOST_VALUES,
+    ColumnSeries,
+    LogPart,
+    RunRows,
+    Source,
+    Topic,
+    equal_runs,
+    usual_stamp,
+)
 
 _LINES = 1 << 14
 """Lines that are held as text at once."""
 
 
 class CsvSource(Source):
-    """A CSV file; rows are numbered from 0 after the header.
-
-    Attributes:
-        names: Names of its columns.
-        delimiter: Separator of the columns.
-    """
+    """A CSV file; rows are numbered from 0 after the header."""
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; without a column map, the separator is guessed from the first line and # starts comments."""
-        self.path, self._map = path, columns
-        self._comment = "#" if columns is None else columns.comment
-        self.delimiter = "," if columns is None else columns.delimiter
-        self.names: list[str] = []
-        lines = self._lines()
+        self.path, self._map = path, columns or undeclared("csv")
+        self.delimiter = self._map.delimiter
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
             self.delimiter = max(",;\t ", key=first.strip().count)
-            lines = self._lines()
+        lines = self._lines()
         self.names = [name.strip() for name in next(lines, [])]
         if not any(self.names) or next(lines, None) is None:
             trouble = "is empty" if not any(self.names) else "has a header but no rows"
             raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
+        self._stamp = self.stamp() if columns is None else columns.time
 
     def stamp(self) -> str | None:
         """Return the column named like a time stamp."""
@@ -54,34 +56,30 @@ class CsvSource(Source):
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the table in parts, cut into runs where the column `episodes` changes."""
         columns = self._map
-        wanted = list(names)
-        stamp = self.stamp() if columns is None else columns.time
-        labels = [] if columns is None else [columns.episodes, columns.split, columns.group, columns.together]
-        required = [*wanted, *(name for name in (stamp, labels[0] if labels else None) if name is not None)]
-        absent = [name for name in required if name not in self.names]
+        labels = [columns.episodes, columns.split, columns.group, columns.together]
+        wanted = [*names, *([self._stamp] if self._stamp else [])]
+        absent = [name for name in (*wanted, columns.episodes) if name is not None and name not in self.names]
         if absent:
             raise self.missing(absent, self.names)
-        limit = max(_LINES, MOST_VALUES // (len(wanted) + 1))
+        limit = max(_LINES, MOST_VALUES // (len(names) + 1))
         pending: list[_Rows] = []
         first = size = 0
-        for block in self._blocks(sorted({*wanted, *([stamp] if stamp else [])}), labels):
+        for block in self._blocks(sorted(set(wanted)), labels):
             pending += block.runs()
             size += len(block)
             if size >= limit:
-                yield self._part(pending, stamp, first, last=False)
+                yield self._part(pending, first, last=False)
                 first, size, pending = first + size, 0, []
         if pending:
-            yield self._part(pending, stamp, first, last=True)
+            yield self._part(pending, first, last=True)
 
-    def _part(self, blocks: "list[_Rows]", stamp: str | None, first: int, *, last: bool) -> LogPart:
-        columns = self._map
+    def _part(self, blocks: "list[_Rows]", first: int, *, last: bool) -> LogPart:
         series = {name: np.concatenate([block.numbers[name] for block in blocks]) for name in blocks[0].numbers}
         rows = sum(len(block) for block in blocks)
-        if stamp is None:
-            period = 1.0 if columns is None else float(columns.period or 0.0)
-            time = (first + np.arange(rows)) * period
+        if self._stamp is None:
+            time = (first + np.arange(rows)) * float(self._map.period or 0.0)
         else:
-            time = self.seconds(series[stamp], stamp, first, "s" if columns is None else columns.time_unit)
+            time = self.seconds(series[self._stamp], self._stamp, first, self._map.time_unit)
         runs, begin = [], 0
         for index, (label, same) in enumerate(groupby(blocks, key=lambda block: block.label)):
             group = list(same)
@@ -95,8 +93,6 @@ class CsvSource(Source):
         """Return a run with the labels in its first row."""
         name = self.path.stem if label is None else f"{self.path.stem}/{label}"
         columns = self._map
-        if columns is None:
-            return RunRows(name, rows=rows, partial=partial)
         split = block.text(columns.split)
         where = f"{self.path}: column {columns.split!r}, row {first + rows.start}"
         return RunRows(
@@ -119,12 +115,12 @@ class CsvSource(Source):
                     )
             columns = list(zip(*cells, strict=True))
             numbers = {name: self._numbers(columns[index], name, first) for name, index in places.items()}
-            yield _Rows(numbers, {name: columns[index] for name, index in texts.items()}, labels[0] if labels else None)
+            yield _Rows(numbers, {name: columns[index] for name, index in texts.items()}, labels[0])
             first += len(cells)
 
     def _numbers(self, cells: Sequence[str], name: str, first: int) -> np.ndarray:
         """Return cells as float64, shape [rows]; empty cells are NaN if the column map allows gaps."""
-        if self._map is None or self._map.missing == "gap":
+        if self._map.missing == "gap":
             cells = [cell if cell.strip() else "nan" for cell in cells]
         try:
             return np.array(cells, dtype=np.float64)
@@ -142,7 +138,7 @@ class CsvSource(Source):
             raise unreadable(self.path, error, "a CSV file") from None
 
     def _counts(self, line: str) -> bool:
-        return bool(line.strip()) and not line.startswith(self._comment or "\0")
+        return bool(line.strip()) and not line.startswith(self._map.comment or "\0")
 
     def _lines(self) -> Iterator[list[str]]:
         """Yield the cells of each line, the header first."""
@@ -158,14 +154,10 @@ class _Rows:
 
     def __init__(self, numbers: dict[str, np.ndarray], texts: dict[str, Sequence[str]], label: str | None) -> None:
         self.numbers, self._texts, self._label = numbers, texts, label
+        self.label = self.text(label)
 
     def __len__(self) -> int:
         return len(next(iter(self.numbers.values())))
-
-    @property
-    def label(self) -> str | None:
-        """Label of the run of these rows; None without a label column."""
-        return None if self._label is None else self._texts[self._label][0]
 
     def text(self, name: str | None) -> str | None:
         """Return the first cell of a column; None if there is no such column."""
@@ -176,9 +168,7 @@ class _Rows:
         if self._label is None:
             yield self
             return
-        labels = np.asarray(self._texts[self._label])
-        bounds = [0, *(np.flatnonzero(labels[1:] != labels[:-1]) + 1).tolist(), len(labels)]
-        for begin, end in pairwise(bounds):
+        for begin, end in equal_runs(np.asarray(self._texts[self._label])):
             numbers = {name: values[begin:end] for name, values in self.numbers.items()}
             texts = {name: values[begin:end] for name, values in self._texts.items()}
             yield _Rows(numbers, texts, self._label)

@@ -4,7 +4,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import yaml
 
@@ -14,23 +14,17 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.source import Source, Topic, split_reference
 
-
-class _Pattern(NamedTuple):
-    """Columns of one kind of sensor: prefix, then the text here, then x, y, z (and w) or a number in brackets."""
-
-    kind: str
-    columns: dict[str, str]
-
-
 _AXES = {"position": "xyz", "quaternion": "xyzw"}
 _PATTERNS = (
-    _Pattern("imu", {"angular_velocity": ".angular_velocity.", "specific_force": ".linear_acceleration."}),
-    _Pattern("wrench", {"force": ".wrench.force.", "torque": ".wrench.torque."}),
-    _Pattern("odometry", {"linear_velocity": ".twist.twist.linear.", "angular_velocity": ".twist.twist.angular."}),
-    _Pattern("pose", {"position": ".pose.pose.position.", "quaternion": ".pose.pose.orientation."}),
-    _Pattern("pose", {"position": ".pose.position.", "quaternion": ".pose.orientation."}),
-    _Pattern("pose", {"position": "eef_pos[", "quaternion": "eef_quat["}),
+    ("imu", {"angular_velocity": ".angular_velocity.", "specific_force": ".linear_acceleration."}),
+    ("wrench", {"force": ".wrench.force.", "torque": ".wrench.torque."}),
+    ("odometry", {"linear_velocity": ".twist.twist.linear.", "angular_velocity": ".twist.twist.angular."}),
+    ("pose", {"position": ".pose.pose.position.", "quaternion": ".pose.pose.orientation."}),
+    ("pose", {"position": ".pose.position.", "quaternion": ".pose.orientation."}),
+    ("pose", {"position": "eef_pos[", "quaternion": "eef_quat["}),
 )
+"""Kind of a sensor, and its columns: prefix, then the text here, then x, y, z (and w) or a number in brackets."""
+
 _HINTS = {
     "imu": "`specific_force` is that of an accelerometer: upwards at rest",
     "wrench": "`sign: {force: -1, torque: -1}` where it is that of the tool on the robot",
@@ -40,27 +34,22 @@ _HINTS = {
 
 
 def draft_measured(columns: Sequence[str], used: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the columns of each sensor, and what the user has to check.
-
-    Args:
-        columns: All columns of the log.
-        used: Columns that already have a meaning.
-    """
+    """Return the columns of each sensor, except `used` ones, and what the user has to check."""
     there, taken = list(dict.fromkeys(columns)), set(used)
     found: dict[str, dict[str, Any]] = {}
     doubts: list[str] = []
-    for pattern in _PATTERNS:
-        first = next(iter(pattern.columns.values()))
+    for kind, parts in _PATTERNS:
+        first = next(iter(parts.values()))
         ending = f"{first}{'0]' if first.endswith('[') else 'x'}"
         for prefix in [column.removesuffix(ending) for column in there if column.endswith(ending)]:
-            tree = {name: _listed(prefix + text, _AXES.get(name, "xyz")) for name, text in pattern.columns.items()}
+            tree = {name: _listed(prefix + text, _AXES.get(name, "xyz")) for name, text in parts.items()}
             names = {column for part in tree.values() for column in part}
             if not names <= set(there) or names & taken:
                 continue
             taken |= names
-            name = _name(prefix, pattern.kind, found)
-            found[name] = {"kind": pattern.kind, "columns": tree}
-            doubts.append(f"{name}: {_HINTS[pattern.kind]}; `sensors` says where it sits")
+            name = _name(prefix, kind, found)
+            found[name] = {"kind": kind, "columns": tree}
+            doubts.append(f"{name}: {_HINTS[kind]}; `sensors` says where it sits")
     return found, doubts
 
 
@@ -95,11 +84,8 @@ _ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|vel
 class ColumnMeaning:
     """Meaning of a column's name.
 
-    Attributes:
-        quantity: What it measures.
-        key: Name or number of its joint.
-        array: Array, topic or field that it is a part of.
-        ordered: Whether the key is a number in an order that the log does not explain.
+    `key` is the name or number of its joint, and `array` the array, topic or field that it is a part of. It is
+    `ordered` if the key is a number in an order that the log does not explain.
     """
 
     quantity: Quantity
@@ -110,13 +96,7 @@ class ColumnMeaning:
 
 @dataclass
 class ColumnMapDraft:
-    """Draft of a column map.
-
-    Attributes:
-        tree: Keys of the map.
-        doubts: What the user has to check, one line each.
-        absent: Coordinates of the robot without a column.
-    """
+    """Draft of a column map: its keys, lines on what the user has to check, and coordinates without a column."""
 
     tree: dict[str, Any]
     doubts: list[str] = field(default_factory=list)
@@ -128,7 +108,7 @@ def meaning(column: str) -> ColumnMeaning | None:
     match = _ROS_STATE.fullmatch(column)
     if match:
         topic, name, key = match.groups()
-        command = _has(topic, _WORDS["command"]) or ".points[" in column
+        command = not set(_split(topic)).isdisjoint(_WORDS["command"]) or ".points[" in column
         quantity: Quantity = (
             "position" if name.startswith("pos") else "velocity" if name.startswith("vel") else "effort"
         )
@@ -154,14 +134,7 @@ def meaning(column: str) -> ColumnMeaning | None:
 
 
 def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> ColumnMapDraft:
-    """Draft a column map for a log.
-
-    Args:
-        source: The log.
-        name: Name of its format.
-        topics: Its streams.
-        spec: The robot; without one, joints are named as in the log.
-    """
+    """Draft a column map for a log of the format `name`; without a robot, joints are named as in the log."""
     columns = [column for topic in topics for column in topic.columns]
     known = {column: found for column in columns if (found := meaning(column)) is not None}
     draft = ColumnMapDraft({"format": name})
@@ -195,11 +168,7 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
 
 
 def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
-    """Return the column map of a log whose columns are named after the robot's joints.
-
-    Raises:
-        InputError: A coordinate has no column of its name; the message says which.
-    """
+    """Return the column map of a log whose columns are named after the robot's joints, or raise an InputError."""
     draft = draft_map(source, name, source.topics(), spec)
     if draft.absent:
         raise InputError(
@@ -325,14 +294,7 @@ def _numbered(array: str, first: int, count: int) -> list[str]:
 
 
 def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
-    """Return a column map as YAML with comments.
-
-    Args:
-        draft: The map.
-        log: The log, for the first line.
-        remarks: Range and unit seen in a column, by its name.
-        robot: The robot.
-    """
+    """Return a column map as YAML with comments; `remarks` are the range and unit seen in a column, by its name."""
     lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
     lines += [f"# - no column was found for {absent}" for absent in draft.absent]
@@ -361,10 +323,6 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
 def _flow(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
     return text.removesuffix("...\n").strip()
-
-
-def _has(text: str, words: Iterable[str]) -> bool:
-    return not set(_split(text)).isdisjoint(words)
 
 
 def _quantity(text: str) -> Quantity | None:

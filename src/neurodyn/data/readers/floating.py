@@ -96,13 +96,9 @@ class FloatingColumns(Config, frozen=True):
 
 
 def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
-    """Convert velocities to Newton's convention, in place: of the centre of mass, in world axes.
+    """Convert velocities [N, nv] from declared axes to those of the centre of mass in world axes, in place.
 
-    Args:
-        floating: The declared bodies, by joint.
-        spec: Order of the coordinates.
-        q: Positions, shape [N, nq]; quaternions are normalised.
-        qd: Velocities in the declared axes, shape [N, nv].
+    Quaternions in q [N, nq] are normalised.
     """
     for joint, place in _places(spec):
         declared = floating.get(joint.name)
@@ -120,21 +116,19 @@ def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarr
             qd[:, place.linear] += np.cross(qd[:, place.angular], _arm(declared, quaternion))
 
 
-def normalise(spec: StateSpec, q: np.ndarray) -> None:
-    """Normalise quaternions, in place."""
+def normalise(spec: StateSpec, q: np.ndarray) -> np.ndarray:
+    """Normalise quaternions, in place, and return the positions."""
     for _, place in _places(spec):
         quaternion = q[:, place.quaternion]
         quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+    return q
 
 
 def velocities_of(spec: StateSpec, q: np.ndarray, slopes: np.ndarray, centers: Mapping[str, Vector3]) -> np.ndarray:
-    """Convert derivatives of position coordinates to velocities in Newton's convention, shape [N, nv].
+    """Convert time derivatives of positions [N, nq] to velocities in Newton's convention, shape [N, nv].
 
-    Args:
-        spec: Order of the coordinates.
-        q: Positions, shape [N, nq].
-        slopes: Time derivatives of q, shape [N, nq]; for a quaternion, w = 2 q' (x) conj(q).
-        centers: Centre of mass in the frame of each free joint's body [m], by joint; the origin by default.
+    For a quaternion, w = 2 q' (x) conj(q). `centers` are centres of mass in the frame of each free joint's body [m], by
+    joint; the origin by default.
     """
     qd = np.empty((len(q), spec.nv))
     dof = 0
@@ -171,20 +165,10 @@ def check_quaternions(floating: dict[str, FloatingColumns], spec: StateSpec, q: 
 def check_readings(
     floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray, steps: np.ndarray, where: str
 ) -> None:
-    """Check the declared order and axes: with them, velocities must fit the differences of the poses best.
+    """Raise an InputError unless velocities in the declared order and axes fit the differences of the poses best.
 
-    Bodies that hardly move pass.
-
-    Args:
-        floating: The declared bodies, by joint.
-        spec: Order of the coordinates.
-        q: Positions as declared (quaternions with the scalar last under the declared order), shape [N, nq].
-        qd: Velocities in the declared axes, shape [N, nv].
-        steps: Time from each row to the next [s], NaN between different runs, shape [N - 1].
-        where: The file, for error messages.
-
-    Raises:
-        InputError: Another convention fits, or none does.
+    Bodies that hardly move pass. Quaternions in q [N, nq] have the scalar last under the declared order, qd [N, nv] is
+    in the declared axes, and `steps` [N - 1] are times from each row to the next [s], NaN between different runs.
     """
     rows = np.flatnonzero(np.isfinite(steps) & (steps > 0))
     for joint, place in _places(spec):
@@ -209,9 +193,13 @@ def check_readings(
 def continuous_signs(spec: StateSpec, q: np.ndarray) -> None:
     """Flip signs of quaternions, in place, so that none jumps to its negative from one row to the next."""
     for _, place in _places(spec):
-        quaternion = q[:, place.quaternion]
-        jumps = (quaternion[1:] * quaternion[:-1]).sum(axis=1) < 0
-        quaternion[1:] *= np.where(np.cumsum(jumps) % 2, -1.0, 1.0)[:, None]
+        make_continuous(q[:, place.quaternion])
+
+
+def make_continuous(quaternion: np.ndarray) -> None:
+    """Flip signs of quaternions [N, 4], in place; see `continuous_signs`."""
+    jumps = (quaternion[1:] * quaternion[:-1]).sum(axis=1) < 0
+    quaternion[1:] *= np.where(np.cumsum(jumps) % 2, -1.0, 1.0)[:, None]
 
 
 def rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ precision, are used if they deviate from that.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from neurodyn.data.readers.source import (
     Source,
     Topic,
     column_index,
+    equal_runs,
     split_reference,
 )
 
@@ -121,7 +121,7 @@ class LerobotSource(Source):
             name = f"{self.path.name}/{episode.index}"
             runs.append(RunRows(name, "", splits.get(episode.index), None, slice(begin, begin + rows), partial))
             begin += rows
-        values = {name: np.concatenate([block[name] for _, block, _ in blocks]) for name in blocks[0][1]}
+        values = _joined([block for _, block, _ in blocks])
         time = values.pop("timestamp")
         return LogPart(runs, {name: ColumnSeries(time, value) for name, value in values.items()}, 0)
 
@@ -136,7 +136,7 @@ class LerobotSource(Source):
         for file in dict.fromkeys(episode.file for episode in self._episodes):
             for batch in self._batches(file, places):
                 numbers = batch.pop("episode_index").astype(np.int64)
-                for begin, end in _bounds(numbers):
+                for begin, end in equal_runs(numbers):
                     index = int(numbers[begin])
                     if index not in by_index or by_index[index].file != file:
                         raise InputError(
@@ -186,16 +186,14 @@ class LerobotSource(Source):
 
     def _numbers(self, batch: Any, places: dict[str, tuple[str, int]], file: Path, first: int) -> dict[str, np.ndarray]:
         """Return the wanted columns of some rows as float64."""
+        there = [name for name in ("episode_index", "timestamp", "frame_index") if name in batch.schema.names]
+        widths = {feature: self._features[feature].width for feature, _ in places.values()}
         tables = {
-            name: _table(batch.column(name), self._features[name].width, name, file, first)
-            for name in dict.fromkeys(feature for feature, _ in places.values())
+            name: _table(batch.column(name), widths.get(name, 1), name, file, first)
+            for name in {**widths, **dict.fromkeys(there)}
         }
         values = {name: tables[feature][:, index].astype(np.float64) for name, (feature, index) in places.items()}
-        numbers = {
-            name: _table(batch.column(name), 1, name, file, first)[:, 0].astype(np.float64)
-            for name in ("episode_index", "timestamp", "frame_index")
-            if name in batch.schema.names
-        }
+        numbers = {name: tables[name][:, 0].astype(np.float64) for name in there}
         values["episode_index"] = numbers["episode_index"]
         values["timestamp"] = self._times(numbers.get("timestamp"), numbers.get("frame_index"), file, first)
         return values
@@ -336,13 +334,6 @@ def _table(column: Any, width: int, name: str, file: Path, first: int) -> np.nda
     if numbers.dtype.kind not in "fiub":
         numbers = numbers.astype(np.float64)
     return numbers.reshape(rows, width)
-
-
-def _bounds(numbers: np.ndarray) -> list[tuple[int, int]]:
-    """Return start and end of each run of equal numbers."""
-    changes = np.flatnonzero(np.diff(numbers)) + 1
-    bounds = [0, *changes.tolist(), len(numbers)]
-    return [(a, b) for a, b in pairwise(bounds) if b > a]
 
 
 def _joined(blocks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.artifacts import require_writable
-from neurodyn.core.config import describe_os_error, to_dict
+from neurodyn.core.config import to_dict
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, notice
+from neurodyn.core.errors import InputError, describe_os_error, notice
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
@@ -54,16 +54,10 @@ def read_logs(
     without_split: Split | None = None,
     seed: int = 0,
 ) -> Store:
-    """Read log files into trajectories at the robot's frames, in memory.
+    """Read log files of a column map's format into trajectories at the robot's frames, in memory.
 
-    Args:
-        files: Files, all of the column map's format.
-        columns: Meaning of their columns.
-        spec: Coordinates and dt of the robot.
-        split: Source of the split into training, validation and test.
-        without_split: With split="declared", the split of runs without one in the log; None for a random split by run
-            (7 : 1 : 2). Fewer than three runs are cut in time instead, in the same proportion.
-        seed: Seed of the random split.
+    With split="declared", runs without a split in the log get `without_split`, or for None a random split by run (7 : 1
+    : 2). Fewer than three runs are cut in time instead, in the same proportion.
 
     Raises:
         InputError: Files are missing, malformed, or do not fit the column map, the rate or dt; all are named.
@@ -137,16 +131,10 @@ def open_data(
     memory: int = IN_MEMORY,
     targets: bool = False,
 ) -> Store:
-    """Open a store, or a log in the layout of a column map, which is read into memory.
+    """Open a store (.h5, .hdf5), or a log in the layout of a column map, which is read into memory.
 
-    Runs of a log without a split are all test data, to be scored whole.
-
-    Args:
-        path: A store (.h5, .hdf5), or a log (.npz, .csv).
-        spec: Coordinates and dt of the robot of the data.
-        column_map: Column map of the robot's logs; None if it declares none.
-        memory: Size up to which a store's rows are read into memory [bytes]; a larger one stays in its file.
-        targets: Whether controls may be targets of a controller although the robot's are torques.
+    Runs of a log without a split are all test data, to be scored whole. Rows of a store beyond `memory` bytes stay in
+    its file. With `targets`, controls may be targets of a controller although the robot's are torques.
 
     Raises:
         InputError: The file is missing or malformed, or of another robot.
@@ -175,11 +163,7 @@ def open_data(
 
 
 def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRun]:
-    """Yield the runs of a file that a column map selects; long ones in parts.
-
-    Raises:
-        InputError: The file cannot be read, or does not fit the column map, the rate or dt.
-    """
+    """Yield the runs of a file that a column map selects, long ones in parts; an InputError if it does not fit."""
     reader = READERS[_format(file, columns)]
     if isinstance(reader, LogFormat):
         runs = read_source(reader.source(file, columns), columns, spec)
@@ -209,11 +193,7 @@ def _collect(
     rows: IO[bytes],
     choice: tuple[SplitChoice, Split | None, int],
 ) -> tuple[StoreHeader, np.ndarray]:
-    """Write the frames of all logs to a file, as float32 rows of q, qd, control and sensor readings.
-
-    Returns:
-        Header and episodes.
-    """
+    """Write the frames of all logs to a file (float32 q, qd, control, readings); return header and episodes."""
     if not files:
         raise InputError("no log file given; expected at least one path")
     spec = columns.stored(spec)

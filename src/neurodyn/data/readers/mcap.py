@@ -23,13 +23,7 @@ class McapSource(MessageSource):
     """An MCAP file, or the consecutive files of a recorder that splits them."""
 
     def __init__(self, path: Path, columns: ColumnMap | None, files: tuple[Path, ...] = ()) -> None:
-        """Open a log.
-
-        Args:
-            path: The log, for names and messages.
-            columns: Column map, which selects the clock.
-            files: Its files; the log itself by default.
-        """
+        """Open a log of one file or several; the column map selects the clock."""
         self.path, self._files = path, files or (path,)
         self.clock = "header" if columns is None else columns.clock
         self._channels: dict[str, MessageChannel] = {}

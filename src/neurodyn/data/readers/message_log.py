@@ -23,14 +23,10 @@ _NOT_LISTED = ("covariance",)
 
 @dataclass(frozen=True)
 class MessageChannel:
-    """One topic of a log.
+    """One topic of a log, with the type of its messages ("package/msg/Type") and the definition of that type.
 
-    Attributes:
-        topic: Its name.
-        kind: Type of its messages, "package/msg/Type"; empty if the file does not say.
-        encoding: Serialisation: "cdr" or "ros1"; others cannot be read.
-        definition: Text that defines the type; empty if the file has none.
-        language: Language of that text: "ros2msg" or "ros1msg"; others cannot be read.
+    Encodings other than "cdr" and "ros1", and languages other than "ros2msg" and "ros1msg", cannot be read. Texts are
+    empty if the file does not say.
     """
 
     topic: str
@@ -45,11 +41,7 @@ Message = tuple[str, int, bytes]
 
 
 class MessageSource(Source):
-    """A log of messages.
-
-    Attributes:
-        clock: Whether times are taken from message headers, if present, or from the log.
-    """
+    """A log of messages; `clock` says whether times come from message headers, if present, or from the log."""
 
     clock: Literal["header", "log"] = "header"
 
@@ -179,11 +171,8 @@ def _decoder(channel: MessageChannel) -> Decoder:
 class _Stream:
     """Messages of one topic, collected until they are returned as columns.
 
-    Attributes:
-        count: Number of messages so far.
-        first: Time of the first one [ns].
-        seen: Wanted columns that were in some message.
-        listed: Columns of the first messages.
+    `count` is the number of messages so far, `first` the time of the first one [ns]. `seen` are wanted columns of any
+    message, and `listed` all columns of the first ones.
     """
 
     def __init__(self, decoder: Decoder, wanted: frozenset[str], clock: Literal["header", "log"]) -> None:

@@ -16,11 +16,14 @@ from neurodyn.data.readers.npz import NpzArrays
 from neurodyn.data.readers.source import (
     ColumnSeries,
     LogPart,
+    Place,
     RunRows,
     Source,
     Topic,
+    arrays_of,
     column_index,
     pieces_of,
+    series_of,
     split_reference,
 )
 
@@ -112,15 +115,13 @@ class MujocoSource(Source):
         return values
 
     def _series(
-        self, places: dict[str, tuple[str, int | None]], episode: int, piece: slice, time: np.ndarray
+        self, places: dict[str, Place], episode: int, piece: slice, time: np.ndarray
     ) -> dict[str, ColumnSeries]:
-        blocks = {array: self._block(array, episode, piece) for array in dict.fromkeys(a for a, _ in places.values())}
-        shorter = time[:-1]
-        series = {}
-        for name, (array, index) in places.items():
-            values = blocks[array] if index is None else blocks[array][:, index]
-            series[name] = ColumnSeries(time if len(values) == len(time) else shorter, np.asarray(values, np.float64))
-        return series
+        blocks, shorter = {}, time[:-1]
+        for array in arrays_of(places):
+            values = self._block(array, episode, piece)
+            blocks[array] = ColumnSeries(time if len(values) == len(time) else shorter, values)
+        return series_of(places, blocks)
 
     def _block(self, array: str, episode: int, piece: slice) -> np.ndarray:
         """Return rows of an array; one with a row fewer ends early."""
@@ -129,7 +130,7 @@ class MujocoSource(Source):
             return self._arrays.rows(array, episode, episode + 1)[0][piece]
         return self._arrays.rows(array, piece.start, min(piece.stop, *shape[:1]))
 
-    def _place(self, reference: str) -> tuple[str, int | None]:
+    def _place(self, reference: str) -> Place:
         """Return array and column of a reference such as "qpos[3]"."""
         name, key = split_reference(reference)
         if name not in self._arrays.names:

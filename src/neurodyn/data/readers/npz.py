@@ -5,6 +5,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.data.header import Split
-from neurodyn.data.readers.column_map import ColumnMap, LogFormat, zip_names
+from neurodyn.data.readers.column_map import ColumnMap, LogFormat, undeclared, zip_names
 from neurodyn.data.readers.raw import parse_split
 from neurodyn.data.readers.source import (
     MOST_VALUES,
@@ -21,7 +22,9 @@ from neurodyn.data.readers.source import (
     RunRows,
     Source,
     Topic,
+    arrays_of,
     pieces_of,
+    series_of,
     usual_stamp,
 )
 
@@ -30,12 +33,7 @@ _WHOLE = 64 << 20
 
 
 class NpzArrays:
-    """Arrays of an npz file, read on demand.
-
-    Attributes:
-        path: The file.
-        names: Names of the arrays.
-    """
+    """Arrays of an npz file by name, read on demand."""
 
     def __init__(self, path: Path) -> None:
         """Open an npz file, or raise an InputError."""
@@ -137,8 +135,9 @@ class NpzSource(Source):
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; an InputError if an array for a floating joint has the wrong width."""
-        self.path, self._map, self._arrays = path, columns, NpzArrays(path)
-        for joint in columns.floating.values() if columns is not None else ():
+        self.path, self._map, self._arrays = path, columns or undeclared("npz"), NpzArrays(path)
+        self._stamp = self.stamp() if columns is None else columns.time
+        for joint in self._map.floating.values():
             for name, width in joint.arrays.items():
                 shape = self._arrays.shape(name)
                 if len(shape) != 2 or shape[1] != width:
@@ -164,30 +163,22 @@ class NpzSource(Source):
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the rows in parts of bounded size, whole runs if possible."""
-        columns = self._map
-        stamp = self.stamp() if columns is None else columns.time
-        rows = self._rows(stamp if columns is None or columns.time else columns.coordinates[0].columns[0], names)
-        wanted: list[str] = [*dict.fromkeys([*names, *([stamp] if stamp else [])])]
-        places = {name: self._place(name, rows) for name in wanted}
+        rows = self._rows(self._stamp or self._map.coordinates[0].columns[0] or names[0])
+        places = {name: self._place(name, rows) for name in (*names, *([self._stamp] if self._stamp else []))}
         period = self._period()
-        for group in _batches(self._runs(self._offsets(rows)), len(wanted)):
+        for group in _batches(self._runs(self._offsets(rows)), len(places)):
             begin, end = group[0].rows.start, group[-1].rows.stop
-            blocks = {
-                array: self._arrays.rows(array, begin, end) for array in dict.fromkeys(a for a, _ in places.values())
-            }
-            values = {
-                name: np.asarray(blocks[array] if index is None else blocks[array][:, index], np.float64)
-                for name, (array, index) in places.items()
-            }
-            if stamp is None:
-                time = (begin + np.arange(end - begin)) * period
-            else:
-                time = self.seconds(values[stamp], stamp, begin, "s" if columns is None else columns.time_unit)
+            time = (begin + np.arange(end - begin)) * period
+            blocks = {name: ColumnSeries(time, self._arrays.rows(name, begin, end)) for name in arrays_of(places)}
+            series = series_of(places, blocks)
+            if self._stamp is not None:
+                time = self.seconds(series[self._stamp].value, self._stamp, begin, self._map.time_unit)
+                series = {name: ColumnSeries(time, values) for name, (_, values) in series.items()}
             moved = [replace(r, rows=slice(r.rows.start - begin, r.rows.stop - begin)) for r in group]
-            yield LogPart(moved, {name: ColumnSeries(time, value) for name, value in values.items()}, begin)
+            yield LogPart(moved, series, begin)
 
-    def _rows(self, reference: str | None, names: Sequence[str]) -> int:
-        name = self._split(reference or names[0])[0]
+    def _rows(self, reference: str) -> int:
+        name = self._split(reference)[0]
         shape = self._arrays.shape(name)
         if not shape or not shape[0]:
             raise InputError(f"{self.path}: array {reference!r} is empty; expected one value a row")
@@ -215,7 +206,7 @@ class NpzSource(Source):
 
     def _period(self) -> float:
         """Return the time between two rows [s], from the column map or from the array that it names."""
-        period = 1.0 if self._map is None else self._map.period
+        period = self._map.period
         if not isinstance(period, str):
             return float(period or 0.0)
         array = self._arrays.array(period)
@@ -224,9 +215,9 @@ class NpzSource(Source):
         return float(array)
 
     def _offsets(self, rows: int) -> np.ndarray:
-        if self._map is None or self._map.episodes is None:
-            return np.array([0, rows])
         name = self._map.episodes
+        if name is None:
+            return np.array([0, rows])
         offsets = self._arrays.array(name)
         good = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 1
         if not good or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets.astype(np.int64)) < 0).any():
@@ -239,20 +230,12 @@ class NpzSource(Source):
     def _runs(self, offsets: np.ndarray) -> list[RunRows]:
         """Return the runs with their names, groups and splits."""
         count = len(offsets) - 1
-        names = [f"{self.path.stem}/{index}" if count > 1 else self.path.stem for index in range(count)]
-        groups: list[str] = [""] * count
-        splits: list[Split | None] = [None] * count
-        events: list[str] | None = None
-        if self._map is not None:
-            names = self._texts(self._map.run_names, count) or names
-            groups, splits, events = self._groups(count), self._splits(count), self._texts(self._map.together, count)
-        return [
-            RunRows(
-                names[k], groups[k], splits[k], None if events is None else events[k],
-                slice(int(offsets[k]), int(offsets[k + 1])),
-            )
-            for k in range(count)
-        ]  # fmt: skip
+        numbered = [f"{self.path.stem}/{index}" if count > 1 else self.path.stem for index in range(count)]
+        names = self._texts(self._map.run_names, count) or numbered
+        groups, splits = self._groups(count), self._splits(count)
+        events = self._texts(self._map.together, count) or [None] * count
+        rows = [slice(begin, end) for begin, end in pairwise(map(int, offsets))]
+        return list(map(RunRows, names, groups, splits, events, rows))
 
     def _texts(self, name: str | None, count: int) -> list[str] | None:
         """Return an optional array of `count` names."""
@@ -271,7 +254,7 @@ class NpzSource(Source):
 
     def _groups(self, count: int) -> list[str]:
         columns = self._map
-        if columns is None or columns.group is None or columns.group not in self._arrays.names:
+        if columns.group is None or columns.group not in self._arrays.names:
             return [""] * count
         values = self._per_run(columns.group, count)
         if columns.group_names is None or columns.group_names not in self._arrays.names:
@@ -285,7 +268,7 @@ class NpzSource(Source):
         return [str(names[int(value)]) for value in values]
 
     def _splits(self, count: int) -> list[Split | None]:
-        name = None if self._map is None else self._map.split
+        name = self._map.split
         if name is None or name not in self._arrays.names:
             return [None] * count
         return [parse_split(v, f"{self.path}: array {name!r}") for v in self._per_run(name, count)]

@@ -97,14 +97,7 @@ class SeenRun:
 
 
 class Survey:
-    """Statistics of runs, kept after the runs themselves are dropped.
-
-    Attributes:
-        runs: Labels of each run, by name.
-        rows: Number of rows.
-        gap_count: Number of gaps.
-        missing: Number of rows without a value.
-    """
+    """Statistics of runs, kept after the runs are dropped: labels by name, and counts of rows, gaps and missing."""
 
     def __init__(self, max_gap: float) -> None:
         self.runs: dict[str, SeenRun] = {}
@@ -173,12 +166,7 @@ _RATIOS = {
 
 
 def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
-    """Return a line for each joint whose logged unit cannot be right.
-
-    Args:
-        runs: Runs, in SI units according to the column map.
-        spec: The robot, with its joint limits.
-    """
+    """Return a line for each joint whose logged unit cannot be right, from runs in SI units and the joint limits."""
     if not runs:
         return []
     run = max(runs, key=lambda r: len(r.time))

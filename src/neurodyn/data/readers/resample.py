@@ -15,7 +15,7 @@ import numpy as np
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.floating import velocities_of
+from neurodyn.data.readers.floating import normalise, velocities_of
 from neurodyn.data.readers.raw import RawRun
 
 _PAST = 0.02
@@ -32,13 +32,9 @@ SLOWEST = 5.0
 
 @dataclass(frozen=True)
 class Frames:
-    """Consecutive frames of one run.
+    """Consecutive frames: positions [T + 1, nq], velocities [T + 1, nv], mean controls [T, nu] and sensor readings.
 
-    Attributes:
-        q: Positions [rad or m], shape [T + 1, nq].
-        qd: Velocities [rad/s or m/s], shape [T + 1, nv].
-        control: Mean controls during the frames, torques [N m or N] or as the column map says, shape [T, nu].
-        measured: Sensor readings, NaN for none, shape [T + 1, numbers].
+    Readings have shape [T + 1, numbers], NaN for none.
     """
 
     q: np.ndarray
@@ -118,15 +114,10 @@ def resample(
 ) -> Frames | None:
     """Return the frames of a run without gaps; None if it is too short for one.
 
-    Frames that coincide with rows take their values without interpolation.
-
-    Args:
-        run: The run.
-        spec: Coordinates and dt of the robot.
-        delay: Time from a logged control to its effect [s].
-        averaged: Whether logged velocities are averaged over the frame around each sample.
-        margin: Time to leave out at both ends [s]; None for as little as the delay requires.
-        past: Whether velocities that are not logged come from past positions only (`past_slopes`).
+    Frames that coincide with rows take their values without interpolation. A logged control takes effect after `delay`
+    [s]. With `averaged`, logged velocities are averaged over the frame around each sample; with `past`, velocities that
+    are not logged come from past positions only (`past_slopes`). `margin` [s] is left out at both ends; None for as
+    little as the delay requires.
     """
     grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, margin=margin, past=past)
     if grid is None:
@@ -166,7 +157,7 @@ def states(
     if rows is not None:
         q = run.q[rows]
     else:
-        q = _in_blocks(lambda at: _normalised(hermite(time, run.q, slopes, at), spec), grid)
+        q = _in_blocks(lambda at: normalise(spec, hermite(time, run.q, slopes, at)), grid)
     if run.qd is None:
 
         def centred(at: np.ndarray) -> np.ndarray:
@@ -256,14 +247,6 @@ def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
     if len(time) < 3:
         return np.repeat((q[1:] - q[:-1]) / (time[1] - time[0]), 2, axis=0)
     return np.gradient(q, time, axis=0)
-
-
-def _normalised(q: np.ndarray, spec: StateSpec) -> np.ndarray:
-    for joint, place in zip(spec.joints, spec.places, strict=True):
-        if not joint.scalar:
-            quaternion = q[:, place.quaternion]
-            quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
-    return q
 
 
 def _trapezoid_at(time: np.ndarray, value: np.ndarray, area: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -21,11 +21,14 @@ from neurodyn.data.readers.column_map import HDF5, ColumnMap, LogFormat
 from neurodyn.data.readers.source import (
     ColumnSeries,
     LogPart,
+    Place,
     RunRows,
     Source,
     Topic,
+    arrays_of,
     column_index,
     pieces_of,
+    series_of,
     split_reference,
 )
 
@@ -64,7 +67,7 @@ class RobomimicSource(Source):
                 width = int(np.prod(array.shape[1:]))
                 trouble = "" if array.dtype.kind in "fiub" and array.ndim <= 2 else "is no table of numbers"
                 columns = [name] if array.ndim == 1 else [f"{name}[{index}]" for index in range(width)]
-                clock = "after the step" if self._after(name) else "before the step"
+                clock = "after the step" if name.startswith(_AFTER) else "before the step"
                 kind = f"{array.dtype} {list(array.shape[1:])}"
                 topics.append(Topic(name, kind, () if trouble else tuple(columns), clock, rows, trouble))
         return topics
@@ -96,26 +99,21 @@ class RobomimicSource(Source):
                     run = RunRows(f"{self.path.stem}/{demo}", group, splits.get(demo), partial=len(pieces) > 1)
                     yield LogPart([run], self._series(demo, places, piece, step))
 
-    def _series(
-        self, demo: str, places: dict[str, tuple[str, int | None]], piece: slice, step: float
-    ) -> dict[str, ColumnSeries]:
+    def _series(self, demo: str, places: dict[str, Place], piece: slice, step: float) -> dict[str, ColumnSeries]:
         """Return columns of some steps of a demonstration."""
         before = step * np.arange(piece.start, piece.stop)
         after = step * np.arange(piece.start + 1, piece.stop + 1)
-        blocks: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        blocks: dict[str, ColumnSeries] = {}
         whole = np.concatenate(([step * piece.start], after))
-        for array in dict.fromkeys(array for array, _ in places.values()):
+        for array in arrays_of(places):
             values = self._data[demo][array][piece]
-            time = after if self._after(array) else before
+            time = after if array.startswith(_AFTER) else before
             initial = self._initial(demo, array) if time is after else None
             if initial is not None:
                 first = initial if piece.start == 0 else self._data[demo][array][piece.start - 1 : piece.start]
                 values, time = np.concatenate((first, values)), whole
-            blocks[array] = (time, values)
-        return {
-            name: ColumnSeries(blocks[a][0], np.asarray(blocks[a][1] if i is None else blocks[a][1][:, i], np.float64))
-            for name, (a, i) in places.items()
-        }
+            blocks[array] = ColumnSeries(time, values)
+        return series_of(places, blocks)
 
     def _initial(self, demo: str, array: str) -> np.ndarray | None:
         """Return the value of a state before the first step, shape [1, columns]; None if not recorded."""
@@ -123,7 +121,7 @@ class RobomimicSource(Source):
         wanted = self._data[demo][array].shape[1:]
         return found[()] if isinstance(found, h5py.Dataset) and found.shape == (1, *wanted) else None
 
-    def _place(self, demo: str, name: str) -> tuple[str, int | None]:
+    def _place(self, demo: str, name: str) -> Place:
         """Return array and column of a name such as "obs/joint_pos[3]"."""
         array, key = split_reference(name)
         found = self._data[demo].get(array)
@@ -157,9 +155,6 @@ class RobomimicSource(Source):
 
         self._data[demo].visititems(visit)
         return found
-
-    def _after(self, array: str) -> bool:
-        return array.startswith(_AFTER)
 
     def _length(self, demo: str) -> int:
         """Return the number of steps of a demonstration."""

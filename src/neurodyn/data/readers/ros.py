@@ -56,13 +56,7 @@ trajectory_msgs/JointTrajectoryPoint[] points
 
 @dataclass(frozen=True)
 class MessageField:
-    """One field of a message.
-
-    Attributes:
-        kind: Type of its values: a primitive, "string", or "package/Type".
-        name: Its name.
-        count: Length of a fixed array; -1 for an array of any length, None for a single value.
-    """
+    """Field of a message; `count` is the length of a fixed array, -1 for any length, None for a single value."""
 
     kind: str
     name: str
@@ -97,11 +91,7 @@ def short_name(kind: str) -> str:
 
 
 def parse_definitions(kind: str, text: str) -> Definitions:
-    """Parse a bag's definition of a type, including the types that it refers to.
-
-    Args:
-        kind: "package/msg/Type".
-        text: Definition in the language of .msg files, followed by those it needs after lines of "=".
+    """Parse a bag's definition of a type "package/msg/Type", and of the types after it, which follow lines of "=".
 
     Raises:
         InputError: The text is malformed, or refers to a type that is neither defined nor common.
@@ -165,13 +155,7 @@ _MOST_NUMBERS = 1024
 
 @dataclass(frozen=True)
 class Numbers:
-    """Contiguous numbers in a message.
-
-    Attributes:
-        names: Name of each, for example "position[elbow]".
-        offset: First byte.
-        dtype: Type of each.
-    """
+    """Contiguous numbers in a message: names, such as "position[elbow]", first byte, and type of each."""
 
     names: tuple[str, ...]
     offset: int
@@ -182,12 +166,9 @@ class Numbers:
 class MessageLayout:
     """Positions of the numbers in a message.
 
-    Attributes:
-        numbers: The numbers, in order.
-        places: Bytes that are equal in every message of this layout: lengths and names of joints, shape [B].
-        values: Their values, shape [B].
-        stamp: Offset of seconds and nanoseconds in the header; None without one.
-        order: Byte order of a number, "<" or ">".
+    The bytes at `places`, shape [B], have the same `values` in every message of this layout: lengths and names of
+    joints. `stamp` is the offset of seconds and nanoseconds in the header, None without one; `order` the byte order,
+    "<" or ">".
     """
 
     numbers: tuple[Numbers, ...]
@@ -198,17 +179,7 @@ class MessageLayout:
 
 
 def find_layout(message: bytes, kind: str, definitions: Definitions, *, ros1: bool = False) -> MessageLayout:
-    """Find the layout of a message.
-
-    Args:
-        message: The serialised message.
-        kind: Its type, "package/msg/Type".
-        definitions: Definitions of that type and of the types in it.
-        ros1: Whether it is serialised by ROS 1.
-
-    Raises:
-        InputError: The message does not fit the definition.
-    """
+    """Find the layout of a message of a type "package/msg/Type"; an InputError if it does not fit the definition."""
     walk = _Walk(message, definitions, ros1)
     try:
         walk.struct(short_name(kind), "", ())
@@ -329,13 +300,7 @@ class _Walk:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Numbers of messages of one layout.
-
-    Attributes:
-        index: Indices of the messages, shape [N].
-        columns: Values by name, float64, shape [N].
-        stamp: Time in the header [ns], int64, shape [N]; None without one.
-    """
+    """Numbers of messages of one layout: indices [N], float64 columns by name [N], and header times [ns], int64 [N]."""
 
     index: np.ndarray
     columns: dict[str, np.ndarray]
@@ -350,15 +315,7 @@ class Decoder:
         self._layouts: dict[int, list[MessageLayout]] = {}
 
     def decode(self, messages: Sequence[bytes], wanted: frozenset[str] | None = None) -> list[Decoded]:
-        """Return the numbers of some messages, grouped by layout.
-
-        Args:
-            messages: Serialised messages.
-            wanted: Names of the columns to return; None for all.
-
-        Raises:
-            InputError: A message does not fit the definition.
-        """
+        """Return the wanted columns (None: all) of messages, grouped by layout; an InputError if one does not fit."""
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
         return [
             part

@@ -23,7 +23,7 @@ class SqliteSource(MessageSource):
     """A bag in consecutive SQLite files."""
 
     def __init__(self, path: Path, columns: ColumnMap | None, files: tuple[Path, ...] = ()) -> None:
-        """Open a bag; arguments: see `McapSource`."""
+        """Open a bag; see `McapSource`."""
         self.path, self._files = path, files or (path,)
         self.clock = "header" if columns is None else columns.clock
 
@@ -88,11 +88,7 @@ def _plain(content: bytes, file: Path) -> bytes:
 
 
 def open_bag(path: Path, columns: ColumnMap | None) -> MessageSource:
-    """Open a bag: a folder, its metadata.yaml, or a .db3 file.
-
-    Raises:
-        InputError: metadata.yaml is damaged, or names files that are missing or compressed as a whole.
-    """
+    """Open a bag: a folder, its metadata.yaml, or a .db3 file; an InputError if files are missing or not readable."""
     if path.is_file() and path.name != "metadata.yaml":
         return SqliteSource(path, columns)
     folder = path if path.is_dir() else path.parent

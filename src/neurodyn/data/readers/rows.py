@@ -26,17 +26,13 @@ _TEST_FRACTION = 0.1
 
 
 def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None = None, seed: int = 0) -> Store:
-    """Read files of rows into trajectories, in memory; no episode continues in another file.
+    """Read CSV files of rows into trajectories, in memory; no episode continues in another file.
 
-    Args:
-        files: CSV files.
-        layout: Meaning of their columns.
-        split: Split of all episodes; None for a random split by episode.
-        seed: Seed of the random split.
+    Without a `split` for all of them, episodes are split at random.
 
     Raises:
-        InputError: A file is missing or malformed, has another number of columns or a value that is not finite, no
-            flag marks the end of an episode, or no episode has two rows.
+        InputError: A file is missing or malformed, has another number of columns or a value that is not finite, no flag
+            marks the end of an episode, or no episode has two rows.
     """
     if not files:
         raise InputError("no log file given; expected at least one path")

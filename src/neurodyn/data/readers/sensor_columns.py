@@ -22,6 +22,7 @@ import numpy as np
 from neurodyn.core.config import Config
 from neurodyn.core.description.sensors import QUATERNION, SENSOR_KINDS, Stream
 from neurodyn.core.errors import InputError
+from neurodyn.data.readers.floating import make_continuous
 from neurodyn.data.readers.source import LogPart, RunRows, factor
 
 _NORM = 0.01
@@ -79,12 +80,9 @@ class SensorColumns(Config, frozen=True):
 
 @dataclass(frozen=True)
 class SensorReadings:
-    """Readings of one sensor in a run.
+    """Readings of one sensor in a run: increasing times [s], shape [M], and finite values in SI units [M, numbers].
 
-    Attributes:
-        time: Time of each reading [s], increasing, shape [M].
-        value: Readings in SI units, all finite, shape [M, numbers].
-        quaternion: Columns of a rotation; empty for none.
+    `quaternion` are the columns of a rotation; empty for none.
     """
 
     time: np.ndarray
@@ -114,11 +112,7 @@ def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:
 
 
 def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...]:
-    """Return the streams of a store that the columns become.
-
-    Raises:
-        InputError: A joint torque has no joints, or another kind has some.
-    """
+    """Return the streams of a store that the columns become; an InputError if joints are missing or out of place."""
     try:
         return tuple(one.stream(name) for name, one in measured.items())
     except ValueError as error:
@@ -128,11 +122,7 @@ def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...
 def read_measured(
     measured: Mapping[str, SensorColumns], part: LogPart, run: RunRows, where: str
 ) -> tuple[SensorReadings, ...]:
-    """Return the readings of each sensor in a run.
-
-    Raises:
-        InputError: A unit does not fit, a quaternion is not unit, or time goes backwards.
-    """
+    """Return the readings of each sensor in a run; an InputError for a wrong unit, quaternion or order of times."""
     return tuple(_read(name, one, part, run, where) for name, one in measured.items())
 
 
@@ -179,5 +169,4 @@ def _check_turns(turns: np.ndarray, name: str, where: str) -> None:
             f"{where}: the quaternion of {name!r} has norm {norm[bad][0]:.4g} ({int(bad.sum())} such rows); expected "
             "unit quaternions: check its columns"
         )
-    jumps = (turns[1:] * turns[:-1]).sum(axis=1) < 0
-    turns[1:] *= np.where(np.cumsum(jumps) % 2, -1.0, 1.0)[:, None]
+    make_continuous(turns)

@@ -23,12 +23,7 @@ _MOST_NAMED = 40
 
 
 class ColumnSeries(NamedTuple):
-    """Values of one column. Columns of one stream share the same array of times.
-
-    Attributes:
-        time: Time of each value since the start of the run [s], shape [N].
-        value: Values, NaN for none, shape [N].
-    """
+    """Times since the start of the run [s] and values of a column, NaN for none, shape [N]; streams share times."""
 
     time: np.ndarray
     value: np.ndarray
@@ -36,15 +31,10 @@ class ColumnSeries(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """One stream of a log.
+    """One stream of a log, with the type of its rows, the names of its numeric columns, and the source of its times.
 
-    Attributes:
-        name: Its name; empty in a log with a single stream.
-        kind: Type of its messages or rows, in the terms of the format.
-        columns: Names of its numeric columns, as column maps write them.
-        clock: Source of its times, in words.
-        rows: Number of rows; None if unknown before they are read.
-        trouble: Why it cannot be read, in words; empty if it can.
+    The name is empty in a log with a single stream. `rows` is None if unknown before they are read. `trouble` says why
+    the stream cannot be read; empty if it can.
     """
 
     name: str
@@ -57,16 +47,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class RunRows:
-    """One run, or a part of one, within a part of a log.
-
-    Attributes:
-        name: Name of the run.
-        group: Name of its group; empty for none.
-        split: Its split; None if the log does not say.
-        together: Equal for runs that a random split must not divide; None for the run alone.
-        rows: Its rows in each of the series.
-        partial: Whether the run has more rows in other parts.
-    """
+    """One run, or a part of one (`partial`), within a part of a log: labels (see `RawRun`) and rows in the series."""
 
     name: str
     group: str = ""
@@ -78,12 +59,9 @@ class RunRows:
 
 @dataclass(frozen=True)
 class LogPart:
-    """Rows of some runs; a part whose streams have different clocks holds one run.
+    """Runs and columns by name; a part whose streams have different clocks holds one run.
 
-    Attributes:
-        runs: The runs.
-        series: Columns by name.
-        first: Number of the first row in the file, for error messages; None if rows are not numbered.
+    `first` is the number of the first row in the file, for error messages; None if rows are not numbered.
     """
 
     runs: Sequence[RunRows]
@@ -92,12 +70,7 @@ class LogPart:
 
 
 class Source(ABC):
-    """An open log.
-
-    Attributes:
-        path: The file or folder.
-        delimiter: Separator of the columns of a text file.
-    """
+    """An open log, a file or folder; `delimiter` separates the columns of a text file."""
 
     path: Path
     delimiter: str = ","
@@ -108,11 +81,7 @@ class Source(ABC):
 
     @abstractmethod
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
-        """Yield all rows of the named columns, run by run, in order.
-
-        Raises:
-            InputError: A column is missing, or the file is damaged.
-        """
+        """Yield all rows of the named columns, run by run; an InputError if one is missing, or the file is damaged."""
 
     @property
     def step(self) -> float | None:
@@ -137,9 +106,8 @@ class Source(ABC):
     def missing(self, names: Iterable[str], there: Iterable[str], what: str = "column") -> InputError:
         """Return an error that names missing columns, and those that exist."""
         listed = list(there)
-        shown = ", ".join(listed[:_MOST_NAMED]) + (
-            f" and {len(listed) - _MOST_NAMED} more" * (len(listed) > _MOST_NAMED)
-        )
+        more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+        shown = ", ".join(listed[:_MOST_NAMED]) + more
         wanted = ", ".join(map(repr, dict.fromkeys(names)))
         return InputError(f"{self.path}: has no {what} {wanted}; {what}s there: {shown or '(none)'}")
 
@@ -184,6 +152,30 @@ def usual_stamp(names: Sequence[str]) -> str | None:
     return None
 
 
+Place = tuple[str, int | None]
+"""Array and column of it; None for an array of one value per row."""
+
+
+def arrays_of(places: Mapping[str, Place]) -> list[str]:
+    """Return the arrays that columns are taken from."""
+    return list(dict.fromkeys(array for array, _ in places.values()))
+
+
+def series_of(places: Mapping[str, Place], blocks: Mapping[str, ColumnSeries]) -> dict[str, ColumnSeries]:
+    """Take columns out of arrays of values, shape [N] or [N, columns], as float64."""
+    found = {}
+    for name, (array, index) in places.items():
+        time, value = blocks[array]
+        found[name] = ColumnSeries(time, np.asarray(value if index is None else value[:, index], np.float64))
+    return found
+
+
+def equal_runs(values: np.ndarray) -> list[tuple[int, int]]:
+    """Return first row and row after the last of each run of equal values."""
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return [(a, b) for a, b in pairwise([0, *changes.tolist(), len(values)]) if b > a]
+
+
 _TURN = 2.0 * math.pi
 _UNITS: dict[str, dict[str, float]] = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0},
@@ -199,16 +191,7 @@ _UNITS: dict[str, dict[str, float]] = {
 
 
 def factor(unit: str, quantity: str, where: str) -> float:
-    """Return the size of `unit` in the SI unit `quantity`.
-
-    Args:
-        unit: Unit as written in a column map; empty for the SI unit.
-        quantity: SI unit of the quantity: "s", "rad", "m", "rad/s", "m/s", "m/s^2", "N m", "N" or "1".
-        where: What has the unit, for the error message.
-
-    Raises:
-        InputError: The unit is unknown or measures something else.
-    """
+    """Return the size of `unit` (empty: the SI unit) in the SI unit `quantity` of `_UNITS`, or raise an InputError."""
     known = _UNITS[quantity]
     if unit and unit not in known:
         raise InputError(f"{where}: unknown unit {unit!r}; valid for this quantity: {', '.join(known)}")

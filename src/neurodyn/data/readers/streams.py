@@ -20,12 +20,9 @@ _KINDS = ("q", "qd", "control")
 
 @dataclass(frozen=True)
 class _Signals:
-    """Coordinates of one kind on one clock.
+    """Coordinates of one kind on one clock: times [s], shape [N], and values in SI units, shape [N, coordinates].
 
-    Attributes:
-        time: Time of each row [s], shape [N].
-        value: Values in SI units, shape [N, coordinates].
-        missing: Times at which another stream has no value for them.
+    `missing` are times at which another stream has no value for them.
     """
 
     time: np.ndarray
@@ -159,13 +156,9 @@ def _on_clock(signals: _Signals, time: np.ndarray) -> np.ndarray:
 def _cut(
     columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], run: RunRows, first: int, where: str
 ) -> RawRun | None:
-    """Cut one run out of converted columns: check its times, drop repeated and missing rows, unwrap its angles.
+    """Cut one run out of converted columns; None for a part with fewer than two rows.
 
-    Returns:
-        The run; None for a part with fewer than two rows.
-
-    Raises:
-        InputError: Time goes backwards, or there are fewer than two rows.
+    Times are checked (an InputError if they go backwards), repeated and missing rows dropped, and angles unwrapped.
     """
     q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
