@@ -62,11 +62,6 @@ def declared_contacts(
     return {"contact": touching}
 
 
-def contact_names(robot: Robot | None) -> tuple[str, ...]:
-    """Return the names of the declared contacts."""
-    return () if robot is None else tuple(robot.contacts)
-
-
 @lru_cache(maxsize=16)
 def _end_effector(end: EndEffector) -> "ProximityQuery":
     index = [joint.name for joint in end.joints].index(end.joint)
@@ -327,7 +322,7 @@ class BaseDynamics(ABC):
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
             more=declared_end_effector(robot) | declared_contacts(robot, self.contact_points, given.environment.ground),
-            contact_names=contact_names(robot),
+            contact_names=() if robot is None else tuple(robot.contacts),
         )  # fmt: skip
 
     def require_ground(self) -> None:  # noqa: B027  # most kinds support any ground
