@@ -7,11 +7,14 @@ import torch
 
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.batch import Control, State, Window
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import Control, Environment, State, Window
 from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import EngineConfig
+from neurodyn.tasks.task import reset_states
 from tests.multibody import machines
 
 F64 = torch.float64
@@ -80,6 +83,31 @@ def test_gradients_reach_commands_and_states():
 
     given = [drawn(1, 4, 2, seed=2).requires_grad_(True), drawn(1, 2).requires_grad_(True)]
     assert torch.autograd.gradcheck(end, given, eps=1e-6, atol=1e-6, rtol=1e-4)
+
+
+def test_a_floating_base_is_seen_as_by_the_dynamics_behind_the_drives():
+    model = load("pretrained:anymal-c")
+    made = driven(model, {name: Drive(kind="pd", kp=80.0, kd=2.0) for name in model.spec.controls})
+    state = reset_states(model.robot, 3, torch.Generator().manual_seed(0))
+    turning = State(state.q - torch.eye(19)[2], torch.ones_like(state.qd))  # 1 m lower, its feet in the ground
+    home = Environment(ground=Ground(model.robot.named_ground()))
+    found, wanted = made.quantities(turning, environment=home), model.quantities(turning, environment=home)
+    assert set(found) == set(wanted)
+    for name in ("base_linear_velocity", "projected_gravity", "contact"):
+        assert torch.equal(found[name], wanted[name])
+    assert made.quantities(turning)["projected_gravity"].shape == (3, 3)
+    assert found["contact"].any()
+    assert model.contact_points is not None
+    assert made.contact_points is model.contact_points
+
+
+def test_members_take_turns_where_a_policy_acts():
+    made, seen = driven(plain(), DRIVES), []
+    inner = made.dynamics
+    inner.imagine = lambda context, environment, *, uncertainty: seen.append(uncertainty) or inner.begin(context)
+    state = State(drawn(2, 2), drawn(2, 2, seed=1))
+    made.step(made.imagine(state, uncertainty=True), state, Control(target=drawn(2, 2)))
+    assert seen == [True]
 
 
 @pytest.mark.parametrize(

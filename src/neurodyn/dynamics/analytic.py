@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analytic dynamics: the simulator, a solver of Newton under graph capture, behind the common interface."""
+"""Analytic dynamics: the simulator, a Newton solver under graph capture, behind the common interface."""
 
 import math
 from dataclasses import dataclass, replace
@@ -29,13 +29,13 @@ _KEPT = 4  # simulators that are kept for the next call
 
 @dataclass(frozen=True, eq=False)
 class SimulatedWorlds:
-    """Simulation worlds and the environment that a roll-out has in them; the carry of `AnalyticDynamics`.
+    """Carry of `AnalyticDynamics`: simulation worlds, and the environment of a roll-out in them.
 
     Attributes:
         simulator: The worlds, which other roll-outs may use in between.
         pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
-        memory: What the robot's drives keep, shape [worlds, memory]; None where nothing has happened yet.
+        memory: Memory of the robot's drives, shape [worlds, memory]; None at a start.
     """
 
     simulator: "ReferenceSimulator"
@@ -45,15 +45,9 @@ class SimulatedWorlds:
 
 
 class AnalyticDynamics(BaseDynamics):
-    """Newton's solver as the robot declares it; the carry holds no history but that of drives.
+    """The robot's declared Newton solver; the carry holds no history except the memory of drives.
 
-    The simulation worlds are scratch space: every step writes all of their state first, so nothing is
-    remembered from one call to the next.
-
-    Attributes:
-        spec: Names, order, units and dt of state and control.
-        robot: The declared robot.
-        device: Warp device.
+    The simulation worlds are scratch space: every step writes their whole state first.
     """
 
     kind = "analytic"
@@ -75,10 +69,10 @@ class AnalyticDynamics(BaseDynamics):
         self._present: WeakKeyDictionary[ReferenceSimulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> SimulatedWorlds:
-        """Return the carry: simulation worlds in the environment that is asked for.
+        """Return the carry: simulation worlds, and the environment for them.
 
         Raises:
-            InputError: The ground cannot be built, its pose is of the wrong shape, or gravity is.
+            InputError: The ground cannot be built, or its pose or gravity has the wrong shape.
         """
         environment = environment or Environment()
         ground = environment.ground
@@ -101,11 +95,11 @@ class AnalyticDynamics(BaseDynamics):
         return replace(carry, memory=carry.simulator.memory), Step(State(q, qd), contacts=contacts)
 
     def reset(self, carry: SimulatedWorlds, context: State | Window, mask: WorldMask) -> SimulatedWorlds:
-        """Begin anew in some worlds; without drives nothing is remembered."""
+        """Restart some worlds; see `Dynamics.reset`."""
         return replace(carry, memory=renewed_memory(carry.memory, self._memory_after(carry, context), mask))
 
     def _memory_after(self, worlds: SimulatedWorlds, context: State | Window) -> Tensor | None:
-        """Return what drives keep of a window, whose states are taken as measured in every frame."""
+        """Return the memory of drives after a window, with the measured state set in every frame."""
         if not (self.robot.drives and isinstance(context, Window)):
             return None
         self._enter(worlds)
@@ -124,7 +118,7 @@ class AnalyticDynamics(BaseDynamics):
 
     @cached_property
     def base_com(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Centre of mass of a floating base in its own frame [m], shape [3]."""
+        """Centre of mass of a floating base in the base frame [m], shape [3]."""
         if self.robot.fixed_base:
             return None
         from neurodyn.sim.build import build
@@ -150,7 +144,7 @@ class AnalyticDynamics(BaseDynamics):
         return self._simulators[worlds, scene]
 
     def _enter(self, worlds: SimulatedWorlds) -> None:
-        """Give the simulation worlds the carry's environment, unless they have it already."""
+        """Set the environment of the simulation worlds, unless it is set already."""
         simulator = worlds.simulator
         pose, gravity = self._present.get(simulator, (None, None))  # as a simulator is built
         if worlds.pose is not pose:

@@ -35,11 +35,7 @@ M = TypeVar("M", bound=LearnedDynamics)
 
 
 def load_weights(model: LearnedDynamics, tensors: dict[str, Tensor]) -> None:
-    """Give a model the weights of a file.
-
-    Raises:
-        InputError: They do not fit.
-    """
+    """Load the weights of a file into a model; raise an `InputError` if they do not fit."""
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
@@ -57,8 +53,8 @@ class Artifact(Generic[C, S, M]):
         spec: Type of spec.json.
         build: From config and spec to a model with fresh weights.
         describe: From a model to its config and spec.
-        tensors: From a model to what model.safetensors holds.
-        restore: Gives a model what model.safetensors holds; says in an `InputError` what does not fit.
+        tensors: From a model to the contents of model.safetensors.
+        restore: Loads the contents of model.safetensors into a model; raises an `InputError` if they do not fit.
     """
 
     kind: str
@@ -83,7 +79,7 @@ class Artifact(Generic[C, S, M]):
             artifacts.write_sealed(place / "spec.json", _without_folder(to_dict(spec), run))
 
     def read(self, run: str | Path) -> tuple[C, S]:
-        """Read what a run directory says about its model, without the weights.
+        """Read config and spec of the model in a run directory, without the weights.
 
         Raises:
             InputError: There is no such run, its files are malformed, or its model is of another kind.
@@ -103,16 +99,7 @@ class Artifact(Generic[C, S, M]):
         return config, from_dict(spec, self.spec, str(folder / "spec.json"))
 
     def load(self, run: str | Path, *, device: str = "cpu", **options: Any) -> M:
-        """Load the model of a run directory, or one that ships with the package, with frozen weights.
-
-        Args:
-            run: A run directory, or "pretrained:NAME".
-            device: Torch device of the weights.
-            options: Further arguments of `build`.
-
-        Raises:
-            InputError: There is no such run, or its files are missing, truncated, or of another kind or version.
-        """
+        """Load the model of a run, with frozen weights; see `load`. `options` are further arguments of `build`."""
         model = self.build(*self.read(run), **options)
         path = artifacts.resolve_run(run) / "model" / "model.safetensors"
         tensors = artifacts.read_weights(path)
@@ -142,10 +129,10 @@ def load(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
 
 
 def load_simulator(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
-    """Load a model that predicts what a simulator has as its state; arguments and errors as of `load`.
+    """Load a model whose state is a simulator's; arguments and errors: see `load`.
 
     Raises:
-        InputError: It predicts what a log measures.
+        InputError: Its state is what a log measures.
     """
     model = load(run, device=device)
     if model.measured:
@@ -158,12 +145,12 @@ _SIMULATING = "a neural or hybrid model"
 
 
 def kind_of(run: str | Path) -> str:
-    """Return the kind of a run's model; errors as of `robot_of`."""
+    """Return the kind of a run's model; errors: see `robot_of`."""
     return _field(run, "kind")
 
 
 def robot_of(run: str | Path) -> str:
-    """Return name or path of the robot that a run's model was made for: that in the run, where it carries one.
+    """Return name or path of the robot of a run's model: the declaration in the run, if it holds one.
 
     Raises:
         InputError: There is no such run, or its config.json is malformed.
@@ -173,10 +160,9 @@ def robot_of(run: str | Path) -> str:
 
 
 def carry_robot(run: Path, model: LearnedDynamics) -> None:
-    """Write the declaration of a model's robot, and what it names, into a run that does not have it yet.
+    """Write the declaration of a model's robot, with the files it names, into a run that does not have it yet.
 
-    Nothing is written of a robot that ships with the package, or whose declaration is gone. Where the files are too
-    large to be copied, a notice says so.
+    Robots that ship with the package are left out. A notice says if the files are too large to be copied.
     """
     robot = model.robot
     if _carried(run) is not None or robot is None or ships(robot):
@@ -188,13 +174,13 @@ def carry_robot(run: Path, model: LearnedDynamics) -> None:
 
 
 def _carried(run: Path) -> Path | None:
-    """Return the folder of the robot that a run carries, absolute; None where it carries none."""
+    """Return the absolute path of the robot in a run; None if the run holds none."""
     artifacts.restore_folder(run / ROBOT)
     return (run / ROBOT).resolve() if (run / ROBOT / DECLARATION).is_file() else None
 
 
 def _without_folder(spec: Any, run: Path) -> Any:
-    """Return what spec.json holds, with files of the ground as the run carries them."""
+    """Return the contents of spec.json with files of the ground relative to the run."""
     carried = _carried(run)
     if carried is None or not spec.get("scene"):
         return spec
@@ -205,7 +191,7 @@ def _without_folder(spec: Any, run: Path) -> Any:
 
 
 def _with_folder(spec: Any, run: Path) -> Any:
-    """Return what spec.json holds, with the folder of the ground's files that the run carries."""
+    """Return the contents of spec.json with the folder of the ground's files in the run."""
     carried, scene = _carried(run), spec.get("scene") if isinstance(spec, dict) else None
     if carried is None or not isinstance(scene, dict) or scene.get("folder"):
         return spec
@@ -231,8 +217,8 @@ def require_match(model: Dynamics, spec: StateSpec, built: Fingerprint | None, w
 
     Args:
         model: The model.
-        spec: The state that it is to be used on.
-        built: The articulation as built; None where there is none to compare.
+        spec: State of the robot.
+        built: The articulation as built; None to compare none.
         where: What is compared, for the error message.
 
     Raises:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def declared_end_effector(robot: Robot | None) -> dict[str, Maker]:
-    """Return a maker of the end effector's position [m], world frame; none if the robot declares no end effector."""
+    """Return a maker of the end effector's position [m], world frame; none without an end effector."""
     end = None if robot is None else robot.end_effector
     if end is None:
         return {}
@@ -60,11 +60,6 @@ def declared_contacts(
         return (inside.to(q) @ member.to(q)).clamp_max(1.0)
 
     return {"contact": touching}
-
-
-def contact_names(robot: Robot | None) -> tuple[str, ...]:
-    """Return the names of the declared contacts."""
-    return () if robot is None else tuple(robot.contacts)
 
 
 @lru_cache(maxsize=16)
@@ -101,14 +96,7 @@ _WORTH_CAPTURE = 8
 
 @dataclass(frozen=True)
 class _ResolvedEnvironment:
-    """The environment used last, cached with its derived values.
-
-    Attributes:
-        given: The environment as the caller gave it.
-        device: Device of the dynamics.
-        environment: The same with defaults filled in, on that device.
-        down: Unit vector of gravity, see `gravity_direction`.
-    """
+    """The environment used last, as `given` and with defaults filled in, and the unit vector `down` of its gravity."""
 
     given: Environment | None
     device: torch.device
@@ -182,11 +170,7 @@ class BaseDynamics(ABC):
         return None
 
     def resolve_environment(self, environment: Environment | None) -> Environment:
-        """Return the environment with defaults filled in.
-
-        Raises:
-            InputError: The dynamics do not support its gravity or ground.
-        """
+        """Return the environment with defaults filled in; see `Dynamics.resolve_environment`."""
         return self._resolved(environment).environment
 
     def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
@@ -294,13 +278,7 @@ class BaseDynamics(ABC):
         return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
-        """Return a frame that reads and writes fixed buffers.
-
-        Args:
-            worlds: Number of worlds.
-            environment: Their environment, resolved.
-            like: Tensor whose dtype and device the buffers get.
-        """
+        """Return a frame with fixed buffers of the dtype and device of `like`; `environment` is resolved."""
         return EagerFrame(self, worlds, environment, like)
 
     def _replayed(
@@ -344,7 +322,7 @@ class BaseDynamics(ABC):
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
             more=declared_end_effector(robot) | declared_contacts(robot, self.contact_points, given.environment.ground),
-            contact_names=contact_names(robot),
+            contact_names=() if robot is None else tuple(robot.contacts),
         )  # fmt: skip
 
     def require_ground(self) -> None:  # noqa: B027  # most kinds support any ground
@@ -360,12 +338,9 @@ class BaseDynamics(ABC):
 
 
 def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) -> Tensor | None:
-    """Return the memory of drives and networks (`multibody.memory`) after some worlds were restarted.
+    """Return memories of drives and networks (`multibody.memory`), shape [worlds, memory], with some worlds restarted.
 
-    Args:
-        known: Present memory, shape [worlds, memory]; None stands for zeros.
-        fresh: Memory of a restarted world, shape [worlds, memory]; None stands for zeros.
-        mask: Worlds that are restarted, shape [worlds].
+    Worlds where `mask` [worlds] is true get the memory `fresh`, the others keep `known`; None stands for zeros.
     """
     like = fresh if known is None else known
     if like is None:
@@ -415,5 +390,4 @@ class LearnedDynamics(nn.Module, BaseDynamics):
         return str(next(self.parameters()).device)
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
-        """Return the tensors that a roll-out may be differentiated by."""
         return [*super()._leaves(context, controls), *self.parameters()]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> "Figure":
-    """Return an empty figure that notebooks show; `options` are those of `matplotlib.figure.Figure`."""
+    """Return an empty figure that notebooks show; `options`: see `matplotlib.figure.Figure`."""
     return _kind()(layout="constrained", **options)
 
 
@@ -53,11 +53,7 @@ class Batched:
     """Base class of frozen dataclasses whose fields are arrays over a batch of worlds, or None."""
 
     def __post_init__(self) -> None:
-        """Convert numpy arrays to tensors, and check shapes and dtypes without copying or reading tensors.
-
-        Raises:
-            InputError: An array has a wrong number of axes, or differs from the others in size or dtype.
-        """
+        """Convert arrays to tensors; raise an `InputError` for wrong axes, sizes or dtypes, without reading values."""
         fields, fixed = _fields(type(self))
         values, sizes, dtype = self.__dict__, dict(fixed), None
         if "state" in values:
@@ -100,11 +96,7 @@ class Batched:
         return _worlds(self) or 1
 
     def rows(self, index: Tensor | slice) -> Self:
-        """Return some of the worlds.
-
-        Args:
-            index: Indices of the worlds, int64; or a mask, bool, shape [worlds]; or a slice.
-        """
+        """Return some of the worlds by a slice, indices (int64), or a mask, shape [worlds]."""
         changed = {name: value[index] for name, value in self._over_worlds().items()}
         changed |= {name: value.rows(index) for name, value in self.__dict__.items() if hasattr(value, "rows")}
         return dataclasses.replace(self, **changed)  # type: ignore[type-var]
@@ -338,10 +330,7 @@ class Environment(Batched):
     ground: Ground | None = None
 
     def to(self, target: torch.device | torch.dtype | str) -> "Environment":
-        """Return the environment with gravity and ground poses on another device or of another dtype.
-
-        The shapes of the ground are moved when they are measured.
-        """
+        """Return the environment on another device or of another dtype; ground shapes move when they are measured."""
         moved, ground = super().to(target), self.ground
         if ground is None or ground.pose is None:
             return moved

@@ -57,11 +57,7 @@ def cuda_graph(work: Callable[[], None], device: torch.device, generators: Seque
 
 
 class CapturedStep:
-    """A recorded step with its own buffer for the state; calls replay the recording.
-
-    Attributes:
-        state: The state, updated by every call.
-    """
+    """A recorded step with its own buffer for the state, `state`, which every call updates by a replay."""
 
     def __init__(
         self,
@@ -132,7 +128,7 @@ def detached(tree: Any) -> Any:
 
 
 def write(target: Any, source: Any) -> None:
-    """Copy the tensors of `source` into those of `target`, a tree with the same structure."""
+    """Copy the tensors of `source` into the tensors of `target`, a tree with the same structure."""
     pairs = [(a, b) for a, b in zip(_tensors(target), _tensors(source), strict=True) if not _is_same(a, b)]
     if pairs:
         # Through temporaries, because sources and targets may overlap.
@@ -208,9 +204,9 @@ _OWN = "__own__"
 
 
 def saved_tree(tree: Any) -> Any:
-    """Return the state in a tree of dataclasses, tuples, lists and dicts: tensors, numbers, strings and None.
+    """Return tensors, numbers, strings and None in a tree of dataclasses, tuples, lists and dicts, as nested dicts.
 
-    The result consists of dicts by name or index, for `core.artifacts.write_tree`.
+    Their keys are names or indices, for `core.artifacts.write_tree`.
     """
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree

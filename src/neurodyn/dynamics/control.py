@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What acts on a robot at the start of a frame.
-
-Torques from controls, the same for every kind of dynamics, and sudden pushes of its base.
-"""
+"""Controls of a frame: torques from controls, in the same way for all dynamics, and pushes of the base."""
 
 import torch
 from jaxtyping import Float
@@ -17,11 +14,7 @@ from neurodyn.multibody.pd import pd_torque
 
 
 def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
-    """Refuse torques of another width than the robot has controls.
-
-    Raises:
-        InputError: The last axis is not the controls.
-    """
+    """Raise an `InputError` if the last axis of torques is not the robot's controls."""
     if torque.shape[-1] != len(spec.controls):
         raise _other_width(spec, torque)
 
@@ -34,10 +27,10 @@ def _other_width(spec: StateSpec, torque: Tensor) -> InputError:
 
 
 def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
-    """Return the commands of a frame, shape [worlds, nu]: frame-start torques, or targets where drives take those.
+    """Return the commands of a frame, shape [worlds, nu]: torques at its start, or targets if drives take those.
 
     Raises:
-        InputError: Drives take targets and none are given, or torques besides; or the width is another.
+        InputError: Drives take targets and none are given, or torques as well; or the width is wrong.
     """
     torques = spec.control_kind == "torque"
     command, other = (control.torque, control.target) if torques else (control.target, control.torque)
@@ -53,8 +46,8 @@ def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tens
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
     """Return the torques at the start of a frame [N m or N], shape [worlds, nu].
 
-    tau = torque + kp (target - q) - kd qd, where q and qd are those of the actuated joints at the start of
-    the frame (NeRD section 3: controllers run once per frame and the network sees their torques).
+    tau = torque + kp (target - q) - kd qd, with q and qd of the actuated joints at the start of the frame (NeRD section
+    3: controllers run once per frame and the network sees their torques).
     """
     torque = control.torque
     if torque is None:
@@ -72,15 +65,15 @@ _CHANNEL = "base_linear_velocity"
 
 
 def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> State:
-    """Return states whose base moves on with another velocity.
+    """Return states with a changed velocity of the base.
 
     Args:
         spec: Names and order of the state.
-        state: The state.
-        change: Change of the base's linear velocity [m/s], axes of the base, shape [worlds, 3].
+        state: The states.
+        change: Change of the base's linear velocity [m/s], base axes, shape [worlds, 3].
 
     Raises:
-        InputError: The state has neither a floating base nor a channel with its velocity.
+        InputError: The state has neither a floating base nor channels with its velocity.
     """
     if spec.floating:
         turned = rotation.rotate(rotation.normalise(state.q[:, 3:7]), change)

@@ -22,9 +22,9 @@ def wrap_angle(angle: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def position_difference(spec: StateSpec, q: Positions, reference: Positions) -> Velocities:
     """Return q - reference by degree of freedom, shape [..., nv].
 
-    Revolute and prismatic joints: the difference [rad or m], wrapped where continuous. Free joints: the shift of
-    the origin [m] and the rotation vector [rad] of q q_ref^-1, both in world axes. Ball joints: likewise the
-    rotation vector, in the axes of the joint's parent frame.
+    Revolute and prismatic joints: the difference [rad or m], wrapped if continuous. Free joints: the shift of the
+    origin [m] and the rotation vector [rad] of q q_ref^-1, both in world axes. Ball joints: the rotation vector [rad],
+    in the joint's parent frame.
     """
     shape = torch.broadcast_shapes(q.shape, reference.shape)
     q, reference = q.expand(shape), reference.expand(shape)
@@ -41,7 +41,7 @@ def position_difference(spec: StateSpec, q: Positions, reference: Positions) -> 
 
 
 def coordinate_difference(spec: StateSpec, q: Positions, reference: Positions) -> Positions:
-    """Return q - reference by coordinate, shape [..., nq]: angles without end wrapped, quaternions of the same sign."""
+    """Return q - reference by coordinate, shape [..., nq]: wrapped continuous angles, quaternions of one sign."""
     difference = torch.where(_continuous(spec, q.device), wrap_angle(q - reference), q - reference)
     for kind, _, last in _blocks(spec):
         if kind != "scalar":
@@ -89,11 +89,7 @@ class Coordinates(nn.Module):
     com: Tensor
 
     def __init__(self, spec: StateSpec, com: Vector3 = (0.0, 0.0, 0.0)) -> None:
-        """Prepare the conversion.
-
-        Args:
-            spec: Names and order of the state.
-            com: Centre of mass of a floating base in its own frame [m].
+        """Prepare the conversion; `com` is the centre of mass of a floating base in the base frame [m].
 
         Raises:
             InputError: A free joint is not the first one.
@@ -120,11 +116,11 @@ class Coordinates(nn.Module):
         self.register_buffer("com", torch.tensor(com), persistent=False)
 
     def view(self, q: Positions, qd: Velocities, down: Tensor | None) -> base_frame.BaseView | None:
-        """Return what a floating base sees of itself, with gravity in any unit; None of a fixed one."""
+        """Return the state in the frame of a floating base, with gravity in any unit; None for a fixed base."""
         return base_frame.view(q, qd, down, unit=False) if self.free else None
 
     def base_rotation(self, q: Positions) -> Matrices | None:
-        """Return the rotation of a floating base, base to world, shape [..., 3, 3]; None of a fixed one."""
+        """Return the rotation of a floating base, base to world, shape [..., 3, 3]; None for a fixed one."""
         return rotation.matrix(q[..., 3:7]) if self.free else None
 
     def to_base(self, base: Matrices | None, qd: Velocities) -> Velocities:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives in front of dynamics that take torques, of whatever kind: what is stepped then takes commands.
+"""Drives in front of dynamics that take torques, of any kind: the result takes the commands of the drives.
 
-Drives run in steps of about a millisecond. Over a frame they see positions that go on with the velocity at its start,
-and what acts is the mean of their torques: for springs that swing within a frame take hybrid dynamics or the simulator,
-where drives act in every step.
+Drives run in steps of about a millisecond. Within a frame they see positions extrapolated with the velocity at its
+start, and the dynamics get the mean of their torques. For springs that oscillate within a frame use hybrid dynamics or
+the simulator, where drives act in every step.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,14 +18,12 @@ from torch import Tensor
 
 from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.errors import InputError
-from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry.tensors import Controls, WorldMask, columns, index
 from neurodyn.multibody.drive_program import DriveProgram
-from neurodyn.robots import Robot
 
 _STEP = 1e-3
 """Length of the drives' steps, about [s]."""
@@ -32,35 +31,17 @@ _STEP = 1e-3
 
 @dataclass(frozen=True)
 class DrivenCarry:
-    """What the model and its drives keep.
-
-    Attributes:
-        inner: Carry of the model.
-        memory: What the drives keep, shape [worlds, memory]; None where nothing has happened yet.
-    """
+    """Carry of the dynamics, and memory of the drives, shape [worlds, memory]; None at a start."""
 
     inner: Any
     memory: Tensor | None
 
 
 class DrivenDynamics(BaseDynamics):
-    """Dynamics whose controls are commands of drives.
-
-    Attributes:
-        dynamics: The dynamics that take torques.
-    """
+    """Dynamics whose controls are commands of drives; `dynamics` are the ones behind the drives."""
 
     def __init__(self, dynamics: Dynamics, drives: Mapping[str, Drive]) -> None:
-        """Put drives in front of dynamics.
-
-        Args:
-            dynamics: Dynamics that take torques.
-            drives: Drives by joint; joints without one take torques.
-
-        Raises:
-            InputError: The dynamics take targets, a drive cannot be (`core.description.drive.require_drives`), or it
-                has a bias.
-        """
+        """Put drives in front of dynamics. Arguments and errors: see `driven`."""
         if dynamics.spec.control_kind != "torque":
             raise InputError(
                 f"dynamics of {dynamics.spec.robot!r}: take targets, so that their drives are in them; valid: dynamics "
@@ -79,52 +60,24 @@ class DrivenDynamics(BaseDynamics):
         self._drives = DriveProgram(drives, self.spec, dynamics.spec.dt / self._parts)
         self._rows, self._dofs = (tuple(part) for part in self._drives.columns)
 
-    @property
-    def network(self) -> str:
-        """What computes a step of the dynamics behind the drives."""
-        return self.dynamics.network
-
-    @property
-    def robot(self) -> Robot | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The declaration of the robot."""
-        return self.dynamics.robot
-
-    @property
-    def device(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Device of the tensors that it takes."""
-        return self.dynamics.device
-
-    @property
-    def training_range(self) -> TrainingRange | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Range of motion in the data that the dynamics were made from."""
-        return self.dynamics.training_range
-
-    @property
-    def epistemic_scale(self) -> Tensor | None:
-        """Unit of the epistemic standard deviation."""
-        return self.dynamics.epistemic_scale
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Return what can be trained."""
-        return self.dynamics.parameters()
-
-    def resolve_environment(self, environment: Environment | None) -> Environment:
-        """Return the environment with what it leaves open filled in."""
-        return self.dynamics.resolve_environment(environment)
-
     def begin(self, context: State | Window, environment: Environment | None = None) -> DrivenCarry:
-        """Return the carry; of a window, whose controls are commands, torques are computed anew."""
+        """Return the carry; the controls of a window are commands, for which torques are computed again."""
         known, memory = self._known(context)
         return DrivenCarry(self.dynamics.begin(known, environment), memory)
 
+    def imagine(
+        self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
+    ) -> DrivenCarry:
+        """Return the carry of worlds in which a policy acts; see `Dynamics`."""
+        known, memory = self._known(context)
+        return DrivenCarry(self.dynamics.imagine(known, environment, uncertainty=uncertainty), memory)
+
     def step(self, carry: DrivenCarry, state: State, control: Control) -> tuple[DrivenCarry, Step]:
         """Predict one frame from `state` under commands."""
-        torque, memory = self._torque(state.q, state.qd, frame_command(self.spec, state, control), carry.memory)
-        inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
-        return DrivenCarry(inner, memory), step
+        return self._after(carry, state, frame_command(self.spec, state, control))
 
     def reset(self, carry: DrivenCarry, context: State | Window, mask: WorldMask) -> DrivenCarry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]."""
+        """Restart the worlds where `mask` is true, shape [worlds]."""
         known, fresh = self._known(context)
         return DrivenCarry(self.dynamics.reset(carry.inner, known, mask), renewed_memory(carry.memory, fresh, mask))
 
@@ -134,15 +87,19 @@ class DrivenDynamics(BaseDynamics):
         carry, state = self.begin(context, environment), present_state(context)
         q, qd = [state.q], [state.qd]
         for command in controls.unbind(1):
-            torque, memory = self._torque(state.q, state.qd, command, carry.memory)
-            inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
-            carry, state = DrivenCarry(inner, memory), step.state
+            carry, step = self._after(carry, state, command)
+            state = step.state
             q.append(state.q)
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
+    def _after(self, carry: DrivenCarry, state: State, command: Tensor) -> tuple[DrivenCarry, Step]:
+        torque, memory = self._torque(state.q, state.qd, command, carry.memory)
+        inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
+        return DrivenCarry(inner, memory), step
+
     def _known(self, context: State | Window) -> tuple[State | Window, Tensor | None]:
-        """Return a context with torques in place of commands, and what the drives keep of it."""
+        """Return a context with torques in place of commands, and the memory of the drives after it."""
         if not isinstance(context, Window):
             return context, None
         torques, memory = [], None
@@ -152,7 +109,7 @@ class DrivenDynamics(BaseDynamics):
         return (replace(context, torque=torch.stack(torques, 1)) if torques else context.present), memory
 
     def _torque(self, q: Tensor, qd: Tensor, command: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the mean torque of a frame, and the memory at its end."""
+        """Return the mean torque of a frame, and the memory of the drives after it."""
         total = torch.zeros_like(command)
         for part in range(self._parts):
             moved = self._moved(q, qd, part * self._drives.step)
@@ -161,20 +118,28 @@ class DrivenDynamics(BaseDynamics):
         return total / self._parts, memory
 
     def _moved(self, q: Tensor, qd: Tensor, time: float) -> Tensor:
-        """Return positions of the driven joints a little later, with their velocities; others as they are."""
+        """Return positions extrapolated by `time` [s] for driven joints; other positions are unchanged."""
         if not time:
             return q
         return q.index_add(-1, index(self._rows, q), time * columns(qd, self._dofs))
 
 
+for _name in (
+    *("network", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
+    *("contact_points", "contacts_of_simulator", "resolve_environment", "reader"),
+):  # as the dynamics behind the drives have them
+    setattr(DrivenDynamics, _name, property(attrgetter(f"dynamics.{_name}")))
+
+
 def driven(dynamics: Dynamics, drives: Mapping[str, Drive]) -> DrivenDynamics:
-    """Return dynamics with drives in front: they take commands, and keep what drives keep in their carry.
+    """Return dynamics with drives in front: they take commands, and their carry holds the memory of the drives.
 
     Args:
-        dynamics: Dynamics that take torques: neural ones, world models, hybrid ones, the simulator.
-        drives: Drives by joint.
+        dynamics: Dynamics that take torques, of any kind.
+        drives: Drives by joint; joints without one take torques.
 
     Raises:
-        InputError: The dynamics take targets, or a drive cannot be.
+        InputError: The dynamics take targets, a drive is invalid (`core.description.drive.require_drives`), or it has a
+            bias.
     """
     return DrivenDynamics(dynamics, drives)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of an ensemble.
-
-Which of them each world follows, how far they disagree, and bounds of predicted standard deviations.
-"""
+"""Ensemble members: which one each world follows, their disagreement, and bounds of predicted standard deviations."""
 
 from dataclasses import dataclass
 
@@ -12,25 +9,25 @@ from torch.nn import functional
 
 
 def followed(values: Tensor, member: Tensor | None) -> Tensor:
-    """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
+    """Return the rows of each world's member from [members, worlds, size], or the mean over members."""
     if member is None:
         return values.mean(0)
     return values.gather(0, member[None, :, None].expand(1, -1, values.shape[2]))[0]
 
 
 def in_turn(worlds: int, members: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return the member that each world follows where they take turns, shape [worlds]."""
+    """Return the member that each world follows if they take turns, shape [worlds]."""
     return torch.arange(worlds, device=device) % members
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows by their member, for passes in which each member sees its own rows alone.
+    """Rows by member, for passes in which each member sees its own rows only.
 
     Attributes:
-        rows: Row at each place of each member, shape [members, places]; places that a member does not need repeat one.
-        places: Place of each row among those of all members, shape [rows].
-        in_order: Whether rows lie by member already, as many for each, so that nothing has to be moved.
+        rows: Row at each place of each member, shape [members, places]; unused places repeat a row.
+        places: Place of each row among the places of all members, shape [rows].
+        in_order: Whether rows are sorted by member already, equally many for each, so that nothing has to be moved.
     """
 
     rows: Tensor
@@ -39,13 +36,7 @@ class Groups:
 
     @classmethod
     def of(cls, member: Tensor, members: int, device: torch.device | str = "cpu") -> "Groups":
-        """Group rows.
-
-        Args:
-            member: Member of each row, shape [rows]; on the CPU, where a GPU is not to be waited for.
-            members: Number of members.
-            device: Device of the rows.
-        """
+        """Group rows by `member`, shape [rows], preferably on the CPU, which spares a wait for the GPU."""
         member = member.cpu()
         order = torch.argsort(member, stable=True)
         counts = torch.bincount(member, minlength=members)
@@ -64,7 +55,7 @@ class Groups:
         return x.index_select(0, self.rows.flatten()).unflatten(0, self.rows.shape)
 
     def scatter(self, y: Tensor) -> Tensor:
-        """Return what `gather` arranged in its first order, [members, places, ...] -> [rows, ...]."""
+        """Undo `gather`, [members, places, ...] -> [rows, ...]."""
         return y.flatten(0, 1) if self.in_order else y.flatten(0, 1).index_select(0, self.places)
 
 
@@ -75,11 +66,9 @@ _LOG_STD = (-8.0, 8.0)
 
 
 def softly_bounded(log_std: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """Return what lies within bounds, and approaches them smoothly (Chua et al., arXiv 1805.12114).
+    """Bound logarithms of standard deviations smoothly (Chua et al., arXiv 1805.12114).
 
-    Args:
-        log_std: Logarithms of standard deviations.
-        bounds: Least and greatest, as they broadcast; None for -8 and 8.
+    `bounds` are the lower and the upper one (broadcast); None for -8 and 8.
     """
     least, most = _LOG_STD if bounds is None else bounds
     below = most - functional.softplus(most - log_std)
@@ -95,14 +84,9 @@ def deviation(values: Tensor) -> Tensor:
 
 
 def between_marks(scales: Tensor, frames: int) -> Tensor:
-    """Return factors for each frame of a forecast from those at `MARKS`: a power law in between, the last beyond.
+    """Interpolate factors at `MARKS`, shape [marks, size], over the frames of a forecast, shape [frames, size].
 
-    Args:
-        scales: Factors at the marks, shape [marks, size].
-        frames: Number of frames.
-
-    Returns:
-        Shape [frames, size].
+    They follow a power law between marks, and stay constant beyond the last one.
     """
     marks = torch.tensor(MARKS, device=scales.device, dtype=scales.dtype).log()
     at = torch.arange(1, frames + 1, device=marks.device, dtype=marks.dtype).log().clamp_max(marks[-1])

@@ -49,11 +49,7 @@ class FixedFrame(Protocol):
         ...
 
     def moved(self, environment: Environment) -> "FixedFrame":
-        """Return the frame in another environment with the same history: this one, or one with other buffers.
-
-        Raises:
-            InputError: The ground is for another number of worlds.
-        """
+        """Return the frame in another environment with the same history: this one, or one with other buffers."""
         ...
 
 
@@ -70,7 +66,7 @@ class KeptFrames:
         return KeptFrames, ()
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the frame of a key, and make it if there is none."""
+        """Return the frame of a key, made at the first request."""
         frames: dict[Any, Any] = self._local.__dict__
         if key not in frames:
             while len(frames) >= _MOST:
@@ -128,12 +124,7 @@ class EagerFrame:
 
 
 def wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]) -> bool:
-    """Return whether torch has to compute a step: for gradients, tracing or transforms.
-
-    Args:
-        tensors: Inputs of the step.
-        parameters: Its parameters, one dictionary for each module.
-    """
+    """Return whether a step with these inputs and parameters needs torch: for gradients, tracing or transforms."""
     if torch.is_grad_enabled():
         if any(tensor.requires_grad for tensor in tensors):
             return True

@@ -94,11 +94,7 @@ class Fault(Record, frozen=True):
 
 
 class DivergedError(InputError):
-    """Raised when a computation stops at a fault.
-
-    Attributes:
-        fault: The fault.
-    """
+    """Raised when a computation stops at a fault, its `fault`."""
 
     def __init__(self, fault: Fault, advice: str) -> None:
         super().__init__(f"{fault.words}; {advice}")
@@ -107,12 +103,7 @@ class DivergedError(InputError):
 
 @dataclass
 class Watch:
-    """Faults collected by `watching`.
-
-    Attributes:
-        out: Folder for the states before faults; None to write none.
-        faults: The faults in the order of detection.
-    """
+    """Faults collected by `watching`, in order of detection; `out` is the folder for the states before them."""
 
     out: Path | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -123,11 +114,7 @@ _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def watching(out: str | Path | None = None) -> Iterator[Watch]:
-    """Collect the faults that occur inside the context.
-
-    Args:
-        out: Folder for the states before faults, created at the first one; None to write none.
-    """
+    """Collect the faults that occur inside the context; `out` is the folder for the states before faults."""
     watch = Watch(None if out is None else Path(out))
     token = _WATCH.set(watch)
     try:
@@ -141,12 +128,12 @@ def guard_bounds(
 ) -> PlausibleBounds:
     """Return the bounds outside of which dynamics count as diverged.
 
-    The bounds are those of the robot. For models they are tightened to the range of velocities and channels in the
-    training data, plus a margin. For models of logs they apply to the measured state.
+    The bounds are the robot's. For models they are tightened to the range of velocities and channels in the training
+    data, plus a margin. For models of logs they apply to the measured state.
 
     Args:
         dynamics: The dynamics.
-        robot: Declaration of the robot; None to use that of the dynamics. Without one, positions are unbounded.
+        robot: Declaration of the robot; None for the declaration of the dynamics. Without one, positions are unbounded.
         margin: Margin on either side of the training range, as a fraction of that range.
     """
     robot, known = robot or dynamics.robot, dynamics.training_range
@@ -161,16 +148,9 @@ def _widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...
 
 @torch.no_grad()
 def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: int = 0) -> Fault | None:
-    """Return the earliest fault of a batch of roll-outs; of several in one frame, that of the lowest world index.
+    """Return the earliest fault of a batch of roll-outs, in the lowest world with one; None if all are plausible.
 
-    Args:
-        bounds: Bounds of plausible states.
-        path: The roll-outs.
-        where: What was running, for the fault.
-        first: Frame number of the first state in `path`; 0 for an initial state.
-
-    Returns:
-        The fault; None if all states are plausible.
+    `where` says what was running. `first` is the frame number of the first state in `path`; 0 for an initial state.
     """
     if _all_within(bounds, path):
         return None
@@ -192,14 +172,7 @@ def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: in
 
 @torch.no_grad()
 def state_fault(bounds: PlausibleBounds, state: State, where: str, *, frame: int) -> Fault:
-    """Return the fault of the first implausible state in a batch that has at least one.
-
-    Args:
-        bounds: Bounds of plausible states.
-        state: The states.
-        where: What was running, for the fault.
-        frame: Number of the frame that led to the states.
-    """
+    """Return the fault of the first implausible state in a batch with at least one, after frame `frame`."""
     outside = bounds.outside(state.q, state.qd, state.channels)
     world = int(outside.int().argmax())
     row = [None if part is None else part[world] for part in (state.q, state.qd, state.channels)]
@@ -259,11 +232,7 @@ class Before:
 
 
 def report(fault: Fault, before: Before | None = None) -> Fault:
-    """Collect a fault and write its states inside `watching`; print a notice elsewhere.
-
-    Returns:
-        The fault, with the path of its states if they were written.
-    """
+    """Inside `watching` collect a fault and write its states, else print a notice; return it with their path."""
     watch = _WATCH.get()
     if watch is None:
         notice(fault.words)
@@ -275,12 +244,9 @@ def report(fault: Fault, before: Before | None = None) -> Fault:
 
 
 def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
-    """Write the last finite stretch of states before a fault to a new store in a folder.
+    """Write the last finite stretch of states before a fault to a new store, and return the fault with its path.
 
     Nothing is written if the last state is not finite.
-
-    Returns:
-        The fault, with the path of the store.
     """
     from neurodyn.data.header import Split, Status, StoreHeader
     from neurodyn.data.writer import StoreWriter
@@ -323,14 +289,7 @@ def write_states(folder: Path, fault: Fault, before: Before) -> Fault:
 def watch_rollout(
     dynamics: "Dynamics", path: Trajectory, controls: Tensor, environment: Environment | None
 ) -> Trajectory:
-    """Report the first fault of roll-outs, if there is one, and return the roll-outs.
-
-    Args:
-        dynamics: The dynamics that predicted them.
-        path: The roll-outs.
-        controls: Controls of the roll-outs, shape [worlds, T, nu].
-        environment: Environment of the worlds, as the caller gave it.
-    """
+    """Report the first fault of roll-outs under `controls` [worlds, T, nu], if there is one; return the roll-outs."""
     fault = fault_of(
         guard_bounds_of(dynamics), path, f"roll-out of {dynamics.kind} dynamics of {dynamics.spec.robot!r}"
     )

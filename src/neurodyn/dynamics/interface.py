@@ -118,12 +118,8 @@ class Dynamics(Protocol):
     ) -> Carry:
         """Return the carry of worlds for imagined roll-outs of a policy; see `begin`.
 
-        In an ensemble each world follows one member, in turn, so that the policy experiences every member.
-
-        Args:
-            context: History of the worlds.
-            environment: Environment of the worlds; None for the default one.
-            uncertainty: Whether steps return their uncertainty, if the dynamics estimate it.
+        In an ensemble each world follows one member, in turn, so that the policy experiences every member. Steps return
+        their `uncertainty` only if asked to.
         """
         ...
 
@@ -160,9 +156,6 @@ class Dynamics(Protocol):
             controls: Torques [N m or N], shape [worlds, T, nu].
             environment: Environment of both; None for the default of these dynamics.
 
-        Returns:
-            Both roll-outs with errors by joint; `plot()` draws them, and notebooks show a table.
-
         Raises:
             InputError: The recorded trajectory has other worlds or coordinates, or is shorter.
             MismatchError: The other dynamics have other joints, controls or another dt.
@@ -196,12 +189,8 @@ class MeasuredDynamics(Dynamics, Protocol):
     """Dynamics of measured states, whose history costs a warm-up that can be shared between worlds."""
 
     def graft(self, carry: Carry, mask: WorldMask, source: Carry, chosen: Tensor) -> Carry:
-        """Replace the history of some worlds.
+        """Replace the history of the worlds where `mask` is true, shape [worlds]; `carry` stays valid.
 
-        Args:
-            carry: History of all worlds; it stays valid.
-            mask: Worlds that are restarted, shape [worlds].
-            source: Histories to copy from.
-            chosen: Row of `source` for each world, read where `mask` is true, shape [worlds].
+        World w gets row `chosen[w]` of the histories `source`.
         """
         ...

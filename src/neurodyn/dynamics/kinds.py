@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from neurodyn.robots import Robot
     from neurodyn.solvers.learned import SolverLearned
 
+# ruff: noqa: D102  # the call of a protocol is what the protocol's docstring says
+
 T = TypeVar("T")
 
 
@@ -38,13 +40,13 @@ class KindPart(Generic[T]):
     """Something that can be done with models of a kind, which some kinds lack."""
 
     def __init__(self, entry: "T | str | None" = None) -> None:
-        """Take the part itself, or the text "module:attribute" that says where it is; None where a kind lacks it."""
+        """Take the part itself, or "module:attribute"; None if a kind lacks it."""
         self._entry = entry
         self._kind: Kind | None = None
         self._name = ""
 
     def bind(self, kind: "Kind", name: str) -> None:
-        """Remember whose part it is, for the error message."""
+        """Record the owner of the part, for the error message."""
         self._kind, self._name = kind, name
 
     def __bool__(self) -> bool:
@@ -52,10 +54,7 @@ class KindPart(Generic[T]):
         return self._entry is not None
 
     def get(self, where: str | Path = "") -> T:
-        """Return the part, imported if need be.
-
-        Args:
-            where: The run that holds the model, for the error message.
+        """Return the part, imported at its first use; `where` is the run that holds the model, for the error message.
 
         Raises:
             InputError: The kind lacks this part; the message names the kinds that have it.
@@ -77,73 +76,43 @@ def _absent() -> Any:
 class Simulate(Protocol):
     """Makes dynamics of a declared robot, without a run."""
 
-    def __call__(self, robot: "Robot", *, device: str) -> "Dynamics":
-        """Return the dynamics on a device."""
-        ...
+    def __call__(self, robot: "Robot", *, device: str) -> "Dynamics": ...
 
 
 class Identified(Protocol):
-    """Reads what was identified of a robot from a model, with an actuator network beside it."""
+    """Returns the quantities identified by a model that comes from a run, with an actuator network beside it."""
 
-    def __call__(self, model: Any, run: str, network: "TrainedNetwork | None" = None) -> "IdentifiedRobot":
-        """Return the identified robot of a model that comes from a run."""
-        ...
+    def __call__(self, model: Any, run: str, network: "TrainedNetwork | None" = None) -> "IdentifiedRobot": ...
 
 
 class MakeSolver(Protocol):
-    """Makes a solver of Newton that steps all worlds with the model of a run."""
+    """Makes a Newton solver that steps all worlds with the model of a run."""
 
-    def __call__(self, model: "newton.Model", run: str | Path) -> "SolverLearned":
-        """Return the solver for the worlds of a Newton model."""
-        ...
+    def __call__(self, model: "newton.Model", run: str | Path) -> "SolverLearned": ...
 
 
 class PlanTraining(Protocol):
-    """Finds settings and data of a training, but for budget and seed, and checks them before it begins."""
+    """Returns settings and data of a training, without budget and seed, and checks them before it begins."""
 
-    def __call__(self, robot: "Robot", request: "TrainRequest") -> "tuple[TrainingPlan, Mixture]":
-        """Return the settings and the data."""
-        ...
+    def __call__(self, robot: "Robot", request: "TrainRequest") -> "tuple[TrainingPlan, Mixture]": ...
 
 
 class PlanFinetuning(Protocol):
-    """Finds settings and data of a fine-tuning, but for budget and seed, and checks them before it begins."""
+    """Returns settings and data of a fine-tuning, without budget and seed, and checks them before it begins."""
 
-    def __call__(self, request: "FinetuneRequest") -> "tuple[TrainingPlan, Mixture]":
-        """Return the settings and the data."""
-        ...
-
-
-class TrainModel(Protocol):
-    """Trains a model and writes it to the run directory of the job."""
-
-    def __call__(self, job: "TrainingJob[Any]", /) -> "TrainState":
-        """Return where the training ended."""
-        ...
-
-
-class FinetuneModel(Protocol):
-    """Adapts a trained model and writes it to the run directory of the job."""
-
-    def __call__(self, job: "FinetuningJob[Any]", /) -> "TrainState":
-        """Return where the training ended."""
-        ...
+    def __call__(self, request: "FinetuneRequest") -> "tuple[TrainingPlan, Mixture]": ...
 
 
 class Evaluate(Protocol):
-    """Measures the model of a run otherwise than beside its simulator, or beside a log of its state."""
+    """Evaluates the model of a run in another way than against its simulator or a log of its state."""
 
-    def __call__(self, request: "EvaluationRequest") -> "Evaluation":
-        """Return what was measured."""
-        ...
+    def __call__(self, request: "EvaluationRequest") -> "Evaluation": ...
 
 
 class LoadAlongLog(Protocol):
-    """Loads a model whose roll-outs along a log start from estimated states."""
+    """Loads a model whose roll-outs along a log start from estimated states; None if they start from logged ones."""
 
-    def __call__(self, run: str | Path, device: str = "cpu") -> "Dynamics | None":
-        """Return the model; None where its roll-outs start from logged states."""
-        ...
+    def __call__(self, run: str | Path, device: str = "cpu") -> "Dynamics | None": ...
 
 
 @dataclass(frozen=True)
@@ -178,8 +147,8 @@ class Kind:
     settings: "KindPart[type[TrainingPlan]]" = field(default_factory=_absent)
     plan_training: KindPart[PlanTraining] = field(default_factory=_absent)
     plan_finetuning: KindPart[PlanFinetuning] = field(default_factory=_absent)
-    train: KindPart[TrainModel] = field(default_factory=_absent)
-    finetune: KindPart[FinetuneModel] = field(default_factory=_absent)
+    train: "KindPart[Callable[[TrainingJob[Any]], TrainState]]" = field(default_factory=_absent)
+    finetune: "KindPart[Callable[[FinetuningJob[Any]], TrainState]]" = field(default_factory=_absent)
     evaluate: KindPart[Evaluate] = field(default_factory=_absent)
     along_log: KindPart[LoadAlongLog] = field(default_factory=_absent)
     refit: "KindPart[Refit]" = field(default_factory=_absent)

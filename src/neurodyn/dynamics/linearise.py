@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Jacobians of a step by state and control, for controllers and estimators that linearise.
+r"""Jacobians of a step with respect to state and control, for controllers and estimators that linearise.
 
-In coordinates of the degrees of freedom around a state, $\delta = (\delta q, \delta\dot q)$ with rotation vectors where
-joints turn freely (`position_difference`):
+In coordinates of the degrees of freedom around a state, $\delta = (\delta q, \delta\dot q)$ with rotation vectors for
+free and ball joints (`position_difference`):
 
 $$\delta_{t+1} = A\,\delta_t + B\,\delta u_t$$
 """
@@ -25,12 +25,12 @@ from neurodyn.geometry import rotation
 
 @dataclass(frozen=True, eq=False)
 class Linearisation:
-    """A step of a batch of worlds and its Jacobians; rows and columns as `StateSpec.tangent_names`, then velocities.
+    """A step of a batch of worlds and its Jacobians; rows and columns are `StateSpec.tangent_names`, then velocities.
 
     Attributes:
-        state: The state at the end of the step.
+        state: The state after the step.
         A: Derivative of the state after the step by the state before it, shape [worlds, 2 nv, 2 nv].
-        B: Derivative of the state after the step by the torques, or other controls, shape [worlds, 2 nv, nu].
+        B: Derivative of the state after the step by the controls, shape [worlds, 2 nv, nu].
     """
 
     state: State
@@ -43,13 +43,13 @@ def linearise(
 ) -> Linearisation:
     """Linearise a step of dynamics around states and controls.
 
-    Compiled dynamics differentiate all rows of a world together, with a row in each lane of a vector. Of others, each
-    world is stepped once for every row, and all are differentiated in one batch.
+    Compiled dynamics differentiate all rows of a world at once, one row per vector lane. Other dynamics step each world
+    once per row, and all rows are differentiated in one batch.
 
     Args:
         dynamics: Any dynamics that are differentiable.
         context: States of the worlds; or windows that end in them, whose past is held fixed.
-        torque: Torques during the frame [N m or N], or what `StateSpec.control_kind` says, shape [worlds, nu].
+        torque: Torques during the frame [N m or N], or other controls (`StateSpec.control_kind`), shape [worlds, nu].
         environment: Gravity and ground.
 
     Raises:
@@ -82,7 +82,7 @@ class Compiled(Protocol):
 def _by_autograd(
     dynamics: Dynamics, context: State | Window, torque: Tensor, environment: Environment | None
 ) -> tuple[State, Tensor, Tensor]:
-    """Step every world once for each row, and differentiate all rows at once."""
+    """Step every world once per row, and differentiate all rows at once."""
     spec, now = dynamics.spec, present_state(context)
     size = 2 * spec.nv
     row = torch.arange(now.worlds, device=now.q.device).repeat_interleave(size)
@@ -99,10 +99,7 @@ def _by_autograd(
 
 
 def _seeds(spec: StateSpec, q: Tensor) -> Tensor:
-    """Return derivatives of `position_difference`(., q) and of velocities by positions and velocities.
-
-    Shape [worlds, 2 nv, nq + nv].
-    """
+    """Return the derivative of (`position_difference`(., q), qd) by q and qd, shape [worlds, 2 nv, nq + nv]."""
     columns, turning = _columns(spec)
     seeds = q.new_zeros(len(q), 2 * spec.nv, spec.nq + spec.nv)
     rows = torch.arange(2 * spec.nv, device=q.device)
@@ -113,10 +110,7 @@ def _seeds(spec: StateSpec, q: Tensor) -> Tensor:
 
 
 def _along_freedoms(spec: StateSpec, q: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients by positions and velocities as ones by degrees of freedom and velocities.
-
-    Shapes [worlds, rows, nq + nv] and [worlds, rows, 2 nv].
-    """
+    """Convert gradients by q and qd [worlds, rows, nq + nv] to degrees of freedom [worlds, rows, 2 nv]."""
     columns, turning = _columns(spec)
     found = gradient[..., columns.to(q.device)]
     for place, freedom in turning:
@@ -127,9 +121,9 @@ def _along_freedoms(spec: StateSpec, q: Tensor, gradient: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _columns(spec: StateSpec) -> tuple[Tensor, list[tuple[int, int]]]:
-    """Return the column of q and qd of each degree of freedom and velocity, and where quaternions and turns begin.
+    """Return the column of q and qd for each degree of freedom, and where quaternions and rotation vectors begin.
 
-    Turns have the columns of the first three numbers of their quaternion, to be overwritten.
+    Rotation vectors get the columns of the first three numbers of their quaternion, which are overwritten.
     """
     columns: list[int] = []
     turning: list[tuple[int, int]] = []
@@ -141,6 +135,6 @@ def _columns(spec: StateSpec) -> tuple[Tensor, list[tuple[int, int]]]:
 
 
 def _turns(q: Tensor) -> Tensor:
-    """Return twice the change of a quaternion per unit of turn about each axis, e_k q, shape [worlds, 3, 4]."""
+    """Return twice the change of a quaternion per unit rotation about each axis, e_k q, shape [worlds, 3, 4]."""
     axes = torch.eye(3, 4, dtype=q.dtype, device=q.device)
     return rotation.multiply(axes.expand(len(q), 3, 4), q[:, None].expand(len(q), 3, 4))

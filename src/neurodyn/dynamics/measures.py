@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Position errors of roll-outs by joint, the predictions of trivial baselines, and roll-outs beside the truth."""
+"""Position errors of roll-outs by joint, predictions of trivial baselines, and roll-outs beside the truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ MOVING = 1.0
 
 @dataclass(frozen=True)
 class ErrorColumns:
-    """Which errors make up the base, the turning joints and the sliding joints; indices into `error_names`.
+    """Columns of `error_names` by kind.
 
     Attributes:
         base: Position of the base [m].
-        angles: Turning joints [rad].
-        slides: Sliding joints that are no base [m].
+        angles: Revolute and ball joints [rad].
+        slides: Prismatic joints that do not carry the base [m].
         orientation: Orientation of a floating base [rad].
         names: Names of all errors.
     """
@@ -59,12 +59,12 @@ class ErrorColumns:
         )
 
     def joints(self) -> dict[str, int]:
-        """Return the columns of single joints by the name of the joint; those of a base are not among them."""
+        """Return the columns of single joints by name, without the joints of a base."""
         return {self.names[i]: i for i in sorted((*self.angles, *self.slides)) if self.names}
 
 
 def error_names(spec: StateSpec) -> tuple[str, ...]:
-    """Return what the errors of a robot are of: a joint's name, or "root.position" and "root.orientation"."""
+    """Return the names of a robot's errors: joints, or "root.position" and "root.orientation"."""
     return tuple(f"{name}.{kind}" if kind in ("position", "orientation") else name for name, kind in _kinds(spec))
 
 
@@ -79,12 +79,9 @@ def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -
 
 
 def joint_distance(spec: StateSpec, q: Positions, reference: Positions) -> Float[Tensor, "*#batch errors"]:
-    """Return how far positions are apart, joint by joint, in the order of `error_names` [m or rad].
+    """Return the distance between positions [..., nq], joint by joint, in the order of `error_names` [m or rad].
 
-    Args:
-        spec: Names and kinds of the joints.
-        q: Positions, shape [..., nq]; quaternions of any length above 0.
-        reference: Other positions, shape [..., nq].
+    Quaternions may have any length above 0.
     """
     if all(joint.scalar for joint in spec.joints):
         return position_difference(spec, q, reference).abs()
@@ -106,7 +103,7 @@ def _kinds(spec: StateSpec) -> list[tuple[str, str]]:
 
 
 def _unit(spec: StateSpec, q: Tensor) -> Tensor:
-    """Return positions whose quaternions have unit length."""
+    """Return positions with quaternions of unit length."""
     q = q.clone()
     for joint, place in zip(spec.joints, spec.places, strict=True):
         if not joint.scalar:
@@ -115,22 +112,22 @@ def _unit(spec: StateSpec, q: Tensor) -> Tensor:
 
 
 def finite_worlds(trajectory: Trajectory) -> WorldMask:
-    """Return which roll-outs are finite to their end, shape [worlds]."""
+    """Return which roll-outs are finite throughout, shape [worlds]."""
     return torch.isfinite(trajectory.q).all(-1).all(-1) & torch.isfinite(trajectory.qd).all(-1).all(-1)
 
 
 def persistence(truth: Trajectory) -> Trajectory:
-    """Return the persistence baseline: the first state forever."""
+    """Return the persistence baseline: the first state, held."""
     return Trajectory(truth.q[:, :1].expand_as(truth.q), truth.qd[:, :1].expand_as(truth.qd))
 
 
 def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = None) -> Trajectory:
-    """Return the constant-velocity baseline: velocities stay as they are.
+    """Return the constant-velocity baseline from the first states of trajectories.
 
     Args:
-        truth: Trajectories whose first states are gone on from.
+        truth: The trajectories.
         dt: Length of a frame [s].
-        spec: Kinds of the joints; None where all have one degree of freedom. A floating base's origin is taken to
+        spec: Kinds of the joints; None if all have one degree of freedom. The origin of a floating base is taken to
             move with the velocity of the centre of mass.
     """
     time = dt * torch.arange(truth.q.shape[1], dtype=truth.q.dtype, device=truth.q.device)
@@ -142,13 +139,7 @@ def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = Non
 
 
 def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:
-    """Return positions that `position_difference` says are `tangent` away from `q`, shape [..., nq].
-
-    Args:
-        spec: Kinds of the joints.
-        q: Positions, shape [..., nq].
-        tangent: Displacement by degree of freedom [m or rad], shape [..., nv].
-    """
+    """Return positions [..., nq] at the `position_difference` `tangent` [..., nv] [m or rad] from `q`."""
     parts = []
     for joint, place in zip(spec.joints, spec.places, strict=True):
         here, shift = q[..., place.q], tangent[..., place.qd]
@@ -172,8 +163,8 @@ class ComparedRollouts:
 
     Attributes:
         spec: Names, units and dt of the states.
-        predicted: What was predicted.
-        truth: What happened, or what other dynamics predict.
+        predicted: The prediction.
+        truth: The recorded trajectory, or the prediction of other dynamics.
         predicted_label: Name of the prediction.
         truth_label: Name of the truth.
     """
@@ -186,7 +177,7 @@ class ComparedRollouts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the errors are of: joints, or position and orientation of a floating base."""
+        """Names of the errors: joints, or position and orientation of a floating base."""
         return error_names(self.spec)
 
     @property
@@ -195,25 +186,14 @@ class ComparedRollouts:
         return position_errors(self.spec, self.predicted, self.truth)
 
     def mean_errors(self, horizon: int | None = None) -> dict[str, float | None]:
-        """Return mean errors over all frames up to a horizon and over finite roll-outs, by name.
+        """Return errors [m or rad] by name, averaged over finite roll-outs and over frames up to `horizon`.
 
-        Args:
-            horizon: Number of frames; None for all.
-
-        Returns:
-            Errors [m or rad]; None where no roll-out is finite.
+        `horizon` None is the whole roll-out. An error is None if no roll-out is finite.
         """
         return self._means(self.predicted, self._frames if horizon is None else horizon)
 
     def plot(self, *, worlds: Sequence[int] = (0,)) -> "Figure":
-        """Draw coordinates over time, the prediction over the truth.
-
-        Args:
-            worlds: Which roll-outs.
-
-        Raises:
-            InputError: There is no such roll-out.
-        """
+        """Draw coordinates over time, the prediction over the truth; an `InputError` for a world that is not there."""
         count = self.truth.q.shape[0]
         for world in worlds:
             if not -count <= world < count:
@@ -269,18 +249,7 @@ class ComparedRollouts:
 def compared(
     spec: StateSpec, predicted: Trajectory, truth: Trajectory, *, predicted_label: str, truth_label: str
 ) -> ComparedRollouts:
-    """Return roll-outs beside the truth.
-
-    Args:
-        spec: Names, units and dt of the states.
-        predicted: What was predicted.
-        truth: What happened; where it is longer, its first frames.
-        predicted_label: Name of the prediction.
-        truth_label: Name of the truth.
-
-    Raises:
-        InputError: The truth is of other worlds or coordinates, or shorter.
-    """
+    """Return roll-outs beside the truth, of which further frames are cut off; an `InputError` if it does not fit."""
     frames = predicted.q.shape[1] - 1
     mine, theirs = list(predicted.q.shape), list(truth.q.shape)
     if [mine[0], mine[2]] != [theirs[0], theirs[2]] or theirs[1] < mine[1]:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named quantities of a state: what tasks are written in, whichever kind of dynamics offers them.
+"""Named quantities of a state, in which tasks are written, independent of the kind of dynamics.
 
-A task asks for "base_height" or "joint_velocity" and never for the third coordinate of a state, so it runs in a
-simulator, whose state is generalised coordinates, and in a model of logs, whose state is what was measured. What
-nobody asks for is not computed; what is not there is refused by name.
+A task asks for "base_height" or "joint_velocity" and never for the third coordinate of a state. So it runs in a
+simulator, whose state is generalised coordinates, and in a model of logs, whose state is what was measured. Quantities
+are computed only when asked for; missing ones are refused by name.
 
     joint_position [w, nj], joint_velocity [w, nj]     all joints but a free base, in order
     base_position [w, 3]                               origin of the base link [m], world
     base_height [w, 1]                                 its z [m]
     base_orientation [w, 4]                            base to world, scalar last
     base_rotation [w, 3, 3]                            its matrix
-    base_linear_velocity [w, 3]                        of the *origin* of the base link [m/s], axes of the base
-    base_angular_velocity [w, 3]                       [rad/s], axes of the base
-    projected_gravity [w, 3]                           direction of gravity (unit), axes of the base
-    joint_torque [w, nu]                               that acted during the frame that ended [N m or N]
+    base_linear_velocity [w, 3]                        of the *origin* of the base link [m/s], base axes
+    base_angular_velocity [w, 3]                       [rad/s], base axes
+    projected_gravity [w, 3]                           direction of gravity (unit), base axes
+    joint_torque [w, nu]                               during the last frame [N m or N]
     end_effector_position [w, 3]                       of robots that declare an end effector [m], world
     contact [w, nc]                                    probability that each body of `contact_names` touches something
 
@@ -47,14 +47,14 @@ _NO_STATE = State.unchecked(q=torch.zeros(0, 0), qd=torch.zeros(0, 0), channels=
 
 @dataclass(eq=False, repr=False)
 class Quantities(Mapping[str, Tensor]):
-    """Quantities of a batch of worlds by name, each computed once, when it is first asked for.
+    """Quantities of a batch of worlds by name, each computed once, on first access.
 
     Attributes:
-        owner: What offers them, in words.
-        makers: What computes each of them.
+        owner: Provider of the quantities, in words.
+        makers: Functions that compute them.
         contact_names: Bodies of the columns of "contact".
-        state: The state that makers read; empty where they read none.
-        known: Quantities that need not be computed, whatever the makers say.
+        state: The state that makers read; empty if they read none.
+        known: Given quantities, which take precedence over makers.
     """
 
     owner: str
@@ -66,11 +66,7 @@ class Quantities(Mapping[str, Tensor]):
     _derived: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return a quantity, shape [worlds, ...].
-
-        Raises:
-            InputError: There is no such quantity; the message names those that there are.
-        """
+        """Return a quantity, shape [worlds, ...]; an `InputError` names the known ones if there is no such."""
         if name in self.known:
             return self.known[name]
         if name not in self._values:
@@ -89,38 +85,30 @@ class Quantities(Mapping[str, Tensor]):
         return len({**self.makers, **self.known})
 
     def derive(self, name: str, make: Callable[["Quantities"], _Derived]) -> _Derived:
-        """Return what `make` computes of these quantities, once for all who ask for it under `name`."""
+        """Return what `make` computes from these quantities, once for all callers with the same `name`."""
         if name not in self._derived:
             self._derived[name] = make(self)
         return self._derived[name]
 
     def replacing(self, makers: Mapping[str, Maker]) -> "Quantities":
-        """Return the same quantities but for some, which are made in another way."""
+        """Return the same quantities with some makers replaced."""
         known = {name: value for name, value in self.known.items() if name not in makers}
         return Quantities(self.owner, {**self.makers, **makers}, self.contact_names, self.state, known)
 
     @classmethod
     def joined(cls, parts: "Sequence[Quantities]") -> "Quantities":
-        """Return the worlds of several batches one after another, as `State.joined`."""
+        """Concatenate the worlds of several batches."""
         first = parts[0]
         return cls(first.owner, {name: partial(_joined, name, parts) for name in first}, first.contact_names)
 
     def require(self, names: Iterable[str]) -> None:
-        """Refuse names of which one is not offered.
-
-        Raises:
-            InputError: One is not.
-        """
+        """Raise an `InputError` if one of the names is not offered."""
         for name in names:
             if name not in self:
                 raise InputError(f"{self.owner} does not offer {name!r}; it offers {choices(self)}")
 
     def contacts(self, names: Iterable[str]) -> Tensor:
-        """Return the columns of "contact" of some bodies, shape [worlds, bodies].
-
-        Raises:
-            InputError: It is not known of one of them whether it touches anything.
-        """
+        """Return the columns of "contact" for some bodies, shape [worlds, bodies]; an `InputError` for others."""
         which = []
         for name in names:
             if name not in self.contact_names:
@@ -136,10 +124,7 @@ def _joined(name: str, parts: Sequence[Quantities], _: Quantities) -> Tensor:
 
 
 class StateReader:
-    """Reads the quantities of a robot off its states.
-
-    What depends on the robot and its surroundings alone is looked up here, once for all frames.
-    """
+    """Reads the quantities of a robot from its states, with everything that is constant over frames prepared once."""
 
     def __init__(
         self,
@@ -151,15 +136,15 @@ class StateReader:
         more: Mapping[str, Maker] | None = None,
         contact_names: tuple[str, ...] = (),
     ) -> None:
-        """Prepare what generalised coordinates and channels say.
+        """Prepare the quantities in generalised coordinates and channels.
 
         Args:
             spec: Names and order of the state.
-            owner: What offers the quantities, in words.
-            com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
+            owner: Provider of the quantities, in words.
+            com: Centre of mass of a floating base in the base frame [m], shape [3]; None for the origin.
             down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; None for no gravity.
             more: Further quantities.
-            contact_names: Bodies of the columns of "contact", where the spec names none.
+            contact_names: Bodies of the columns of "contact", if the spec names none.
         """
         self._owner, self._contact_names = owner, spec.contacts or contact_names
         makers = _joints(spec) | (_base(com, down) if spec.floating else {})
@@ -167,13 +152,7 @@ class StateReader:
         self._makers_with_channels = {**makers, **_channels(spec), **(more or {})}
 
     def read(self, state: State, step: Step | None = None, torque: Tensor | None = None) -> Quantities:
-        """Return the quantities of a state.
-
-        Args:
-            state: The state.
-            step: The prediction that ended in it, for contacts; None at a start.
-            torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
-        """
+        """Return the quantities of a state; arguments: see `Dynamics.quantities`."""
         makers = self._makers if state.channels is None else self._makers_with_channels
         known: dict[str, Tensor] = {}
         if torque is not None and _TORQUE not in makers:  # unless it is measured
@@ -184,14 +163,14 @@ class StateReader:
 
 
 def gravity_direction(gravity: Tensor) -> Tensor | None:
-    """Return the direction of gravity (unit), shape as given, [3] or [worlds, 3]; None where there is no gravity."""
+    """Return the direction of gravity (unit) in the given shape, [3] or [worlds, 3]; None without gravity."""
     if not bool(gravity.any()):
         return None
     return gravity / torch.linalg.vector_norm(gravity, dim=-1, keepdim=True)
 
 
 def _joints(spec: StateSpec) -> dict[str, Maker]:
-    """Return the quantities of the joints behind a base."""
+    """Return the quantities of the joints other than a base."""
     q, qd = spec.joint_q, spec.joint_qd
     return {"joint_position": lambda of: of.state.q[:, q], "joint_velocity": lambda of: of.state.qd[:, qd]}
 
@@ -230,7 +209,7 @@ def base_rotation(quantities: Quantities) -> Tensor:
 
 
 def _channels(spec: StateSpec) -> dict[str, Maker]:
-    """Return each quantity of which channels are the components."""
+    """Return the quantities whose components are channels."""
     where: dict[str, list[int]] = {}
     for index, channel in enumerate(spec.channels):
         where.setdefault(channel.quantity, []).append(index)

@@ -10,7 +10,7 @@ from neurodyn.geometry.ground import Ground
 
 
 class RecordedEnvironments:
-    """Where the trajectories of a store took place."""
+    """Gravity and ground of the episodes in a store."""
 
     def __init__(self, store: Store, device: torch.device | str = "cpu") -> None:
         scene, own = store.header.scene, store.header.fingerprint
@@ -20,17 +20,17 @@ class RecordedEnvironments:
 
     @classmethod
     def like(cls, environment: Environment) -> "RecordedEnvironments":
-        """Return the environments of worlds that see the scene of another environment, at poses of their own."""
+        """Return environments with gravity and scene of another environment, and other poses."""
         found = cls.__new__(cls)
         found._ground, found._gravity, found._device = environment.ground, environment.gravity, "cpu"
         return found
 
     def of(self, batch: Batch) -> Environment:
-        """Return the environment of the windows of a batch, one world each."""
+        """Return the environment of a batch of windows, one world each."""
         return self.at(batch.ground)
 
     def at(self, pose: torch.Tensor | None) -> Environment:
-        """Return the environment of worlds that see the scene at `pose`, shape [worlds, 7]."""
+        """Return the environment of worlds with the scene at `pose`, shape [worlds, 7]."""
         ground = self._ground
         if ground is not None and pose is not None:
             ground = ground.posed(pose.to(self._device))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a robot, as it is built today, is the one that a model or its data were made with."""
+"""Whether a robot, as built today, is the one that a model or its data were made with."""
 
 from importlib.util import find_spec
 
@@ -32,10 +32,10 @@ def require_robot(model: Dynamics, robot: Robot) -> None:
 
 
 def require_same_simulator(robot: Robot, store: Store) -> None:
-    """Refuse data from a simulator whose articulation or contact points were others than the robot's are now.
+    """Refuse data from a simulator with another articulation or other contact points than the robot's.
 
-    The robot is built only where something that it is built from has changed, or where the data do not say from what
-    theirs was built; and where there is a simulator to build it in: training itself needs none.
+    The robot is built only if one of its sources has changed, or if the data do not record theirs; and only if the
+    simulator is installed, which training does not need.
 
     Raises:
         MismatchError: They differ; the message names the differences.
@@ -51,12 +51,12 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
 
 
 def built_articulation(robot: Robot) -> Fingerprint:
-    """Return the identity of a robot as it is built today."""
+    """Return the identity of a robot as built today."""
     return _built(robot)[0]
 
 
 def _unchanged(robot: Robot, store: Store) -> bool:
-    """Return whether the robot is built from what the data's robot was built from."""
+    """Return whether the robot has the sources that the robot of the data was built from."""
     try:
         return store.header.sources is not None and store.header.sources == source_digest(robot)
     except (InputError, OSError):  # whoever builds it says what is wrong
@@ -70,7 +70,7 @@ def _contact_point_differences(own: ContactPointLayout | None, now: ContactPoint
 
 
 def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
-    """Return the robot as it is built today: identity, declared contact points, and those of soft constraints."""
+    """Return the robot as built today: identity, declared contact points, and contact points of soft constraints."""
     from neurodyn.sim.build import build
     from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
     from neurodyn.sim.fingerprint import fingerprint
