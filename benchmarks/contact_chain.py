@@ -21,7 +21,7 @@ from neurodyn.core import ChainJoint, ContactPoint, Link, Mechanism
 from neurodyn.multibody import Tree
 from neurodyn.multibody.articulated import advanced
 from neurodyn.multibody.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
-from neurodyn.multibody.points import link_poses, touches
+from neurodyn.multibody.points import Kinematics, touches
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
@@ -76,11 +76,11 @@ def traced(adjoint: Literal["taped", "implicit"], free: tuple[str, ...] = ()) ->
         damping = [-(values[f"joint{i}.damping"] * v) for i, v in enumerate(qd)]
         acceleration = tree.accelerations(motions, q, damping)
         unhindered = [v + DT * a for v, a in zip(qd, acceleration, strict=True)]
-        poses = link_poses(tree, motions)
+        links = Kinematics(tree, motions)
         ground = ([0.0, 0.0, inputs.held[0]], [0.0, 0.0, 1.0])
-        touched = touches(tree, motions, poses, mechanism.points, [ground] * LINKS)
+        touched = touches(links, mechanism.points, [ground] * LINKS)
         settings = ImpulseSettings(sweeps=SWEEPS, adjoint=adjoint)
-        after = contact_velocities(tree, motions, poses, touched, q, unhindered, DT, values.__getitem__, settings)
+        after = contact_velocities(links, touched, unhindered, DT, values.__getitem__, settings)
         q, qd = advanced(tree, q, after, [0.0] * LINKS, DT)
         return [*q, *qd]
 

@@ -18,7 +18,7 @@ from neurodyn.multibody.complementarity import (
     contact_velocities,
     tangent_axes,
 )
-from neurodyn.multibody.points import link_poses, touches
+from neurodyn.multibody.points import Kinematics, link_poses, touches
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramSizes
@@ -50,10 +50,11 @@ def after_impulses(mechanism, grounds, q, qd, quantities=None, settings=ImpulseS
     q, qd, quantity = list(map(float, q)), list(map(float, qd)), {**DEFAULTS, **(quantities or {})}.__getitem__
     motions = tree.motions(q, qd)
     poses = link_poses(tree, motions)
-    touched = touches(tree, motions, poses, mechanism.points, grounds)
+    links = Kinematics(tree, motions)
+    touched = touches(links, mechanism.points, grounds)
     rows = contact_rows(tree, poses, touched)
     impulses = contact_impulses(rows, qd, DT, quantity, settings)
-    velocities = contact_velocities(tree, motions, poses, touched, q, qd, DT, quantity, settings)
+    velocities = contact_velocities(links, touched, qd, DT, quantity, settings)
     return rows, np.array(impulses), np.array(velocities)
 
 
@@ -146,10 +147,10 @@ def test_a_planar_chain_has_one_tangent_on_every_ground_in_its_plane(axis):
     motions = tree.motions(graph.inputs("q", 3), graph.inputs("v", 3))
     poses = link_poses(tree, motions)
     normal = [0.0 if i == axis else graph.input("n", i) for i in range(3)]
-    touched = touches(tree, motions, poses, mechanism.points, [(graph.inputs("o", 3), normal)] * 3)
+    touched = touches(Kinematics(tree, motions), mechanism.points, [(graph.inputs("o", 3), normal)] * 3)
     assert contact_rows(tree, poses, touched).tangents == [1, 1, 1]
     normal = graph.inputs("n", 3)
-    touched = touches(tree, motions, poses, mechanism.points, [(graph.inputs("o", 3), normal)] * 3)
+    touched = touches(Kinematics(tree, motions), mechanism.points, [(graph.inputs("o", 3), normal)] * 3)
     assert contact_rows(tree, poses, touched).tangents == [2, 2, 2]
 
 
@@ -216,9 +217,9 @@ def compiled(mechanism, settings=ImpulseSettings()):
         motions = tree.motions(q, qd)
         acceleration = tree.accelerations(motions, q, [0.0] * mechanism.nv)
         free = [v + DT * a for v, a in zip(qd, acceleration, strict=True)]
-        poses = link_poses(tree, motions)
-        touched = touches(tree, motions, poses, mechanism.points, [FLAT] * len(mechanism.points))
-        after = contact_velocities(tree, motions, poses, touched, q, free, DT, values.__getitem__, settings)
+        links = Kinematics(tree, motions)
+        touched = touches(links, mechanism.points, [FLAT] * len(mechanism.points))
+        after = contact_velocities(links, touched, free, DT, values.__getitem__, settings)
         q, qd = advanced(tree, q, after, [0.0] * mechanism.nv, DT)
         return [*q, *qd]
 

@@ -9,7 +9,7 @@ import pytest
 from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.points import link_poses, touches, wrenches
+from neurodyn.multibody.points import Kinematics, link_poses, touches, wrenches
 from tests.multibody import machines, reference
 from tests.multibody.reference import Configuration, close, random_mechanism, random_motion
 
@@ -27,7 +27,7 @@ def touch_all(mechanism, q, qd, origin=(0.2, -0.4, 0.3), normal=NORMAL):
     motions = tree.motions(list(map(float, q)), list(map(float, qd)))
     poses = link_poses(tree, motions)
     grounds = [(list(origin), list(normal))] * len(mechanism.points)
-    return touches(tree, motions, poses, mechanism.points, grounds), poses
+    return touches(Kinematics(tree, motions), mechanism.points, grounds), poses
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +119,6 @@ def test_each_point_has_a_ground_of_its_own():
     tree = tree_of(mechanism)
     motions = tree.motions([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0, 0.0], [0.0] * 7)
     grounds = [([0.0, 0.0, 0.1 * i], [0.0, 0.0, 1.0]) for i in range(4)]
-    found = touches(tree, motions, link_poses(tree, motions), mechanism.points, grounds)
+    found = touches(Kinematics(tree, motions), mechanism.points, grounds)
     assert [touch.name for touch in found] == ["foot", "left", "right", "front"]
     assert [touch.depth for touch in found[1:]] == pytest.approx([0.1 - 0.38, 0.2 - 0.38, 0.3 - 0.38])

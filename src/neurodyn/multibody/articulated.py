@@ -26,6 +26,12 @@ from neurodyn.multibody.vectors import (
     turned,
 )
 
+Wrench = tuple[Vector, Vector]
+"""Moment about the origin of a link's frame, and force, in that frame."""
+
+Wrenches = dict[int, Wrench]
+"""Wrenches by the index of their link."""
+
 
 @dataclass
 class Articulated:
@@ -100,7 +106,7 @@ class BallJoint:
         self.rest = torque - body.moment
 
     def reduce(self, body: Articulated) -> Articulated:
-        """Return the inertia and bias that the parent feels."""
+        """Return the inertia and bias that the parent feels; see `SingleJoint.reduce`."""
         k = body.rotational @ self.inverse
         j = body.coupling.T @ self.inverse
         return Articulated(
@@ -142,27 +148,26 @@ Quantity = Callable[[str], Any]
 
 @dataclass
 class RelativeMotion:
-    r"""Pose and velocity of a link relative to its parent; vectors in the link's frame unless stated otherwise.
+    r"""Pose of a link relative to its parent, and its velocity in its own frame."""
 
-    Attributes:
-        turn: Rotation from the link's frame to its parent's (the world's at the root).
-        offset: Origin of the link's frame in its parent's frame.
-        spin: Angular velocity.
-        velocity: Velocity of the frame's origin.
-        spin_bias: Angular part of the velocity product $c = v \times S \dot q$.
-        velocity_bias: Linear part of the velocity product.
-    """
-
-    turn: Matrix
-    offset: Vector
+    turn: Matrix  # from the link's frame to its parent's (the world's at the root)
+    offset: Vector  # origin of the link's frame in its parent's frame
     spin: Vector
-    velocity: Vector
-    spin_bias: Vector
+    velocity: Vector  # of the frame's origin
+    spin_bias: Vector  # angular part of the velocity product v x S qd
     velocity_bias: Vector
 
 
 class Tree:
-    """A mechanism with the values of its quantities and constants expressed in the links' joint frames."""
+    """A mechanism with the values of its quantities and constants expressed in the links' joint frames.
+
+    Attributes:
+        mechanism: The mechanism.
+        links: Its links.
+        quantity: Returns a quantity by name.
+        dofs: Velocity coordinate of each joint with one degree of freedom, by name.
+        index_of: Indices of the links by the joint that moves them.
+    """
 
     def __init__(self, mechanism: Mechanism, quantity: Quantity) -> None:
         self.mechanism = mechanism
@@ -170,6 +175,9 @@ class Tree:
         self.quantity = quantity
         self._child_turn = [array(quaternion_matrix(link.joint.child_frame[3:])) for link in self.links]
         self._places = places(mechanism.joints)
+        joints = zip(self._places, mechanism.joints, strict=True)
+        self.dofs = {joint.name: place.qd.start for place, joint in joints if joint.scalar}
+        self.index_of = {link.joint.name: index for index, link in enumerate(self.links)}
 
     def q_of(self, index: int, q: list[Any]) -> list[Any]:
         """Return the position coordinates of a link's joint."""
@@ -179,19 +187,13 @@ class Tree:
         """Return the velocity coordinates of a link's joint."""
         return qd[self._places[index].qd]
 
-    def single_dofs(self) -> list[tuple[int, str]]:
-        """Return (velocity coordinate, name) of each joint with one degree of freedom."""
-        pairs = zip(self._places, self.mechanism.joints, strict=True)
-        return [(place.qd.start, joint.name) for place, joint in pairs if joint.scalar]
-
     def vector(self, name: str, parts: str = "xyz") -> Vector:
         """Return a vector-valued quantity."""
         return array([self.quantity(f"{name}.{part}") for part in parts])
 
     def axis(self, index: int) -> Vector:
         """Return the unit axis of a revolute or prismatic joint in the link's frame."""
-        joint = self.links[index].joint
-        return normalised(self.vector(f"{joint.name}.axis"))
+        return normalised(self.vector(f"{self.links[index].joint.name}.axis"))
 
     def in_link_frame(self, index: int, point: Vector) -> Vector:
         """Transform a point from a link's body frame to its joint frame."""
@@ -231,12 +233,7 @@ class Tree:
         return self._child_turn[joint.parent].T @ turn, self.in_link_frame(joint.parent, origin)
 
     def motions(self, q: list[Any], qd: list[Any]) -> list[RelativeMotion]:
-        """Return the motion of every link (first pass of the algorithm).
-
-        Args:
-            q: Positions in Newton's convention, `mechanism.nq` scalars; quaternions of unit length.
-            qd: Velocities, `mechanism.nv` scalars.
-        """
+        """Return the motion of every link (first pass); q and qd in Newton's convention, quaternions of unit length."""
         motions: list[RelativeMotion] = []
         for index, link in enumerate(self.links):
             rest_turn, rest_origin = self.base(index)
@@ -272,22 +269,12 @@ class Tree:
         return turn, array(q[:3]), spin, turn.T @ array(qd[:3]) - cross(spin, self.centre(index))
 
     def accelerations(
-        self,
-        motions: list[RelativeMotion],
-        q: list[Any],
-        torque: list[Any],
-        wrenches: dict[int, tuple[Vector, Vector]] | None = None,
+        self, motions: list[RelativeMotion], q: list[Any], torque: list[Any], wrenches: Wrenches | None = None
     ) -> list[Any]:
         """Return the time derivative of `qd` in Newton's convention (second and third pass).
 
-        Args:
-            motions: Result of `motions`.
-            q: Positions.
-            torque: Generalised forces of drives, friction, springs and limits, `mechanism.nv` scalars. For free and
-                ball joints they are along the axes of the joint's frame in the parent; the force of a free joint acts
-                at the centre of mass.
-            wrenches: External moment (about the origin of the link's frame) and force by link index, in the link's
-                frame.
+        Torques of free and ball joints are along the axes of the joint's frame in the parent; the force of a free joint
+        acts at the centre of mass. `wrenches` are external.
         """
         bodies = [self._body(index, motion, (wrenches or {}).get(index)) for index, motion in enumerate(motions)]
         solved: list[Any] = [None] * len(bodies)
@@ -296,7 +283,7 @@ class Tree:
             own = self._own_torque(index, motion, array(self.v_of(index, torque)))
             solved[index] = self._joint_equation(index, bodies[index], own)
             if parent >= 0:
-                _carry(bodies[parent], _reduced(bodies[index], solved[index], motion), motion)
+                _carry(bodies[parent], solved[index].reduce(bodies[index]), motion)
         return self._outward(motions, solved)
 
     def _own_torque(self, index: int, motion: RelativeMotion, torque: Vector) -> Vector:
@@ -314,7 +301,7 @@ class Tree:
         """Return the rotation across a joint, from the link's frame to the joint's frame in the parent."""
         return self.base(index)[0].T @ motion.turn
 
-    def _body(self, index: int, motion: RelativeMotion, wrench: tuple[Vector, Vector] | None) -> Articulated:
+    def _body(self, index: int, motion: RelativeMotion, wrench: Wrench | None) -> Articulated:
         mass, c = self.quantity(f"{self.links[index].joint.name}.mass"), self.centre(index)
         coupling = skew(mass * c)
         steiner = mass * dot(c, c) * IDENTITY - np.outer(mass * c, c)
@@ -330,9 +317,7 @@ class Tree:
     def carried(self, motions: list[RelativeMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
         """Return the spatial acceleration of each link minus gravity, angular and linear, in the link's frame.
 
-        Args:
-            motions: Result of `motions`.
-            rates: Time derivative of `qd` in Newton's convention, `mechanism.nv` scalars.
+        `rates` is the time derivative of `qd` in Newton's convention.
         """
         gravity = self.vector("gravity")
         found: list[tuple[Vector, Vector]] = []
@@ -363,9 +348,7 @@ class Tree:
         linear = turn.T @ array(rates[:3]) - (cross(angular, c) + cross(w, cross(w, c)))
         return angular, linear - cross(w, motion.velocity)
 
-    def inertial_wrench(
-        self, index: int, motion: RelativeMotion, acceleration: tuple[Vector, Vector]
-    ) -> tuple[Vector, Vector]:
+    def inertial_wrench(self, index: int, motion: RelativeMotion, acceleration: tuple[Vector, Vector]) -> Wrench:
         """Return moment (about the frame's origin) and force that give a link this acceleration (see `carried`)."""
         body, (spin, linear) = self._body(index, motion, None), acceleration
         moment = body.rotational @ spin + body.coupling @ linear + body.moment
@@ -414,17 +397,11 @@ class Tree:
         return SingleJoint(joint.kind, self.axis(index), body, torque[0], armature)
 
 
-def _reduced(body: Articulated, solved: Any, motion: RelativeMotion) -> Articulated:
-    """Return the inertia $I^a$ and bias $p^a$ that the parent feels."""
-    reduced = solved.reduce(body)
-    c, d = motion.spin_bias, motion.velocity_bias
-    reduced.moment = reduced.moment + (reduced.rotational @ c + reduced.coupling @ d)
-    reduced.force = reduced.force + (reduced.coupling.T @ c + reduced.linear @ d)
-    return reduced
-
-
 def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> None:
-    """Add a child's reduced inertia and bias to its parent's, in the parent's frame."""
+    """Add a child's reduced inertia $I^a$ and bias $p^a$ to its parent's, in the parent's frame."""
+    c, d = motion.spin_bias, motion.velocity_bias
+    moment = child.moment + (child.rotational @ c + child.coupling @ d)
+    force = child.force + (child.coupling.T @ c + child.linear @ d)
     turn, arm = motion.turn, skew(motion.offset)
     rotational, coupling, linear = (turn @ (m @ turn.T) for m in (child.rotational, child.coupling, child.linear))
     rotational, linear = mirrored(rotational), mirrored(linear)
@@ -435,8 +412,8 @@ def _carry(parent: Articulated, child: Articulated, motion: RelativeMotion) -> N
     parent.rotational = parent.rotational + mirrored(turned)
     parent.coupling = parent.coupling + moved
     parent.linear = parent.linear + linear
-    force = turn @ child.force
-    parent.moment = parent.moment + (turn @ child.moment + cross(motion.offset, force))
+    force = turn @ force
+    parent.moment = parent.moment + (turn @ moment + cross(motion.offset, force))
     parent.force = parent.force + force
 
 
@@ -445,16 +422,9 @@ Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[A
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
-    """Return positions and velocities after a step of semi-implicit Euler.
+    """Return positions and velocities after a step of semi-implicit Euler of `dt` [s]; quaternions of unit length.
 
     A free body's centre of mass moves in a straight line; its rotation follows the exponential of its angular velocity.
-
-    Args:
-        tree: The mechanism.
-        q: Positions; quaternions of unit length.
-        qd: Velocities.
-        acceleration: Time derivative of `qd`.
-        dt: Length of the step [s].
     """
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
     positions: list[Any] = []

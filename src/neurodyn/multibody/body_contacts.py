@@ -9,20 +9,15 @@ import numpy as np
 from neurodyn.core.description.contacts import BodyContact, BodyShape, Support
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError, choices
-from neurodyn.multibody.articulated import RelativeMotion, Tree
-from neurodyn.multibody.points import LinkPose, PointContact, Wrenches
+from neurodyn.multibody.articulated import Wrenches
+from neurodyn.multibody.points import Kinematics, PointContact, add_wrench
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import absolute, exp, maximum, minimum, safe_sqrt, select_less, tanh
 from neurodyn.multibody.vectors import Vector, array, cross, dot
 
 
 def distance(shape: BodyShape, point: Vector) -> tuple[Any, Vector]:
-    """Return signed distance of a point to a shape [m], negative inside, and the outward unit normal.
-
-    Args:
-        shape: The shape.
-        point: Floats or traced values in the frame of the shape's body [m].
-    """
+    """Return signed distance of a point in the shape's body frame [m], negative inside, and the outward unit normal."""
     seen = point - array(shape.position)
     if shape.half is not None:
         reach, normal = _of_box(shape.half, seen)
@@ -89,11 +84,7 @@ MARGIN = "margin"
 
 
 def contact_quantities(pairs: Sequence[BodyContact], defaults: Mapping[str, float]) -> dict[str, float]:
-    """Return the nominal values of the quantities of body contacts.
-
-    Args:
-        pairs: The contacts; numbers that only other contact models use are ignored.
-        defaults: Nominal values of a contact model, e.g. "contact.friction".
+    """Return the quantities of body contacts, nominal where not given; numbers of other contact models are ignored.
 
     Raises:
         InputError: A number has a name that no contact model uses.
@@ -113,116 +104,61 @@ _EVERY = ("stiffness", "damping", "friction", "slip_speed", "restitution", "baum
 """Quantities of all contact models that support contacts between bodies."""
 
 
-def body_touches(
-    tree: Tree, motions: Sequence[RelativeMotion], poses: Sequence[LinkPose], scope: Scope
-) -> list[PointContact]:
+def body_touches(links: Kinematics, scope: Scope) -> list[PointContact]:
     """Measure the bodies of a mechanism against each other.
 
-    Args:
-        tree: The mechanism.
-        motions: Motions of its links.
-        poses: Poses of its links.
-        scope: Receives the measured quantities: depth; place, normal and slip in the second shape's body frame.
+    `scope` receives the measured quantities: depth; place, normal and slip in the second shape's body frame.
     """
-    names = [link.joint.name for link in tree.links]
-    view = _View(tree, motions, poses, names)
-    found = []
-    for pair in tree.mechanism.body_contacts:
-        for name, corner, of_first in pair.points:
-            found.append(_touch(view, scope, pair, name, corner, of_first))
-    return found
+    return [_touch(links, scope, pair, *point) for pair in links.tree.mechanism.body_contacts for point in pair.points]
 
 
-class _View:
-    """Links of a step by name, in their body frames."""
-
-    def __init__(
-        self, tree: Tree, motions: Sequence[RelativeMotion], poses: Sequence[LinkPose], names: Sequence[str]
-    ) -> None:
-        self._tree, self._motions, self._poses, self._names = tree, motions, poses, names
-
-    def index(self, link: str) -> int:
-        return self._names.index(link)
-
-    def arm(self, link: str, place: Vector) -> Vector:
-        """Return a point of a body relative to the origin of its link's frame, world axes."""
-        index = self.index(link)
-        return self._poses[index].turn @ self._tree.in_link_frame(index, place)
-
-    def world(self, link: str, place: Vector) -> Vector:
-        return self._poses[self.index(link)].origin + self.arm(link, place)
-
-    def place(self, link: str, point: Vector) -> Vector:
-        """Transform a point from the world to a body's frame."""
-        index = self.index(link)
-        pose = self._poses[index]
-        return self._tree.in_body_frame(index, pose.turn.T @ (point - pose.origin))
-
-    def turned(self, link: str, direction: Vector) -> Vector:
-        """Rotate a direction from a body's frame to the world."""
-        index = self.index(link)
-        return self._poses[index].turn @ self._tree.turned_to_link(index, direction)
-
-    def turned_back(self, link: str, direction: Vector) -> Vector:
-        index = self.index(link)
-        return self._tree.turned_to_body(index, self._poses[index].turn.T @ direction)
-
-    def velocity(self, link: str, arm: Vector) -> Vector:
-        index = self.index(link)
-        turn, motion = self._poses[index].turn, self._motions[index]
-        return turn @ motion.velocity + cross(turn @ motion.spin, arm)
-
-    def arm_of(self, link: str, point: Vector) -> Vector:
-        return point - self._poses[self.index(link)].origin
-
-
-def _touch(view: _View, scope: Scope, pair: BodyContact, name: str, corner: Vector3, of_first: bool) -> PointContact:
+def _touch(
+    links: Kinematics, scope: Scope, pair: BodyContact, name: str, corner: Vector3, of_first: bool
+) -> PointContact:
+    first, second = (links.tree.index_of[shape.link] for shape in (pair.first, pair.second))
     pointed, other = (pair.first, pair.second) if of_first else (pair.second, pair.first)
-    seen, constants = pair.second.link, f"contact.{pair.name}"
+    by, on = (first, second) if of_first else (second, first)
+    constants = f"contact.{pair.name}"
 
     def named(what: str, values: Vector) -> Vector:
         return array([scope.define(f"contact.{name}.{what}.{x}", v) for x, v in zip("xyz", values, strict=True)])
 
-    centre = view.world(pointed.link, array(corner))
-    reach, outward = distance(other, view.place(other.link, centre))
-    outward = view.turned(other.link, outward)
+    def in_body(link: int, point: Vector) -> Vector:
+        pose = links.poses[link]
+        return links.tree.in_body_frame(link, pose.turn.T @ (point - pose.origin))
+
+    centre = links.poses[by].origin + links.arm(by, array(corner))
+    reach, outward = distance(other, in_body(on, centre))
+    outward = links.to_world(on, outward)
     depth = pointed.radius + scope(f"{constants}.{MARGIN}") - reach
     depth = scope.define(f"contact.{name}.depth", depth)
     # The named normal is the second shape's outward normal, whichever shape has the corner.
     side = 1.0 if of_first else -1.0
-    normal = view.turned(seen, named("outward", view.turned_back(seen, side * outward)))
-    place = named("place", view.place(seen, centre - pointed.radius * outward))
-    point = view.world(seen, place)
-    arms = view.arm_of(pair.first.link, point), view.arm_of(seen, point)
-    moving = view.velocity(pair.first.link, arms[0]) - view.velocity(seen, arms[1])
+    normal = links.to_world(second, named("outward", links.to_body(second, side * outward)))
+    place = named("place", in_body(second, centre - pointed.radius * outward))
+    point = links.poses[second].origin + links.arm(second, place)
+    arms = point - links.poses[first].origin, point - links.poses[second].origin
+    moving = links.velocity(first, arms[0]) - links.velocity(second, arms[1])
     approach = dot(normal, moving)
-    slip = view.turned(seen, named("slip", view.turned_back(seen, moving - approach * normal)))
-    return PointContact(
-        name, view.index(pair.first.link), arms[0], normal, depth, approach * normal + slip, view.index(seen), arms[1],
-        constants,
-    )  # fmt: skip
+    slip = links.to_world(second, named("slip", links.to_body(second, moving - approach * normal)))
+    return PointContact(name, first, arms[0], normal, depth, approach * normal + slip, second, arms[1], constants)
 
 
-def support_wrenches(
-    tree: Tree, motions: Sequence[RelativeMotion], poses: Sequence[LinkPose], scope: Scope
-) -> Wrenches:
+def support_wrenches(links: Kinematics, scope: Scope) -> Wrenches:
     """Return moment and force of the friction under all supported bodies, in the frames of their links."""
-    names = [link.joint.name for link in tree.links]
     found: Wrenches = {}
-    for support in tree.mechanism.supports:
-        index = names.index(support.link)
-        moment, force = _wrench(support, index, tree, motions[index], poses[index], scope)
-        if index in found:
-            moment, force = found[index][0] + moment, found[index][1] + force
-        found[index] = moment, force
+    for support in links.tree.mechanism.supports:
+        index = links.tree.index_of[support.link]
+        add_wrench(found, index, *_wrench(support, index, links, scope))
     return found
 
 
-def _wrench(support: Support, index: int, tree: Tree, motion: RelativeMotion, pose: LinkPose, scope: Scope) -> Any:
+def _wrench(support: Support, index: int, links: Kinematics, scope: Scope) -> tuple[Vector, Vector]:
     name, places = f"support.{support.name}", np.array(support.points)
+    tree, pose, motion = links.tree, links.poses[index], links.motions[index]
     middle = places.mean(0)
-    arms = [pose.turn @ tree.in_link_frame(index, array([*map(float, place), 0.0])) for place in places]
-    centre = pose.turn @ tree.in_link_frame(index, array([*map(float, middle), 0.0]))
+    arms = [links.arm(index, array([*map(float, place), 0.0])) for place in places]
+    centre = links.arm(index, array([*map(float, middle), 0.0]))
     velocity, spin = pose.turn @ motion.velocity, pose.turn @ motion.spin
     weight = -scope("gravity.z") * scope(f"{support.link}.mass")
     most = scope(f"{name}.friction") * weight
@@ -240,9 +176,9 @@ def _wrench(support: Support, index: int, tree: Tree, motion: RelativeMotion, po
         force_x, force_y = force_x + x, force_y + y
         moment = moment + (arm[0] - centre[0]) * y - (arm[1] - centre[1]) * x
     world = array([-1.0 * most * force_x, -1.0 * most * force_y, 0.0])
-    body = tree.turned_to_body(index, pose.turn.T @ world)
+    body = links.to_body(index, world)
     acted = [scope.define(f"{name}.force.{axis}", value) for axis, value in zip("xy", body[:2], strict=True)]
-    about = tree.turned_to_body(index, pose.turn.T @ array([0.0, 0.0, -1.0 * most * moment]))
+    about = links.to_body(index, array([0.0, 0.0, -1.0 * most * moment]))
     turning = array([0.0, 0.0, scope.define(f"{name}.moment", about[2])])
     force = tree.turned_to_link(index, array([*acted, 0.0]))
     return cross(pose.turn.T @ centre, force) + tree.turned_to_link(index, turning), force
@@ -258,7 +194,5 @@ def _shares(support: Support, places: np.ndarray, scope: Scope) -> list[Any]:
         exp((2.0 / mean) * (float(px) * x + float(py) * y) + (float(px * px + py * py) / mean - 1.0) * rim)
         for px, py in places
     ]
-    total: Any = 0.0
-    for weight in weights:
-        total = total + weight
+    total = sum(weights, start=0.0)
     return [weight / total for weight in weights]

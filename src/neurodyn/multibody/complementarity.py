@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.core.errors import require
-from neurodyn.multibody.articulated import Quantity, RelativeMotion, Tree
+from neurodyn.multibody.articulated import Quantity, Tree
 from neurodyn.multibody.contact_model import ContactModel, ContactPush, Contacts
 from neurodyn.multibody.gauss_seidel import Adjoint, cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
-from neurodyn.multibody.points import LinkPose, PointContact
+from neurodyn.multibody.points import Kinematics, LinkPose, PointContact
 from neurodyn.multibody.trace import maximum, select_less
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
@@ -34,19 +34,12 @@ DEFAULTS = {"contact.friction": 0.8, "contact.restitution": 0.0, "contact.baumga
 
 @dataclass(frozen=True)
 class ImpulseSettings:
-    """Solver settings of the impulses.
+    """Solver settings of the impulses."""
 
-    Attributes:
-        sweeps: Sweeps of projected Gauss-Seidel.
-        slop: Depth that Baumgarte's term does not correct [m].
-        push: Saturation speed of Baumgarte's term [m/s].
-        adjoint: "taped" differentiates the sweeps, "implicit" the solution.
-    """
-
-    sweeps: int = 50
-    slop: float = 1e-4
-    push: float = 0.1
-    adjoint: Adjoint = "taped"
+    sweeps: int = 50  # of projected Gauss-Seidel
+    slop: float = 1e-4  # depth that Baumgarte's term does not correct [m]
+    push: float = 0.1  # saturation speed of Baumgarte's term [m/s]
+    adjoint: Adjoint = "taped"  # differentiates the sweeps; "implicit" differentiates the solution
 
     def __post_init__(self) -> None:
         require(self.sweeps >= 1, "sweeps", self.sweeps, "at least 1")
@@ -58,30 +51,17 @@ DEFAULT_SETTINGS = ImpulseSettings()
 
 @dataclass
 class ContactRows:
-    """The constrained directions of touching points and the effect of impulses along them.
-
-    Attributes:
-        inertia: The factored mass matrix.
-        touched: Points that the mechanism can move along their normals, in the order of the rows.
-        tangents: Number of tangents of each point.
-        directions: Unit vectors of the rows, world axes: normal, tangents, point after point.
-        jacobian: Derivative of the velocity along each row with respect to the velocity coordinates.
-        half: The rows $L^{-T} J^T$, halfway to $M^{-1} J^T$ (`TreeInertia.halfway`).
-    """
+    """The constrained directions of touching points and the effect of impulses along them."""
 
     inertia: TreeInertia
-    touched: list[PointContact]
-    tangents: list[int]
-    directions: list[Vector]
-    jacobian: list[list[Any]]
-    half: list[list[Any]]
+    touched: list[PointContact]  # those that the mechanism can move along their normals, in the order of the rows
+    tangents: list[int]  # number of tangents of each point
+    directions: list[Vector]  # unit vectors of the rows, world axes: normal, tangents, point after point
+    jacobian: list[list[Any]]  # velocity along each row by the velocity coordinates
+    half: list[list[Any]]  # L^-T J^T, see `TreeInertia.halfway`
 
     def matrix(self, cfm: Sequence[Any]) -> list[list[Any]]:
-        r"""Return $J M^{-1} J^T + R$; only entries [i][j] with j <= i are filled in.
-
-        Args:
-            cfm: R of each point.
-        """
+        r"""Return $J M^{-1} J^T + R$ from R of each point; only entries [i][j] with j <= i are filled in."""
         each = [value for value, count in zip(cfm, self.tangents, strict=True) for _ in range(1 + count)]
         weighted = [self.inertia.weighted(y) for y in self.half]
         matrix = [[_sum_of_products(y, other) for other in weighted[: i + 1]] for i, y in enumerate(self.half)]
@@ -150,11 +130,7 @@ def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vec
 
 
 def contact_impulses(
-    rows: ContactRows,
-    qd_free: Sequence[Any],
-    dt: Any,
-    quantity: Quantity,
-    settings: ImpulseSettings = DEFAULT_SETTINGS,
+    rows: ContactRows, qd_free: Sequence[Any], dt: Any, quantity: Quantity, settings: ImpulseSettings = DEFAULT_SETTINGS
 ) -> list[Any]:
     """Return the impulses along the rows [N s]; arguments: see `contact_velocities`."""
     offset = [_sum_of_products(row, qd_free) for row in rows.jacobian]
@@ -177,39 +153,27 @@ def contact_impulses(
 
 
 def contact_velocities(
-    tree: Tree,
-    motions: Sequence[RelativeMotion],
-    poses: Sequence[LinkPose],
-    touched: Sequence[PointContact],
-    q: Sequence[Any],
-    qd_free: Sequence[Any],
-    dt: Any,
-    quantity: Quantity,
-    settings: ImpulseSettings = DEFAULT_SETTINGS,
-    pushes: list[ContactPush] | None = None,
-) -> list[Any]:
+    links: Kinematics, touched: Sequence[PointContact], qd_free: Sequence[Any], dt: Any, quantity: Quantity,
+    settings: ImpulseSettings = DEFAULT_SETTINGS, pushes: list[ContactPush] | None = None,
+) -> list[Any]:  # fmt: skip
     """Return the velocities after the impulses, in Newton's coordinates.
 
     Args:
-        tree: The mechanism.
-        motions: Motions of its links at the start of the step.
-        poses: Poses of its links.
+        links: The mechanism at the start of the step.
         touched: Points near the ground, with their velocities at the start of the step.
-        q: Positions.
         qd_free: Velocities at the end of the step without contact.
         dt: Length of the step [s].
         quantity: Values of the quantities in `DEFAULTS`.
         settings: Solver settings.
         pushes: List that receives the mean forces over the step; None to skip them.
     """
-    rows = contact_rows(tree, poses, touched)
+    rows = contact_rows(links.tree, links.poses, touched)
     if not rows.touched:
         return list(qd_free)
     impulses = contact_impulses(rows, qd_free, dt, quantity, settings)
     if pushes is not None:
         pushes += rows.pushes(impulses, dt)
-    change = rows.velocity_change(impulses)
-    return [v + more for v, more in zip(qd_free, change, strict=True)]
+    return [v + more for v, more in zip(qd_free, rows.velocity_change(impulses), strict=True)]
 
 
 class ImpulseContactModel(ContactModel):
@@ -219,10 +183,9 @@ class ImpulseContactModel(ContactModel):
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return accelerations over the step."""
-        before, dt = contacts.qd, contacts.dt
-        links = contacts.tree, contacts.motions, contacts.poses, contacts.touched
+        before, dt, touched = contacts.qd, contacts.dt, contacts.touched
         unhindered = [v + dt * a for v, a in zip(before, free, strict=True)]
-        solved = contact_velocities(*links, contacts.q, unhindered, dt, contacts.scope, pushes=contacts.pushes)
+        solved = contact_velocities(contacts, touched, unhindered, dt, contacts.scope, pushes=contacts.pushes)
         return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
 
 

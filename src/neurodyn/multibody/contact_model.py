@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.multibody.articulated import Quantity, RelativeMotion, Tree
+from neurodyn.multibody.articulated import Quantity, Wrenches
 from neurodyn.multibody.body_contacts import body_touches, contact_quantities
-from neurodyn.multibody.points import LinkPose, PointContact, Wrenches, link_poses, touches, wrenches
+from neurodyn.multibody.points import Kinematics, PointContact, touches, wrenches
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Scalar, maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
@@ -21,27 +21,21 @@ SIZE = "points.size"
 
 @dataclass
 class ContactPush:
-    """The force of one contact on the robot.
-
-    Attributes:
-        link: Index of the link it acts on.
-        arm: Point of application relative to the origin of the link's frame, world axes [m].
-        force: The force, world axes [N].
-    """
+    """The force of one contact on a link of the robot, in world axes."""
 
     link: int
-    arm: Vector
+    arm: Vector  # point of application relative to the origin of the link's frame [m]
     force: Vector
 
 
 @dataclass
-class Contacts:
+class Contacts(Kinematics):
     """The part of a traced step that contact models use.
 
     Attributes:
-        scope: Quantities by name, with the networks' effects.
         tree: The mechanism.
         motions: Motions of its links at the start of the step.
+        scope: Quantities by name, with the networks' effects.
         points: Contact points.
         grounds: A point on the ground and its normal for each contact point.
         q: Positions.
@@ -53,8 +47,6 @@ class Contacts:
     """
 
     scope: Scope
-    tree: Tree
-    motions: list[RelativeMotion]
     points: Sequence[ContactPoint]
     grounds: list[tuple[Vector, Vector]]
     q: list[Scalar]
@@ -65,19 +57,13 @@ class Contacts:
     pushes: list[ContactPush] | None = None
 
     @cached_property
-    def poses(self) -> list[LinkPose]:
-        """Poses of the links."""
-        return link_poses(self.tree, self.motions)
-
-    @cached_property
     def touched(self) -> list[PointContact]:
         """Contacts of points with the ground, and of bodies with each other."""
-        touched = []
-        if self.points:
-            touched = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
+        _ = self.poses  # before networks that act on the size: the order of a program's text
+        touched = touches(self, self.points, self.grounds, self.scope(SIZE)) if self.points else []
         for touch in touched:
             touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)
-        return touched + body_touches(self.tree, self.motions, self.poses, self.scope)
+        return touched + body_touches(self, self.scope)
 
 
 class ContactModel:

@@ -20,14 +20,8 @@ def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrain
 
     $$\tau = -d\,\dot q - k\,(q - q_{rest}) - f \tanh(\dot q/v_0) \mp \max(k_e s \pm k_d \dot q,\ 0)$$
 
-    The last term acts beyond a limit by s > 0; it pushes and never pulls.
-
-    Args:
-        link: A link with a revolute or prismatic joint.
-        quantity: Values of its quantities.
-        q: Position.
-        qd: Velocity.
-        constrained: Whether to leave out friction and limits because the contact model constrains them.
+    The last term acts beyond a limit by s > 0; it pushes and never pulls. Friction and limits are left out if the
+    contact model constrains them (`constrained`).
     """
     name = link.joint.name
     torque = -(quantity(f"{name}.damping") * qd)
@@ -54,36 +48,22 @@ def _stop(passed: Any, speed: Any, stiffness: Any, damping: Any) -> Any:
 
 @dataclass(frozen=True)
 class DrivenJoint:
-    """A driven joint in a step.
-
-    Attributes:
-        name: Joint name.
-        q: Position as the encoder reads it.
-        qd: Velocity.
-        continuous: Whether the joint turns without limits.
-    """
+    """A driven joint in a step."""
 
     name: str
-    q: Any
+    q: Any  # as the encoder reads it
     qd: Any
-    continuous: bool
+    continuous: bool  # whether it turns without limits
 
 
 def drive_torque(
     drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any],
     memory: StepMemory, step: float,
 ) -> Any:  # fmt: skip
-    """Return the torque on a joint, and store the drive's memory for the next step.
+    """Return the torque on a joint in a step of this length [s], and keep the drive's memory for the next step.
 
-    Args:
-        drive: The drive, which selects the stages.
-        joint: The joint.
-        command: Its command in this step.
-        quantity: Values of quantities by name.
-        define: Names a quantity and returns the value to continue with. "command.JOINT" is the delayed command,
-            "error.JOINT" the position error of a target.
-        memory: Memory of the step.
-        step: Length of the step [s].
+    `define` names a quantity and returns the value to continue with: "command.JOINT" is the delayed command,
+    "error.JOINT" the position error of a target.
     """
     name = f"actuator.{joint.name}"
 
@@ -142,10 +122,8 @@ class _Motor:
 def _saturated(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
     if drive.effort_limit is None and drive.saturation_effort is None:
         return torque
-    most = least = None
-    if drive.effort_limit is not None:
-        most = number("effort_limit")
-        least = -most
+    most = None if drive.effort_limit is None else number("effort_limit")
+    least = None if most is None else -most
     if drive.saturation_effort is not None:
         stall, speed = number("saturation_effort"), number("velocity_limit")
         share = qd / speed

@@ -28,17 +28,11 @@ class DriveProgram:
     """
 
     def __init__(self, drives: Mapping[str, Drive], spec: StateSpec, step: float) -> None:
-        """Trace the drives.
-
-        Args:
-            drives: Drives by joint; joints without a drive take torques.
-            spec: Names and order of state and control.
-            step: Length of a step [s].
+        """Trace the drives; joints without a drive take torques.
 
         Raises:
             InputError: The drives do not fit the controls (see `core.description.drive.require_drives`), or a drive
-            does
-                not act by torque.
+                does not act by torque.
         """
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)
@@ -67,11 +61,7 @@ class DriveProgram:
     ) -> tuple[Torques, Tensor | None]:
         """Return the torques of a step [N m or N], shape [worlds, nu], and the memory after it.
 
-        Args:
-            command: Commands, shape [worlds, nu].
-            q: Encoder readings [rad or m], shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-            memory: Memory before the step, shape [worlds, memory]; None at the start.
+        `q` are encoder readings. The memory, shape [worlds, memory], is None at the start.
         """
         worlds, nu = len(q), self.spec.nu
         kept = q.new_zeros(worlds, self.memory) if memory is None else memory

@@ -18,7 +18,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
-from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree
+from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wrenches
 from neurodyn.multibody.body_contacts import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.drive import DrivenJoint, drive_torque, passive_torque
@@ -26,14 +26,14 @@ from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.memory import StepMemory
-from neurodyn.multibody.points import Wrenches
+from neurodyn.multibody.points import add_wrench
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.structures import heavier
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
-from neurodyn.multibody.vectors import ZERO, Vector, array
+from neurodyn.multibody.vectors import Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
     "contact model",
@@ -98,18 +98,11 @@ class Engine:
     """
 
     def __init__(self, mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int = 1) -> None:
-        """Trace the step.
-
-        Args:
-            mechanism: The mechanism.
-            spec: Names, order and dt of the state.
-            config: The configuration.
-            threads: CPU threads that worlds are split among.
+        """Trace the step; `threads` is the number of CPU threads that worlds are split among.
 
         Raises:
             InputError: A free quantity or a blueprint names an unknown quantity, the blueprint forms a cycle, or the
-            state
-                belongs to another mechanism.
+                state belongs to another mechanism.
         """
         _require_joints(mechanism, spec)
         command = require_drives(mechanism.drives, spec.controls, f"robot {spec.robot!r}: drives")
@@ -161,14 +154,8 @@ class Engine:
 
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks to collect names; return them and the memory size with networks."""
-        mechanism, graph = self.mechanism, Graph()
-        inputs = ProgramInputs(
-            graph,
-            graph.inputs("x", mechanism.nq + mechanism.nv),
-            graph.inputs("u", self._spec.nu),
-            graph.inputs("h", self.held),
-            graph.inputs("p", len(self.config.free)),
-        )
+        state = self.mechanism.nq + self.mechanism.nv
+        inputs = ProgramSizes(state, self._spec.nu, self.held, len(self.config.free)).inputs(Graph())
         _, scope, memory = self._traced(inputs, Blueprint())
         if any(one.remembers for one in self.config.blueprint.augmentations):
             _, _, memory = self._traced(inputs, self.config.blueprint)
@@ -200,7 +187,7 @@ class Engine:
             inputs: Inputs of the program.
             constants: Quantities that do not depend on the state, including parameters.
             blueprint: The networks.
-            observed: Whether to record contact forces.
+            observed: Whether to record contact forces, for sensors.
 
         Returns:
             Joint positions (not encoder readings) and velocities after networks, and the step's quantities.
@@ -226,20 +213,18 @@ class Engine:
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         driven = self._driven(scope, memory, readings, qd, control)
-        added, pulled = element_forces(mechanism.elements or (), ElementMotion(scope, tree, motions, q, qd))
+        added, pulled = element_forces(mechanism.elements or (), ElementMotion(tree, motions, scope, q, qd))
         torque = self._torques(scope, tree, q, qd, driven, added)
         contacts = Contacts(
-            scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
+            tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None,
         )  # fmt: skip
-        external = self._external(scope)
-        if pulled:
-            external = _merged(external, pulled)
+        external = _merged(self._external(scope), pulled)
         if mechanism.body_contacts and self._contact is not None:
             _ = contacts.touched  # defines quantities that later networks may take as inputs
         if mechanism.supports:
-            external = _merged(external, support_wrenches(tree, motions, contacts.poses, scope))
+            external = _merged(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
         found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
         acceleration = [
@@ -247,14 +232,13 @@ class Engine:
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
-        return q, qd, Instant(scope, memory, tree, motions, torque, external, touching, acceleration, contacts)
+        return q, qd, Instant(tree, motions, scope, memory, external, touching, acceleration, contacts)
 
     def _accelerations(
         self, scope: Scope, tree: Tree, motions: list[RelativeMotion], q: list[Any], torque: list[Any], forces: Wrenches
     ) -> list[Any]:
         """Return the accelerations under forces, without constraints, with inertias added by networks."""
-        dofs = {name: dof for dof, name in tree.single_dofs()}
-        for name in dofs:
+        for name in tree.dofs:
             quantity = f"mass_matrix.{name}"
             if scope.acted_on(quantity) and not is_zero(scope.define(quantity, 0.0)):
                 raise InputError(f"blueprint: {quantity} takes networks of structure inertial alone")
@@ -271,7 +255,7 @@ class Engine:
                 "blueprint: structure inertial is not known to joints on a prescribed path; valid: a mechanism without "
                 "them, or networks of another structure"
             )
-        return heavier(tree, motions, found, dofs, scope.inertias)
+        return heavier(tree, motions, found, scope.inertias)
 
     @property
     def _coordinates(self) -> list[str]:
@@ -324,9 +308,8 @@ class Engine:
         torque: list[Scalar] = [0.0] * len(names)
         for dof, value in zip(self._spec.control_dofs, driven, strict=True):
             torque[dof] = value
-        links = {link.joint.name: index for index, link in enumerate(tree.links)}
-        for dof, name in tree.single_dofs():
-            index = links[name]
+        for name, dof in tree.dofs.items():
+            index = tree.index_of[name]
             passive = passive_torque(
                 tree.links[index], scope, tree.q_of(index, q)[0], qd[dof],
                 constrained=self._contact is not None and self._contact.constrains_joints,
@@ -356,8 +339,8 @@ class Engine:
 def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
     """Return whether shapes, not points, touch a heightfield.
 
-    That needs soft constraints, no blueprint on contact points, no free size of the points, and one friction for all
-    shapes of a link: a contact of a link may be of any of its shapes.
+    That takes soft constraints, no blueprint on contact points, no free size of the points, and one friction for all
+    shapes of a link, because a contact of a link may be of any of its shapes.
     """
     if config.contact is None or not mechanism.shapes:
         return False
@@ -397,9 +380,10 @@ def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
     """Return the nominal values of all quantities of a mechanism and its contacts."""
+    own = mechanism.quantities()
     if contact is None:
-        return mechanism.quantities()
-    model, own = CONTACT_MODELS[contact], mechanism.quantities()
+        return own
+    model = CONTACT_MODELS[contact]
     if model.constrains_joints:
         own = {name: value for name, value in own.items() if not name.endswith(_SPRINGS)}
     return {**own, **model.nominal(mechanism)}
@@ -407,7 +391,6 @@ def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
 
 def _merged(a: Wrenches, b: Wrenches) -> Wrenches:
     merged = dict(a)
-    for index, (moment, force) in b.items():
-        known = merged.get(index, (ZERO, ZERO))
-        merged[index] = (known[0] + moment, known[1] + force)
+    for index, wrench in b.items():
+        add_wrench(merged, index, *wrench)
     return merged

@@ -23,17 +23,11 @@ from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, cross, do
 
 @dataclass
 class MotionColumn:
-    """Motion of a link and everything it carries per unit of one velocity coordinate of its joint.
-
-    Attributes:
-        link: Index of the link.
-        spin: Angular velocity.
-        velocity: Velocity of the point at the origin of the tree's first link.
-    """
+    """Motion of a link and everything it carries per unit of one velocity coordinate of its joint."""
 
     link: int
     spin: Vector
-    velocity: Vector
+    velocity: Vector  # of the point at the origin of the tree's first link
 
 
 @dataclass
@@ -123,10 +117,8 @@ class TreeInertia:
             pose, origin = self._poses[index], self.from_root(index)
             if link.joint.scalar:
                 axis = pose.turn @ tree.axis(index)
-                turns = link.joint.kind == "revolute"
-                columns.append(
-                    MotionColumn(index, axis, cross(origin, axis)) if turns else MotionColumn(index, ZERO, axis)
-                )
+                own = (axis, cross(origin, axis)) if link.joint.kind == "revolute" else (ZERO, axis)
+                columns.append(MotionColumn(index, *own))
                 continue
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:
@@ -198,8 +190,7 @@ def factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
 
 def solved(lower: list[list[Any]], inverse: list[Any], right: Sequence[Any]) -> list[Any]:
     """Return the solution of M x = right from the result of `factored`."""
-    y = [weight * x for weight, x in zip(inverse, _halfway(lower, right), strict=True)]
-    return _completed(lower, y)
+    return _completed(lower, [weight * x for weight, x in zip(inverse, _halfway(lower, right), strict=True)])
 
 
 def _halfway(lower: list[list[Any]], right: Sequence[Any]) -> list[Any]:

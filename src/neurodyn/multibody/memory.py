@@ -11,19 +11,10 @@ from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum, select_les
 
 
 class StepMemory:
-    """The memory of a traced step, laid out in order of first use.
-
-    Attributes:
-        names: Name of each number, in order.
-    """
+    """The memory of a traced step: numbers by name, in order of first use."""
 
     def __init__(self, graph: Graph, first: int) -> None:
-        """Begin a step.
-
-        Args:
-            graph: Graph of the step.
-            first: Index at which the memory begins in the step's state.
-        """
+        """Begin a step; `first` is the index at which the memory begins in the state."""
         self._graph, self._first = graph, first
         self.names: list[str] = []
         self._after: dict[str, Scalar] = {}
@@ -62,16 +53,12 @@ class StepMemory:
 
 
 def delayed(line: list[Any], age: Any) -> Any:
-    r"""Return a value of a delay line at any age, by linear interpolation.
+    r"""Return a value of a delay line, newest first, at an age in steps, by linear interpolation.
 
     $$x(a) = \sum_j \left(c(a - j + 1) - c(a - j)\right) x_j, \qquad c(y) = \min(1, \max(y, 0))$$
 
     For a signal that is constant over steps, this is the mean over a step of the signal delayed by a; the derivative
-    with respect to a is taken from the right.
-
-    Args:
-        line: The values, newest first.
-        age: The age in steps, at least 0, clamped to the length of the line.
+    with respect to a is taken from the right. The age is clamped to the length of the line.
     """
     last = len(line) - 1
     age = minimum(age, float(last))

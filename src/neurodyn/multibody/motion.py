@@ -24,12 +24,7 @@ from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 
 
 class ProgramFrame:
-    """One frame of a mechanism's program; the state is positions and velocities, the control is torques.
-
-    Attributes:
-        program: The program.
-        substeps: Its steps in a frame.
-    """
+    """One frame of a mechanism's program; the state is positions and velocities, the control is torques."""
 
     def __init__(self, program: TracedProgram, nq: int, substeps: int) -> None:
         """Wrap a program with `nq` positions in its state and `substeps` steps in a frame."""
@@ -66,13 +61,7 @@ class ProgramFrame:
     ) -> tuple[Tensor, Any]:
         """Return the states one frame later and the recorded launch that recomputes them in place.
 
-        All tensors are contiguous.
-
-        Args:
-            state: Positions and velocities, shape [worlds, nq + nv].
-            torque: Torques during the frame [N m or N], shape [worlds, nu].
-            held: Inputs held over the frame, shape [worlds, held].
-            parameters: Parameters, shape [worlds, parameters].
+        All tensors are contiguous, one row per world. Arguments: see `__call__`; `state` is [q, qd].
         """
         run = self.program.run(
             state, frames=1, substeps=self.substeps, control=torque[:, None],
@@ -84,9 +73,7 @@ class ProgramFrame:
     def onnx(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> Any:
         """Return the frame as an ONNX graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, in float32.
 
-        Args:
-            held: Inputs held over the frame, the same in all worlds.
-            parameters: Parameters, the same in all worlds.
+        Held inputs and parameters are the same in all worlds.
 
         Raises:
             InputError: A part of the frame has no ONNX nodes.
@@ -102,13 +89,9 @@ class FreeMotion:
     """One frame of free motion of a batch of worlds, compiled; differentiable by state and torque."""
 
     def __init__(self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int) -> None:
-        """Trace the motion.
+        """Trace the motion over a frame of `dt` [s], in as many semi-implicit Euler steps as the simulator takes.
 
-        Args:
-            mechanism: The robot.
-            dofs: Velocity coordinates that the torques drive.
-            dt: Length of a frame [s].
-            substeps: Semi-implicit Euler steps in a frame, as many as the simulator's.
+        `dofs` are the velocity coordinates that the torques drive.
         """
         self.mechanism = mechanism
         self._dofs = dofs
@@ -117,11 +100,7 @@ class FreeMotion:
         self._frame = ProgramFrame(TracedProgram(sizes, self._step), mechanism.nq, substeps)
 
     def __call__(
-        self,
-        q: Positions,
-        qd: Velocities,
-        torque: Torques,
-        gravity: Float[Tensor, "... 3"],
+        self, q: Positions, qd: Velocities, torque: Torques, gravity: Float[Tensor, "... 3"]
     ) -> tuple[Positions, Velocities]:
         """Return positions and velocities one frame later; arguments: see `ProgramFrame.__call__`.
 
@@ -146,7 +125,7 @@ class FreeMotion:
         tree = Tree(mechanism, values.__getitem__)
         q, qd = inputs.state[:nq], inputs.state[nq:]
         torque: list[Scalar] = [0.0] * mechanism.nv
-        for dof, name in tree.single_dofs():
+        for name, dof in tree.dofs.items():
             torque[dof] = -(values[f"{name}.damping"] * qd[dof])
         for dof, given in zip(self._dofs, inputs.control, strict=True):
             torque[dof] = torque[dof] + given
@@ -163,21 +142,12 @@ class ContactMotion:
     """
 
     def __init__(
-        self,
-        mechanism: Mechanism,
-        spec: StateSpec,
-        substeps: int,
-        contact: str = "soft",
+        self, mechanism: Mechanism, spec: StateSpec, substeps: int, contact: str = "soft",
         values: Mapping[str, float] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Prepare the motion; it is compiled for each kind of ground on first use.
 
-        Args:
-            mechanism: The robot.
-            spec: Names, order and dt of its state.
-            substeps: Steps in a frame, as many as the simulator's.
-            contact: Name of a contact model.
-            values: Quantities that replace the mechanism's nominal values, by name; None for none.
+        `substeps` are as many as the simulator's. `values` replace the mechanism's nominal values, by name.
 
         Raises:
             InputError: The state belongs to another mechanism.
@@ -191,22 +161,12 @@ class ContactMotion:
         self._prisms = takes_prisms(mechanism, EngineConfig(contact=contact))
 
     def __call__(
-        self,
-        q: Positions,
-        qd: Velocities,
-        torque: Torques,
-        gravity: Float[Tensor, "... 3"],
+        self, q: Positions, qd: Velocities, torque: Torques, gravity: Float[Tensor, "... 3"],
         ground: Ground | None = None,
-    ) -> tuple[Positions, Velocities]:
-        """Return positions and velocities one frame later, shaped like `q` and `qd`.
+    ) -> tuple[Positions, Velocities]:  # fmt: skip
+        """Return positions and velocities one frame later; arguments: see `FreeMotion.__call__`.
 
-        Args:
-            q: Positions in Newton's convention [rad or m], shape [..., nq].
-            qd: Velocities [rad/s or m/s], shape [..., nv].
-            torque: Torques during the frame [N m or N], shape [..., nu].
-            gravity: Gravity in world axes [m/s^2], shape [..., 3].
-            ground: The ground, with one pose for all worlds or one per world (batch axes flattened); None for free
-                space.
+        The ground has one pose for all worlds, or one per world (batch axes flattened); None for free space.
         """
         mode = ground_mode(ground, prisms=self._prisms)
         frame, parameters = self._frame(mode), self._parameters(gravity.expand(*q.shape[:-1], 3))
@@ -222,11 +182,7 @@ class ContactMotion:
     ) -> tuple[Tensor, Any, Callable[[Ground | None], None]] | None:
         """Return the motion on a plane or in free space on fixed buffers; None on other grounds.
 
-        Args:
-            state: Positions and velocities, shape [worlds, nq + nv]; all tensors are contiguous.
-            torque: Torques during the frame [N m or N], shape [worlds, nu].
-            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
-            ground: The ground.
+        Arguments: see `FreeMotion.bound`.
 
         Returns:
             The states one frame later; the recorded launch that recomputes them in place; and a function that updates
@@ -241,7 +197,6 @@ class ContactMotion:
 
         found = plane(ground)
         held = None if found is None else found.contiguous().clone()
-
         parameters = self._parameters(gravity)
 
         def write(ground: Ground | None) -> None:

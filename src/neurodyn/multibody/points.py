@@ -3,54 +3,35 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from neurodyn.core.description.contacts import ContactPoint
-from neurodyn.multibody.articulated import RelativeMotion, Tree
+from neurodyn.multibody.articulated import RelativeMotion, Tree, Wrenches
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
-
-Wrenches = dict[int, tuple[Vector, Vector]]
-"""Moment and force on each link, in its frame."""
 
 
 @dataclass
 class LinkPose:
-    """Pose of a link's frame in the world.
+    """Pose of a link's frame in the world."""
 
-    Attributes:
-        turn: Rotation from the link's frame to the world.
-        origin: Origin in the world.
-    """
-
-    turn: Matrix
+    turn: Matrix  # from the link's frame to the world
     origin: Vector
 
 
 @dataclass
 class PointContact:
-    """A contact point of the robot near a locally flat ground, or of one body near another.
-
-    Attributes:
-        name: Name of the point.
-        link: Index of the link that carries it.
-        arm: Lowest point of its sphere relative to the origin of the link's frame, world axes [m].
-        normal: Outward normal of the ground, or of the other body, world axes.
-        depth: Penetration depth of the sphere [m]; negative for a gap.
-        velocity: Velocity of the lowest point relative to the ground or the other body, world axes [m/s].
-        other: Index of the other link; None for the ground.
-        other_arm: Contact relative to the origin of the other link's frame, world axes [m].
-        constants: Prefix of the names of its constants.
-    """
+    """A contact point of the robot near a locally flat ground, or of one body near another; vectors in world axes."""
 
     name: str
-    link: int
-    arm: Vector
-    normal: Vector
-    depth: Any
-    velocity: Vector
-    other: int | None = None
-    other_arm: Vector | None = None
-    constants: str = "contact"
+    link: int  # index of the link that carries it
+    arm: Vector  # lowest point of its sphere relative to the origin of the link's frame [m]
+    normal: Vector  # outward from the ground or the other body
+    depth: Any  # penetration of the sphere [m]; negative for a gap
+    velocity: Vector  # of the lowest point relative to the ground or the other body [m/s]
+    other: int | None = None  # index of the other link; None for the ground
+    other_arm: Vector | None = None  # contact relative to the origin of the other link's frame [m]
+    constants: str = "contact"  # prefix of the names of its constants
 
     @property
     def sides(self) -> list[tuple[int, Vector, float]]:
@@ -71,13 +52,38 @@ def link_poses(tree: Tree, motions: Sequence[RelativeMotion]) -> list[LinkPose]:
     return poses
 
 
+@dataclass
+class Kinematics:
+    """The links of a mechanism in the world: motions, and poses as soon as they are used."""
+
+    tree: Tree
+    motions: list[RelativeMotion]
+
+    @cached_property
+    def poses(self) -> list[LinkPose]:
+        """Poses of the links."""
+        return link_poses(self.tree, self.motions)
+
+    def arm(self, link: int, place: Vector) -> Vector:
+        """Return a point of a link's body relative to the origin of the link's frame, world axes."""
+        return self.poses[link].turn @ self.tree.in_link_frame(link, place)
+
+    def velocity(self, link: int, arm: Vector) -> Vector:
+        """Return the velocity of the point of a link at this arm, world axes."""
+        turn, motion = self.poses[link].turn, self.motions[link]
+        return turn @ motion.velocity + cross(turn @ motion.spin, arm)
+
+    def to_body(self, link: int, direction: Vector) -> Vector:
+        """Rotate a direction from the world to a link's body frame."""
+        return self.tree.turned_to_body(link, self.poses[link].turn.T @ direction)
+
+    def to_world(self, link: int, direction: Vector) -> Vector:
+        """Rotate a direction from a link's body frame to the world."""
+        return self.poses[link].turn @ self.tree.turned_to_link(link, direction)
+
+
 def touches(
-    tree: Tree,
-    motions: Sequence[RelativeMotion],
-    poses: Sequence[LinkPose],
-    points: Sequence[ContactPoint],
-    grounds: Sequence[tuple[Vector, Vector]],
-    size: Any = 1.0,
+    links: Kinematics, points: Sequence[ContactPoint], grounds: Sequence[tuple[Vector, Vector]], size: Any = 1.0
 ) -> list[PointContact]:
     """Measure contact points against locally flat ground.
 
@@ -86,13 +92,12 @@ def touches(
     """
     touched = []
     for point, (origin, normal) in zip(points, grounds, strict=True):
-        pose, motion = poses[point.joint], motions[point.joint]
-        arm = pose.turn @ tree.in_link_frame(point.joint, size * array(point.point))
-        centre = pose.origin + arm
+        arm = links.arm(point.joint, size * array(point.point))
+        centre = links.poses[point.joint].origin + arm
         radius = size * point.radius
         depth = radius - dot(normal, centre - origin)
         lowest = arm - radius * array(normal)
-        velocity = pose.turn @ motion.velocity + cross(pose.turn @ motion.spin, lowest)
+        velocity = links.velocity(point.joint, lowest)
         touched.append(PointContact(point.name, point.joint, lowest, normal, depth, velocity))
     return touched
 
@@ -103,8 +108,12 @@ def wrenches(poses: Sequence[LinkPose], touched: Sequence[PointContact], forces:
     for touch, force in zip(touched, forces, strict=True):
         for link, arm, sign in touch.sides:
             turn = poses[link].turn
-            moment, own = sign * (turn.T @ cross(arm, force)), sign * (turn.T @ force)
-            if link in by_link:
-                moment, own = by_link[link][0] + moment, by_link[link][1] + own
-            by_link[link] = (moment, own)
+            add_wrench(by_link, link, sign * (turn.T @ cross(arm, force)), sign * (turn.T @ force))
     return by_link
+
+
+def add_wrench(wrenches: Wrenches, link: int, moment: Vector, force: Vector) -> None:
+    """Add a moment and a force to those on a link."""
+    if link in wrenches:
+        moment, force = wrenches[link][0] + moment, wrenches[link][1] + force
+    wrenches[link] = moment, force

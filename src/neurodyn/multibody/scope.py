@@ -36,23 +36,13 @@ class Scope:
     def __init__(
         self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint, memory: StepMemory, step: float
     ) -> None:
-        """Begin a step.
-
-        Args:
-            graph: Graph of the step.
-            constants: Quantities that do not depend on the state: numbers, and parameters as expressions.
-            blueprint: The networks.
-            memory: Memory of the step.
-            step: Length of the step [s].
-        """
+        """Begin a step of this length [s]; `constants` do not depend on the state and may be parameters."""
         self._graph, self._memory, self._step = graph, memory, step
         self._constants = constants
         self._values: dict[str, Scalar] = {}
         self._acting: dict[str, tuple[int, int]] = {}
-        self._loops = []
         self.inertias: list[AddedInertia] = []
-        for index, (augmentation, first) in enumerate(zip(blueprint.augmentations, blueprint.firsts, strict=True)):
-            self._loops.append(network_loop(augmentation, first, f"network of {', '.join(augmentation.quantities)}"))
+        for index, augmentation in enumerate(blueprint.augmentations):
             self._acting |= {name: (index, output) for output, name in enumerate(augmentation.quantities)}
         self._blueprint = blueprint
         self._outputs: dict[int, list[Scalar]] = {}
@@ -110,14 +100,15 @@ class Scope:
         self._busy.pop()
         names = [f"network {index} hidden {k}" for k in range(augmentation.memory)]
         hidden = [self._memory.recall(name, 0.0) for name in names]
-        outputs = apply_loop(self._graph, self._loops[index], [*inputs, *hidden])
+        begin = self._blueprint.firsts[index]
+        loop = network_loop(augmentation, begin, f"network of {', '.join(augmentation.quantities)}")
+        outputs = apply_loop(self._graph, loop, [*inputs, *hidden])
         first = augmentation.outputs
         candidates, gates = outputs[first : first + len(hidden)], outputs[first + len(hidden) :]
         rate = min(1.0, self._step / augmentation.memory_time)
         for name, before, candidate, gate in zip(names, hidden, candidates, gates, strict=True):
             share = rate * 0.5 * (1.0 + tanh(0.5 * gate))
             self._memory.keep(name, before + share * (tanh(candidate) - before))
-        begin = self._blueprint.firsts[index]
         net = ActingNetwork(augmentation, self._graph, begin, inputs, outputs[:first], self, self.inertias)
         return FORMS[augmentation.structure](net)
 

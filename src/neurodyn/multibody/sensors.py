@@ -9,45 +9,25 @@ from typing import Any
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.articulated import RelativeMotion, Tree
+from neurodyn.multibody.articulated import Wrench, Wrenches
 from neurodyn.multibody.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.memory import StepMemory
-from neurodyn.multibody.points import LinkPose, Wrenches, link_poses
+from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, turned
 
 
 @dataclass
-class Instant:
-    """A step of a mechanism before integration.
-
-    Attributes:
-        scope: Quantities by name.
-        memory: Memory of the step.
-        tree: The mechanism.
-        motions: Motions of its links.
-        torque: Generalised forces of drives and passive joints, by velocity coordinate.
-        external: Non-contact wrenches on the links, in their frames.
-        touching: Wrenches of contact models of forces, in the links' frames.
-        acceleration: Time derivative of the velocities over the step, with contacts.
-        contacts: The contacts, and the forces of those not in `touching`.
-    """
+class Instant(Kinematics):
+    """A step of a mechanism before integration."""
 
     scope: Scope
     memory: StepMemory
-    tree: Tree
-    motions: list[RelativeMotion]
-    torque: list[Any]
-    external: Wrenches
-    touching: Wrenches
-    acceleration: list[Any]
-    contacts: Contacts
-
-    @cached_property
-    def poses(self) -> list[LinkPose]:
-        """Poses of the links."""
-        return link_poses(self.tree, self.motions)
+    external: Wrenches  # without contacts
+    touching: Wrenches  # of contact models of forces
+    acceleration: list[Any]  # time derivative of the velocities over the step, with contacts
+    contacts: Contacts  # with the forces that are not in `touching`
 
     @cached_property
     def accelerations(self) -> list[tuple[Vector, Vector]]:
@@ -65,7 +45,7 @@ class Instant:
         return found
 
     @cached_property
-    def transmitted(self) -> list[tuple[Vector, Vector]]:
+    def transmitted(self) -> list[Wrench]:
         """Moment (about the frame's origin) and force that each link receives through its joint, in its frame.
 
         The backward pass of the recursive Newton-Euler algorithm (Featherstone 2008, table 5.1).
@@ -191,12 +171,11 @@ def _motor(instant: Instant, at: SensorFrame, name: str) -> Any:
 
 def _link(instant: Instant, at: SensorFrame, name: str) -> Any:
     tree = instant.tree
-    single = {link.joint.name: index for index, link in enumerate(tree.links) if link.joint.scalar}
-    if name not in single:
-        raise InputError(f"sensor {at.name!r}: there is no joint {name!r} with one axis; valid: {choices(single)}")
-    moment, force = instant.transmitted[single[name]]
-    turning = tree.links[single[name]].joint.kind == "revolute"
-    return dot(tree.axis(single[name]), moment if turning else force)
+    if name not in tree.dofs:
+        raise InputError(f"sensor {at.name!r}: there is no joint {name!r} with one axis; valid: {choices(tree.dofs)}")
+    index = tree.index_of[name]
+    moment, force = instant.transmitted[index]
+    return dot(tree.axis(index), moment if tree.links[index].joint.kind == "revolute" else force)
 
 
 def read_pose(instant: Instant, at: SensorFrame) -> list[Any]:

@@ -21,12 +21,9 @@ from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos,
 
 @dataclass
 class AddedInertia:
-    r"""A network's contribution to the equations of motion of some joints.
+    r"""A network's addition to the mass matrix of some joints, symmetric and positive semidefinite.
 
-    Attributes:
-        joints: Names of the joints.
-        matrix: Addition to the mass matrix, symmetric and positive semidefinite.
-        bias: Torques due to its change, $\dot M \dot q - \partial_q (\tfrac12 \dot q^T M \dot q)$.
+    `bias` holds the torques due to its change, $\dot M \dot q - \partial_q (\tfrac12 \dot q^T M \dot q)$.
     """
 
     joints: tuple[str, ...]
@@ -132,9 +129,6 @@ def direction(net: ActingNetwork, joint: str) -> list[Any]:
     return [slopes.get(name, 0.0) / scale for name, scale in zip(net.augmentation.inputs, scales, strict=True)]
 
 
-Rows = list[list[Any]]
-
-
 def inertial(net: ActingNetwork) -> list[Any]:
     """Record an addition to the mass matrix; add nothing to torques.
 
@@ -162,22 +156,13 @@ def inertial(net: ActingNetwork) -> list[Any]:
 
 
 def heavier(
-    tree: Tree, motions: Sequence[RelativeMotion], acceleration: list[Any], dofs: dict[str, int],
-    added: Sequence[AddedInertia],
-) -> list[Any]:  # fmt: skip
-    r"""Return the solution of $(M + \Delta M) \ddot q = M \ddot q_0 - b$, with $\ddot q_0$ without the additions.
-
-    Args:
-        tree: The mechanism.
-        motions: Motions of its links.
-        acceleration: Accelerations without the additions.
-        dofs: Velocity coordinates by joint name.
-        added: The additions.
-    """
+    tree: Tree, motions: Sequence[RelativeMotion], acceleration: list[Any], added: Sequence[AddedInertia]
+) -> list[Any]:
+    r"""Return the solution of $(M + \Delta M) \ddot q = M \ddot q_0 - b$ from accelerations $\ddot q_0$ without it."""
     inertia = TreeInertia(tree, link_poses(tree, motions))
     right, matrix = inertia.times(acceleration), [list(row) for row in inertia.matrix]
     for one in added:
-        places = [dofs[name] for name in one.joints]
+        places = [tree.dofs[name] for name in one.joints]
         for i, row, bias in zip(places, one.matrix, one.bias, strict=True):
             right[i] = right[i] - bias
             for j, entry in zip(places, row, strict=True):
@@ -186,12 +171,12 @@ def heavier(
     return solved(*factored(matrix), right)
 
 
-def _up(lower: Rows, vector: Sequence[Any]) -> list[Any]:
+def _up(lower: list[list[Any]], vector: Sequence[Any]) -> list[Any]:
     """Return L y."""
     return [sum(x * y for x, y in zip(row, vector, strict=False)) for row in lower]
 
 
-def _down(lower: Rows, vector: Sequence[Any]) -> list[Any]:
+def _down(lower: list[list[Any]], vector: Sequence[Any]) -> list[Any]:
     """Return L^T times a vector."""
     n = len(lower)
     return [sum(lower[i][k] * vector[i] for i in range(k, n)) for k in range(n)]
@@ -223,7 +208,7 @@ def dissipative(net: ActingNetwork) -> list[Any]:
     """Return forces whose power is never positive."""
     gains, moving = _scaled(net)
     lower = triangle(net.outputs, len(moving))
-    across = [sum(lower[j][k] * moving[j] for j in range(k, len(moving))) for k in range(len(moving))]
+    across = _down(lower, moving)
     return [-(g * sum(x * y for x, y in zip(row, across, strict=False))) for g, row in zip(gains, lower, strict=True)]
 
 
@@ -256,12 +241,7 @@ def _scaled(net: ActingNetwork) -> tuple[list[float], list[Any]]:
 
 
 FORMS: Registry[Form] = Registry(
-    "structure",
-    free="neurodyn.multibody.structures:free",
-    dissipative="neurodyn.multibody.structures:dissipative",
-    gyroscopic="neurodyn.multibody.structures:gyroscopic",
-    passive="neurodyn.multibody.structures:passive",
-    conservative="neurodyn.multibody.structures:conservative",
-    inertial="neurodyn.multibody.structures:inertial",
-)
+    "structure", free=free, dissipative=dissipative, gyroscopic=gyroscopic, passive=passive, conservative=conservative,
+    inertial=inertial,
+)  # fmt: skip
 """Forms by the name of their structure (`core.description.blueprint.STRUCTURES`)."""

@@ -110,7 +110,7 @@ def find_quadruped(
             "joints each"
         )
     tree = Tree(mechanism, mechanism.quantities().__getitem__)
-    dof = {name: number for number, name in tree.single_dofs()}
+    dof = tree.dofs
     names = mechanism.names
     for chain in chains:
         for link in chain:

@@ -15,12 +15,9 @@ _LEAST, _MOST = 1e-4, 0.9999
 
 
 def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
-    """Return the values of a constraint's parameters by quantity name.
+    """Return the values of a constraint's parameters by quantity name, e.g. "contact.solref.timeconst".
 
-    Args:
-        solref: Prefix of the first two, e.g. "contact.solref" for "contact.solref.timeconst".
-        solimp: Prefix of the other five.
-        parameters: The values.
+    The prefixes are "contact.solref" of the first two parameters and "contact.solimp" of the other five, or alike.
     """
     values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
     return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
@@ -28,17 +25,11 @@ def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParame
 
 @dataclass(frozen=True)
 class Yielding:
-    """Compliance of a kind of constraint; numbers, or traced values for parameters.
+    """Compliance of a kind of constraint; numbers, or traced values for parameters."""
 
-    Attributes:
-        damping: b [1/s].
-        stiffness: k [1/s^2].
-        impedance: d as a function of |r|.
-    """
-
-    damping: Any
-    stiffness: Any
-    impedance: Callable[[Any], Any]
+    damping: Any  # b [1/s]
+    stiffness: Any  # k [1/s^2]
+    impedance: Callable[[Any], Any]  # d as a function of |r|
 
     def weight(self, violation: Any, inverse_weight: Any) -> Any:
         """Return 1 / R of a row with this violation, from its A."""
@@ -51,13 +42,9 @@ class Yielding:
 
 
 def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) -> Yielding:
-    """Return the compliance of a kind of constraint.
+    """Return the compliance of a kind of constraint, with time constants above two steps of `dt` [s], as in MuJoCo.
 
-    Args:
-        quantity: Values of quantities by name.
-        solref: Prefix of two of them; see `constraint_quantities`.
-        solimp: Prefix of the other five.
-        dt: Length of the step [s]; MuJoCo keeps time constants above two steps.
+    `solref` and `solimp` are prefixes of quantities; see `constraint_quantities`.
     """
     time, ratio = (quantity(f"{solref}.{part}") for part in SOLREF)
     first, last, width, midpoint, power = (quantity(f"{solimp}.{part}") for part in SOLIMP)
@@ -89,13 +76,9 @@ _ALIGNED = 0.5
 
 
 def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
-    """Return the first tangent of a contact, as MuJoCo Warp defines it.
+    """Return the first tangent of a contact with a unit normal, as MuJoCo Warp defines it.
 
-    MuJoCo's C library differs for capsules that stand on a plane.
-
-    Args:
-        normal: Unit normal.
-        axis: Unit axis of a capsule on a plane; None for other contacts.
+    `axis` is the unit axis of a capsule on a plane. MuJoCo's C library differs for capsules that stand on a plane.
     """
     y = normal[1]
     across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])

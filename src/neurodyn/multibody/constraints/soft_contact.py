@@ -59,10 +59,7 @@ _NEAREST, _FLAT = 1.5, 2.5
 def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]) -> list[tuple[int, list[Any]]]:
     """Return link, and position, normal, first tangent, depth, 1/R and k d r, of every possible contact.
 
-    Args:
-        contacts: The step.
-        inertia: Its mass matrix.
-        weights: A of the contacts of each link with shapes.
+    `weights` holds A of the contacts of each link with shapes.
     """
     quantities = constraint_quantities("contact.solref", "contact.solimp", ConstraintParameters())
     blocks, items, links = [], [], []
@@ -115,7 +112,7 @@ def _nearest(between: Vector, along: Vector, across: Vector) -> tuple[Vector, Ve
 
 def _flat(
     between: Vector, along: Vector, along_too: Vector, across: Vector, across_too: Vector
-) -> tuple[Vector, Vector]:  # fmt: skip
+) -> tuple[Vector, Vector]:
     """Return the normal of flat features, and the vector from the core to the contact on the robot's feature."""
     one, other = across - along, across_too - along_too
     area = cross(one, other)
@@ -159,11 +156,12 @@ class SoftContactModel(ContactModel):
         """Return the accelerations over the step."""
         inertia = TreeInertia(contacts.tree, contacts.poses)
         weights = InverseWeights(contacts.tree)
-        touching, limits = _contacts(contacts, inertia, weights), _limits(contacts, weights)
+        touching, damping = _contacts(contacts, inertia, weights)
+        limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
         acceleration = free
-        if touching.each or limits or frictions:
-            solution = _solve(contacts, inertia, free, touching, limits, frictions)
+        if touching or limits or frictions:
+            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions)
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], touching, solution[len(free) :])
         return _damped(contacts, inertia, acceleration)
 
@@ -173,42 +171,11 @@ SOFT = SoftContactModel()
 
 @dataclass
 class _Contact:
-    """A possible contact.
-
-    Attributes:
-        link: Index of its link.
-        place: Position, from the origin of the tree's first link.
-        normal: Normal, world axes.
-        tangent: First tangent, world axes.
-        depth: Depth; negative without contact.
-        weight: 1/R of the normal.
-        reference: k d r.
-        friction: Coefficient.
-        name: Name of its point; empty for contacts of shapes.
-    """
+    """A possible contact."""
 
     link: int
-    place: Vector
-    normal: Vector
-    tangent: Vector
-    depth: Any
-    weight: Any
-    reference: Any
-    friction: Any
-    name: str = ""
-
-
-@dataclass
-class _Contacts:
-    """Contacts, grouped by link.
-
-    Attributes:
-        each: The contacts.
-        damping: b.
-    """
-
-    each: list[_Contact]
-    damping: Any
+    inputs: list[Any]  # see `layout.PER_POINT`; the position is from the origin of the tree's first link
+    name: str = ""  # of its point; empty for contacts of shapes
 
 
 class _Surfaces:
@@ -240,26 +207,21 @@ class _Surfaces:
         return self._frictions[name]
 
 
-def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> _Contacts:
+def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> tuple[list[_Contact], Any]:
+    """Return the possible contacts, grouped by link, and their damping b."""
     mechanism = contacts.tree.mechanism
     shapes = {one.joint: one.name for one in mechanism.shapes} if contacts.held else {}
     if not (shapes or contacts.points):
-        return _Contacts([], 0.0)
+        return [], 0.0
     yields = yielding(contacts.scope, "contact.solref", "contact.solimp", contacts.dt)
     surfaces = _Surfaces(contacts, inverse)
     if contacts.held:
         weights = {link: surfaces.weight(link, shapes[link]) for link in sorted(shapes)}
         rows = prism_rows(contacts, inertia, weights)
-        found = [_of_shapes(link, row, surfaces.friction(shapes[link])) for link, row in rows]
+        found = [_Contact(link, [*row, surfaces.friction(shapes[link])]) for link, row in rows]
     else:
         found = _of_points(contacts, inertia, yields, surfaces)
-    return _Contacts(found, yields.damping)
-
-
-def _of_shapes(link: int, row: list[Any], friction: Any) -> _Contact:
-    place, normal, first = (array(row[i : i + 3]) for i in (0, 3, 6))
-    depth, weight, reference = row[9:]
-    return _Contact(link, place, normal, first, depth, weight, reference, friction)
+    return found, yields.damping
 
 
 def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, surfaces: _Surfaces) -> list[_Contact]:
@@ -270,41 +232,28 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, surfa
     for point, touch in both:
         axis = None
         if point.axis is not None and contacts.flat:
-            axis = contacts.poses[touch.link].turn @ contacts.tree.turned_to_link(touch.link, array(point.axis))
+            axis = contacts.to_world(touch.link, array(point.axis))
         place = inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
         weight = yields.weight(touch.depth, surfaces.weight(touch.link, point.shape))
         reference, first = yields.reference(touch.depth), tangent(touch.normal, axis)
-        found.append(_Contact(
-            touch.link, place, touch.normal, first, touch.depth, weight, reference, surfaces.friction(point.shape),
-            touch.name,
-        ))  # fmt: skip
+        inputs = [*place, *touch.normal, *first, touch.depth, weight, reference, surfaces.friction(point.shape)]
+        found.append(_Contact(touch.link, inputs, touch.name))
     return found
 
 
-@dataclass
-class _Limit:
-    """The limits of a joint, of which the nearer one acts."""
-
-    dof: int
-    violation: Any
-    side: Any
-    weight: Any
-    rest: Any
-
-
-def _limits(contacts: Contacts, inverse: InverseWeights) -> list[_Limit]:
-    found, scope, tree = [], contacts.scope, contacts.tree
-    indices = {link.joint.name: index for index, link in enumerate(tree.links)}
-    for dof, name in tree.single_dofs():
-        link = tree.links[indices[name]]
+def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
+    """Return the inputs (`layout.PER_LIMIT`) of the nearer limit of each joint with limits, by velocity coordinate."""
+    found, scope, tree = {}, contacts.scope, contacts.tree
+    for name, dof in tree.dofs.items():
+        index = tree.index_of[name]
+        link = tree.links[index]
         if link.lower is None and link.upper is None:
             continue
-        q = tree.q_of(indices[name], contacts.q)[0]
-        room, side = _nearer_limit(scope, link, q)
+        room, side = _nearer_limit(scope, link, tree.q_of(index, contacts.q)[0])
         yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
         violation = -room
         rest = yields.damping * side * contacts.qd[dof] + yields.reference(violation)
-        found.append(_Limit(dof, violation, side, yields.weight(violation, inverse.joint(dof)), rest))
+        found[dof] = [violation, side, yields.weight(violation, inverse.joint(dof)), rest]
     return found
 
 
@@ -320,90 +269,68 @@ def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
     return minimum(below, above), select_less(below, above, 1.0, -1.0)
 
 
-@dataclass
-class _Friction:
-    """The dry friction of a joint."""
-
-    dof: int
-    weight: Any
-    rest: Any
-    most: Any
-
-
-def _frictions(contacts: Contacts, inverse: InverseWeights) -> list[_Friction]:
-    found, scope = [], contacts.scope
-    for dof, name in contacts.tree.single_dofs():
+def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
+    """Return the inputs (`layout.PER_FRICTION`) of each joint with dry friction, by velocity coordinate."""
+    found, scope = {}, contacts.scope
+    for name, dof in contacts.tree.dofs.items():
         most = scope(f"{name}.friction")
         if is_zero(most):
             continue
         yields = yielding(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
         rest = yields.damping * contacts.qd[dof]
-        found.append(_Friction(dof, yields.weight(0.0, inverse.joint(dof)), rest, most))
+        found[dof] = [yields.weight(0.0, inverse.joint(dof)), rest, most]
     return found
 
 
 def _solve(
-    contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: _Contacts, limits: Sequence[_Limit],
-    frictions: Sequence[_Friction],
+    contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: list[_Contact], damping: Any,
+    limits: dict[int, list[Any]], frictions: dict[int, list[Any]],
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations, then the contact forces (normal and tangents)."""
     constraints = contacts.tree.mechanism.constraints
     chains = inertia.chains
-    columns = [[*column.spin, *column.velocity] for column in inertia.columns]
     last = {column.link: dof for dof, column in enumerate(inertia.columns)}
-    counts = Counter(contact.link for contact in touching.each)
+    counts = Counter(contact.link for contact in touching)
+    groups = tuple(ContactPointGroup(chains[last[link]], count) for link, count in counts.items())
     structure = ConstraintStructure(
-        chains=chains,
-        groups=tuple(ContactPointGroup(chains[last[link]], count) for link, count in counts.items()),
-        limits=tuple(limit.dof for limit in limits),
-        frictions=tuple(friction.dof for friction in frictions),
-        cone=constraints.cone,
-        impratio=constraints.impratio,
+        chains, groups, tuple(limits), tuple(frictions), constraints.cone, constraints.impratio
     )
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
-    given += [x for column in columns for x in column]
-    given.append(touching.damping)
-    for one in touching.each:
-        given += [*one.place, *one.normal, *one.tangent, one.depth, one.weight, one.reference, one.friction]
-    for limit in limits:
-        given += [limit.violation, limit.side, limit.weight, limit.rest]
-    for friction in frictions:
-        given += [friction.weight, friction.rest, friction.most]
+    given += [x for column in inertia.columns for x in (*column.spin, *column.velocity)]
+    given.append(damping)
+    for inputs in (*(contact.inputs for contact in touching), *limits.values(), *frictions.values()):
+        given += inputs
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     return list(apply_loop(graph, constraint_loop(structure), given))
 
 
 def _with_networks(
-    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], touching: _Contacts, forces: Sequence[Any]
+    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], touching: list[_Contact], forces: Sequence[Any]
 ) -> list[Any]:
     """Name the contact forces; return the accelerations with the networks' changes to them."""
     change: list[Any] = [0.0] * len(acceleration)
-    for index, contact in enumerate(touching.each):
+    for index, contact in enumerate(touching):
         if not contact.name and contacts.pushes is None:
             continue
-        normal, first = contact.normal, contact.tangent
+        place, normal, first = (array(contact.inputs[i : i + 3]) for i in (0, 3, 6))
         second = cross(normal, first)
         push, along, across = forces[3 * index : 3 * index + 3]
         friction = [along * a + across * b for a, b in zip(first, second, strict=True)]
         noted = None
         if contacts.pushes is not None:
-            arm = contact.place - inertia.from_root(contact.link)
-            noted = ContactPush(contact.link, arm, push * array(normal) + array(friction))
+            arm = place - inertia.from_root(contact.link)
+            noted = ContactPush(contact.link, arm, push * normal + array(friction))
             contacts.pushes.append(noted)
         if not contact.name:
             continue
-        named = [(f"contact.{contact.name}.normal", push, array(normal))]
-        for axis, value in zip("xyz", friction, strict=True):
-            unit = array([1.0 if axis == other else 0.0 for other in "xyz"])
-            named.append((f"contact.{contact.name}.friction.{axis}", value, unit))
-        for name, value, direction in named:
-            acted = contacts.scope.define(name, value)
+        names = ("normal", "friction.x", "friction.y", "friction.z")
+        for name, value, direction in zip(names, (push, *friction), (normal, *IDENTITY), strict=True):
+            acted = contacts.scope.define(f"contact.{contact.name}.{name}", value)
             if acted is not value:
                 if noted is not None:
                     noted.force = noted.force + (acted - value) * direction
-                place = contact.place - inertia.from_root(contact.link)
-                row = inertia.row(contact.link, place, direction)
+                row = inertia.row(contact.link, place - inertia.from_root(contact.link), direction)
                 change = [old + (acted - value) * x for old, x in zip(change, row, strict=True)]
     if all(map(is_zero, change)):
         return acceleration
@@ -413,7 +340,7 @@ def _with_networks(
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
     """Return the accelerations with joint damping implicit in the velocity."""
-    damping = {dof: contacts.scope(f"{name}.damping") for dof, name in contacts.tree.single_dofs()}
+    damping = {dof: contacts.scope(f"{name}.damping") for name, dof in contacts.tree.dofs.items()}
     if all(map(is_zero, damping.values())):
         return acceleration
     force = inertia.times(acceleration)

@@ -17,25 +17,6 @@ from neurodyn.multibody.trace.text import live_nodes, statements
 
 
 @dataclass(frozen=True)
-class ProgramSizes:
-    """Lengths of the arrays of a program.
-
-    Attributes:
-        state: State x.
-        control: Control u, one per frame.
-        held: Inputs h held over a frame.
-        parameters: Parameters p.
-        weights: Weights w, shared by all worlds.
-    """
-
-    state: int
-    control: int = 0
-    held: int = 0
-    parameters: int = 0
-    weights: int = 0
-
-
-@dataclass(frozen=True)
 class ProgramInputs:
     """Expressions passed to a traced step, in lists of the lengths in `ProgramSizes`."""
 
@@ -44,6 +25,22 @@ class ProgramInputs:
     control: list[Expression]
     held: list[Expression]
     parameters: list[Expression]
+
+
+@dataclass(frozen=True)
+class ProgramSizes:
+    """Lengths of the arrays of a program."""
+
+    state: int  # x
+    control: int = 0  # u, one per frame
+    held: int = 0  # h, inputs held over a frame
+    parameters: int = 0  # p
+    weights: int = 0  # w, shared by all worlds
+
+    def inputs(self, graph: Graph) -> ProgramInputs:
+        """Return inputs of a graph with these lengths."""
+        arrays = {"x": self.state, "u": self.control, "h": self.held, "p": self.parameters}
+        return ProgramInputs(graph, *(graph.inputs(array, count) for array, count in arrays.items()))
 
 
 Step = Callable[[ProgramInputs], list[Scalar]]
@@ -228,13 +225,7 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
         ValueError: The step returns another number of values than the state has.
     """
     graph = Graph()
-    inputs = ProgramInputs(
-        graph,
-        graph.inputs("x", sizes.state),
-        graph.inputs("u", sizes.control),
-        graph.inputs("h", sizes.held),
-        graph.inputs("p", sizes.parameters),
-    )
+    inputs = sizes.inputs(graph)
     after = step(inputs)
     if len(after) != sizes.state:
         raise ValueError(f"the step returns {len(after)} values; valid: the {sizes.state} of the state")
