@@ -54,7 +54,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         final: Rate at the end of a phase, as a share of its highest.
         validations: Number of validations by roll-out during the training.
         validation_rollouts: Held-out windows in a validation.
-        validation_frames: Frames of a validation roll-out, at most those of the longest episode.
+        validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
         threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
             of the result, depends on the number.
         seed: Seed of weights and batches.

@@ -118,7 +118,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
 def finetune(job: FinetuningJob[Settings]) -> TrainState:
     """Adapt the weights of trained neural dynamics to other data of the robot and write them to a new run.
 
-    Normalisation and encoding are those of the base model. The best model by held-out roll-outs is kept, the base model
+    Normalisation and encoding are as in the base model. The best model by held-out roll-outs is kept, the base model
     included, so that the result is not worse on the validation episodes.
 
     Raises:

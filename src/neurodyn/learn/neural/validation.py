@@ -167,7 +167,7 @@ class RolloutValidation:
 
 
 def score_of(errors: Tensor, base: Tensor | None) -> float:
-    """Return the score (see `RolloutError`) by errors of roll-outs of a model and of its whole base, both [rollouts]."""
+    """Return the score (see `RolloutError`) by errors of roll-outs of a model and its whole base, both [rollouts]."""
     if base is None:
         return float(errors.mean())
     ratio = ((errors + NEGLIGIBLE) / (base + NEGLIGIBLE)).log().mean().exp()

@@ -86,7 +86,7 @@ def _whole_loss(
 def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
     """Return the predictions of each next frame from states [streams, worlds, T, size].
 
-    `inputs` and `top` are those of `WorldModel.read`.
+    `inputs` and `top` come from `WorldModel.read`.
     """
     frames = inputs.shape[1:3]
     wide, flat = inputs.flatten(1, 2), top.flatten(1, 2)
