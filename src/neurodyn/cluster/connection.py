@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection to a Ray cluster: started or joined in silence, watched, and left without traces."""
+"""The connection to a Ray cluster, started or joined without output, and watched."""
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -20,13 +19,13 @@ from neurodyn.core.workers import available_cores
 
 LOCAL, RUNNING = "local", "auto"
 _OBJECTS = 1 << 28
-"""Memory for results on their way, of a cluster that is started here [bytes]; what is more goes to the disk."""
+"""Memory for results in transit of a cluster that is started here [bytes]; the rest goes to disk."""
 _STARTS = 3
-"""How often a cluster is tried to be started here: Ray gives its processes half a minute each time."""
+"""Attempts to start a cluster here: Ray gives its processes half a minute each time."""
 _PATIENCE, _PAUSE = 3, 1.0
-"""How often the head may fail to answer, and the time between two questions [s]."""
+"""Failed answers of the head in a row after which it is lost, and the time between two questions [s]."""
 _LONGEST = 40
-"""Longest path in which Ray's sockets have room for their names."""
+"""Longest path of a folder for Ray's sockets."""
 _ENDING = 5.0
 """Longest time that leaving a cluster may take [s]."""
 _ENVIRONMENT = {
@@ -39,11 +38,11 @@ _ENVIRONMENT = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_THRESHOLD_S": "1e9",
 }
-"""No telemetry, no chatter, and workers as important as the verb that waits for them; what the user has set stays."""
+"""Defaults: no telemetry, no output, and workers with the priority of the command that waits for them."""
 
 
 def require_ray() -> ModuleType:
-    """Return Ray, or refuse to go on without it, with an InputError that names the extra `cluster`."""
+    """Return Ray, or raise an InputError that names the extra `cluster` if it is not installed."""
     if find_spec("ray") is None:
         raise InputError(
             "a cluster needs a package that is not installed (ray); install it with: pip install 'neurodyn[cluster]'"
@@ -58,15 +57,14 @@ def require_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def connected(address: str, workers: int | None = None) -> Iterator[None]:
-    """Start Ray here, or join a cluster; a connection that this process already has is used, and stays.
+    """Start Ray here for the duration of the context, or join a cluster; an existing connection is used and kept.
 
     Args:
-        address: "local" to start Ray on this machine for as long as the context lasts, "auto" for the cluster that this
-            machine belongs to, or HOST:PORT of its head.
+        address: "local" to start Ray on this machine, "auto" for the cluster of this machine, or HOST:PORT of a head.
         workers: Workers of a cluster that is started here; None for one on each available core.
 
     Raises:
-        InputError: Ray is not installed, or no cluster answers; or the head dies within the context.
+        InputError: Ray is not installed, no cluster answers, or the head dies within the context.
     """
     ray = require_ray()
     if ray.is_initialized():
@@ -80,7 +78,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
             try:
                 _join(ray, address, workers, folder)
                 break
-            except Exception as error:  # Ray raises whatever comes, on a busy machine that it took too long to start
+            except Exception as error:  # Ray raises anything, for example after too slow a start
                 _leave(ray)
                 if not left or address != LOCAL:
                     raise _unreachable(address, error) from None
@@ -90,14 +88,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
 
 
 def require_cluster(address: str) -> None:
-    """Refuse an address at which no cluster can be, before anything is started there.
-
-    Args:
-        address: As of `connected`.
-
-    Raises:
-        InputError: Ray is not installed, it is no address, or nothing answers there.
-    """
+    """Raise an InputError if Ray is not installed, or nothing answers at an address (see `connected`)."""
     require_ray()
     host, _, port = address.rpartition(":")
     if address in (LOCAL, RUNNING):
@@ -127,7 +118,7 @@ def _unreachable(address: str, error: Exception) -> InputError:
 
 
 def _leave(ray: ModuleType) -> None:
-    """Leave the cluster; where its head is dead that could last for ever, and processes started here are killed."""
+    """Leave the cluster. If its head is dead, that may never return, and the processes started here are killed."""
     started = getattr(ray._private.worker, "_global_node", None)
     ending = threading.Thread(target=ray.shutdown, daemon=True)
     ending.start()
@@ -139,10 +130,7 @@ def _leave(ray: ModuleType) -> None:
 
 @contextlib.contextmanager
 def _watched(ray: ModuleType, asked: str) -> Iterator[None]:
-    """Ask the head whether it is there, and end the context with an InputError where it is not.
-
-    Ray itself would end the process after a minute, with pages of traces.
-    """
+    """End the context with an InputError if the head dies; Ray would abort the process with pages of traces."""
     address, dead, over = ray.get_runtime_context().gcs_address, threading.Event(), threading.Event()
     main = threading.current_thread() is threading.main_thread()
 
@@ -168,7 +156,7 @@ def _watched(ray: ModuleType, asked: str) -> Iterator[None]:
 
 
 def _interrupt_main(over: threading.Event, error: InputError) -> None:
-    """Wake the main thread; where it waits in Ray's own code, end the process with the same line and code."""
+    """Interrupt the main thread; if it hangs in Ray's code, exit with the same line and code."""
     signal.raise_signal(signal.SIGINT)
     if not over.wait(_ENDING):
         sys.stderr.write(f"neurodyn: {error}\n")
@@ -196,7 +184,7 @@ def _answers(address: str) -> bool:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Keep what catches Ctrl-C and SIGTERM, which Ray replaces."""
+    """Restore the handlers of Ctrl-C and SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,10 +198,9 @@ def _signals_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _short_folder() -> Iterator[Path]:
-    """Yield a new folder for what Ray writes, whose path is short enough for sockets; it is gone afterwards."""
+    """Yield a temporary folder for Ray, whose path is short enough for sockets."""
     place = tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="nd-", dir=place if len(place) <= _LONGEST else "/tmp"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(
+        prefix="nd-", dir=place if len(place) <= _LONGEST else "/tmp", ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of functions by the workers of a Ray cluster: results in order; what a lost worker was at is done again.
+"""Calls of functions by the workers of a Ray cluster: results in order, and calls of lost workers repeated.
 
-A worker is one process on one core, for as long as the cluster is open: it keeps the last function that it was given,
-with whatever that builds at its first call. Which worker makes a call changes no result.
+A worker is one process on one core for as long as the cluster is open. It keeps its last function, with anything that
+the function builds at its first call. No result depends on the worker that makes a call.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _QUEUED = 2
-"""Calls that a worker has at most: one that it is at, and the next."""
+"""Most calls of a worker: the current one and the next."""
 _TRIES = 3
-"""How many workers a call may take with it before it is the call's fault."""
+"""Workers lost at the same call after which the call is to blame."""
 _SILENCE = 30.0
-"""Time without any worker after which that is said [s]."""
+"""Time without any worker after which a notice is given [s]."""
 
 
 class Cluster:
@@ -42,13 +42,13 @@ class Cluster:
     """
 
     def __init__(self, address: str = "auto", *, workers: int | None = None, memory: float | None = None) -> None:
-        """Say which cluster; entering the context connects to it.
+        """Describe a cluster; entering the context connects to it.
 
         Args:
-            address: "local" to start Ray on this machine, "auto" for the cluster that this machine belongs to, or
-                HOST:PORT of its head.
+            address: "local" to start Ray on this machine, "auto" for the cluster of this machine, or HOST:PORT of a
+                head.
             workers: Workers, each on one core; None for one on each core of the cluster.
-            memory: Most memory of a worker [GB]; None for no limit but the machine's.
+            memory: Largest memory of a worker [GB]; None for no limit.
 
         Raises:
             InputError: Ray is not installed, or a number is out of range.
@@ -78,11 +78,7 @@ class Cluster:
         self._context.__exit__(kind, error, trace)
 
     def workers(self, function: Callable[[T], R]) -> "ClusterCalls[T, R]":
-        """Return calls of a function by these workers.
-
-        Args:
-            function: A function of a module, or a picklable object, which each worker has its own of.
-        """
+        """Return calls of a module's function, or of a picklable object, of which each worker has a copy."""
         return ClusterCalls(self, next(self._keys), self._ray.put(function), self.count)
 
     def _enlist(self) -> None:
@@ -101,7 +97,7 @@ class Cluster:
         self._crew = [self._hire() for _ in range(self.count)]
 
     def _hire(self) -> "_Worker":
-        """Start a worker; it takes calls once it has answered."""
+        """Start a worker, which takes calls once it has answered."""
         ray = self._ray
         options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
         if self._memory is not None:
@@ -110,34 +106,34 @@ class Cluster:
         return _Worker(actor, actor.hello.remote())
 
     def replace(self, worker: "_Worker") -> None:
-        """Start a worker in place of one that was lost."""
+        """Start a worker in place of a lost one."""
         if worker in self._crew:
             self._crew[self._crew.index(worker)] = self._hire()
 
     def ready(self) -> list["_Worker"]:
-        """Return the workers that have answered and have room for a call, the least busy first."""
+        """Return the workers that can take a call, the least busy first."""
         return sorted((w for w in self._crew if w.answered and w.calls < _QUEUED), key=lambda worker: worker.calls)
 
     def starting(self) -> dict[Any, "_Worker"]:
-        """Return the workers that have not answered yet, by their answer."""
+        """Return the workers that have not answered yet, by Ray's reference of the answer."""
         return {worker.answer: worker for worker in self._crew if not worker.answered}
 
     def _dismiss(self) -> None:
         crew, self._crew = self._crew, []
         for worker in crew:
-            with contextlib.suppress(Exception):  # one that is gone already, or whose head is
+            with contextlib.suppress(Exception):  # the worker or the head is gone
                 self._ray.kill(worker.actor)
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker as the one who calls sees it.
+    """A worker, as its caller sees it.
 
     Attributes:
-        actor: Ray's handle of it.
-        answer: Ray's reference of its first answer.
-        answered: Whether it has come.
-        calls: Calls that it has not finished.
+        actor: Ray's handle.
+        answer: Ray's reference of the first answer.
+        answered: Whether the first answer has arrived.
+        calls: Unfinished calls.
     """
 
     actor: Any
@@ -147,29 +143,22 @@ class _Worker:
 
 
 class Server:
-    """What runs in the process of a worker."""
+    """The object in the process of a worker."""
 
     def __init__(self, memory: float | None) -> None:
-        """Set up the process, before anything large is imported.
-
-        Args:
-            memory: Most memory of the process [GB]; None for no limit.
-        """
+        """Limit the process to some memory [GB], before anything large is imported; None for no limit."""
         limit_process(memory)
         self._key: int | None = None
         self._function: Any = None
 
     def hello(self) -> str:
-        """Return the version that runs here."""
+        """Return this process's version of neurodyn."""
         return __version__
 
     def call(self, key: int, function: list[Any], argument: Any) -> tuple[bool, Any]:
-        """Return whether a call was fine, and its result or its error.
+        """Return whether a call succeeded, and its result or its error.
 
-        Args:
-            key: Number of the function.
-            function: Ray's reference of it.
-            argument: What it is called with.
+        `key` is the number of the function, and `function` holds Ray's reference of it.
         """
         if key != self._key:
             self._function = require_ray().get(function[0])
@@ -178,7 +167,7 @@ class Server:
 
 
 def limit_process(memory: float | None, cores: int = 1) -> None:
-    """Keep this process to as many threads of tensor operations as it has cores, and to some memory [GB]."""
+    """Limit the threads of tensor operations of this process, and its memory [GB]."""
     os.environ["OMP_NUM_THREADS"] = str(cores)
     if memory is not None:
         with contextlib.suppress(ImportError):  # Windows
@@ -209,11 +198,10 @@ class ClusterCalls(Generic[T, R]):
         self._function = None
 
     def map(self, arguments: Sequence[T]) -> Iterator[R]:
-        """Return an iterator over the result for each argument, in their order; the first calls begin now.
+        """Return an iterator over the results, in the order of the arguments; the first calls begin now.
 
         Raises:
-            InputError: A call has taken several workers with it, a worker cannot run this package, or the head is
-                dead; or whatever the function raises.
+            InputError: Several workers were lost at one call, a worker cannot run this package, or the head is dead.
         """
         run = _Run(self._cluster, self._key, self._function, arguments)
         run.hand_out()
@@ -221,7 +209,7 @@ class ClusterCalls(Generic[T, R]):
 
 
 class _Run(Generic[T, R]):
-    """Calls for some arguments: which are taken, which are lost, and results that wait for their turn."""
+    """Calls for some arguments: those under way, lost workers, and results that wait for earlier ones."""
 
     def __init__(self, cluster: Cluster, key: int, function: Any, arguments: Sequence[T]) -> None:
         self._cluster, self._key, self._function, self._arguments = cluster, key, function, arguments
@@ -247,7 +235,7 @@ class _Run(Generic[T, R]):
             yield value
 
     def hand_out(self) -> None:
-        """Give calls to workers that have room for them."""
+        """Give calls to the workers that can take one."""
         ahead = self._given + AHEAD * self._cluster.count
         while self._left and self._left[0] < ahead and (ready := self._cluster.ready()):
             worker, number = ready[0], self._left.popleft()
@@ -256,7 +244,7 @@ class _Run(Generic[T, R]):
             self._running[worker.actor.call.remote(self._key, [self._function], argument)] = number, worker
 
     def _wait(self) -> None:
-        """Wait until a call is done, a worker has started, or one of them is lost."""
+        """Wait until a call is done, or a worker has started or is lost."""
         starting, begin = self._cluster.starting(), time.monotonic()
         done, _ = self._ray.wait([*self._running, *starting], num_returns=1, timeout=_SILENCE)
         if not done and not self._running and time.monotonic() - begin >= _SILENCE:
@@ -301,7 +289,7 @@ class _Run(Generic[T, R]):
             self._lose(number, worker)
 
     def _lose(self, number: int, worker: _Worker) -> None:
-        """Put back what a worker was at when it ended, and start another one."""
+        """Queue the call of a lost worker again, and start another worker."""
         self._losses[number] += 1
         if self._losses[number] >= _TRIES:
             raise InputError(
@@ -309,6 +297,5 @@ class _Run(Generic[T, R]):
                 "memory as a rule; valid: fewer workers on a machine, or smaller pieces"
             )
         notice("a worker of the cluster was lost; what it was at is done again")
-        self._left.appendleft(number)
-        self._left = deque(sorted(self._left))
+        self._left = deque(sorted((number, *self._left)))
         self._cluster.replace(worker)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints that others wrote.
-
-Read as tensors, numbers and names of classes, without executing anything of a file, and written as runs of ours.
-"""
+"""Checkpoints of other projects, read as tensors, numbers and names of classes; nothing in a file is executed."""
 
 import math
 import pickle
@@ -23,17 +20,17 @@ from neurodyn.interop.formats import MODEL_LAYOUTS
 from neurodyn.robots import load, locate
 
 SUFFIXES = (".pth", ".pt", ".npz", ".safetensors")
-"""Files that are read: checkpoints of torch, or arrays by name."""
+"""Checkpoints of torch, and files of arrays by name."""
 
 
 def read_arrays(path: Path, part: str, of: str) -> dict[str, Tensor]:
     """Return the arrays of a checkpoint by name.
 
     Args:
-        path: A checkpoint (.pth, .pt) whose `part` holds the arrays, or that is these arrays; or a file with them
-            (.npz, .safetensors).
+        path: A checkpoint (.pth, .pt) with the arrays at its top level or in `part`; or a file of arrays (.npz,
+            .safetensors).
         part: Key of the arrays.
-        of: Whose checkpoint is expected, for messages.
+        of: Library whose checkpoint is expected, for messages.
 
     Raises:
         InputError: The file is missing, damaged, holds something else, or would have to be unpickled.
@@ -55,11 +52,7 @@ def read_arrays(path: Path, part: str, of: str) -> dict[str, Tensor]:
 
 
 def take(arrays: Mapping[str, Tensor], name: str, where: str, of: str) -> Tensor:
-    """Return one array in single precision.
-
-    Raises:
-        InputError: It is missing, or has numbers that are not finite.
-    """
+    """Return one array as float32, or raise an InputError if it is missing or not finite."""
     if name not in arrays:
         raise InputError(f"{where}: holds no {name!r}; expected {of}")
     value = arrays[name].float()
@@ -77,14 +70,14 @@ def _npz(path: Path) -> dict[str, Tensor]:
 
 
 def _weights(path: Path, part: str) -> Any:
-    """Return what a checkpoint holds, without running anything of it."""
-    scalar: Any = np.float32(0).__reduce__()[0]  # makes the numbers of numpy, as a best return may be
+    """Return the contents of a checkpoint by torch's reader of weights, which executes nothing."""
+    scalar: Any = np.float32(0).__reduce__()[0]  # constructor of numpy's scalars, such as a best return
     names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
     kinds = [type(np.dtype(kind)) for kind in ("float32", "float64", "int32", "int64", "bool")]
     try:
         with torch.serialization.safe_globals([*((scalar, name) for name in names), np.dtype, *kinds]):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # whatever a file makes the reader stumble over: it is damaged, or asks for code to be run
+    except Exception:  # a damaged file, or one that asks for code to be run, may raise anything
         raise InputError(
             f"{path}: cannot be read as tensors and numbers alone, and nothing is unpickled; save the arrays of its "
             f"{part!r} by name as .npz or .safetensors, where its own code runs"
@@ -92,7 +85,7 @@ def _weights(path: Path, part: str) -> Any:
 
 
 _MOST_OBJECTS = 64_000_000
-"""Most bytes of a file that describe objects, not numbers."""
+"""Largest part of a file that describes objects [bytes]; numbers are stored apart from it."""
 
 _TYPES = {
     "DoubleStorage": torch.float64, "FloatStorage": torch.float32, "HalfStorage": torch.float16,
@@ -102,21 +95,21 @@ _TYPES = {
 
 
 class _RefusedError(Exception):
-    """A file asks for what it may not."""
+    """A file contains something that is not allowed."""
 
 
 class _Fixed(type):
-    """A type to which no file can add anything."""
+    """A type whose attributes no file can set."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
         raise _RefusedError(f"sets {name!r} of a class")
 
 
 class InertObject(metaclass=_Fixed):
-    """An object of a file: of which class it was, by name, and its attributes.
+    """An object of a file, as the name of its class and its attributes.
 
     Attributes:
-        kind: Module and name of its class, which was not looked up.
+        kind: Module and name of its class, which is not imported.
         state: Its attributes.
     """
 
@@ -133,15 +126,14 @@ class InertObject(metaclass=_Fixed):
         raise _RefusedError(f"sets {name!r} of an object")
 
     def __setstate__(self, state: Any) -> None:
-        """Take the attributes that a file gives."""
         object.__setattr__(self, "state", state)
 
     def get(self, name: str) -> Any:
-        """Return an attribute; None where there is none."""
+        """Return an attribute; None if the object lacks it."""
         return self.state.get(name) if isinstance(self.state, dict) else None
 
     def tensors(self, prefix: str = "") -> dict[str, Tensor]:
-        """Return the parameters and buffers of a module and of those within, by their names in a `state_dict`."""
+        """Return the parameters and buffers of a module and its submodules, by their names in a `state_dict`."""
         found: dict[str, Tensor] = {}
         for group in ("_parameters", "_buffers"):
             for name, value in _mapping(self.get(group)).items():
@@ -153,12 +145,12 @@ class InertObject(metaclass=_Fixed):
         return found
 
     def modules(self) -> "dict[str, InertObject]":
-        """Return the modules within, in their order."""
+        """Return the direct submodules, in their order."""
         return {str(name): one for name, one in _mapping(self.get("_modules")).items() if isinstance(one, InertObject)}
 
 
 class _Array(metaclass=_Fixed):
-    """A tensor within a file's bytes; files cannot change it."""
+    """A tensor in the bytes of a file, which the file cannot change."""
 
     tensor: Tensor
 
@@ -176,7 +168,7 @@ class _Array(metaclass=_Fixed):
 
 
 class _Rebuilt(_Array):
-    """`torch._utils._rebuild_tensor_v2`: a view of numbers, within their bounds."""
+    """`torch._utils._rebuild_tensor_v2`: a view of stored numbers, with a check of its bounds."""
 
     def __new__(cls, storage: Any, offset: Any, size: Any, stride: Any, *more: Any) -> Any:
         if not isinstance(storage, _Array) or type(offset) is not int or not _lengths(size) or not _lengths(stride):
@@ -201,12 +193,12 @@ class _Parameter(_Array):
 
 
 class _Table(dict[Any, Any], metaclass=_Fixed):
-    """`collections.OrderedDict`: entries by name, and nothing beside them."""
+    """`collections.OrderedDict`, without attributes."""
 
     __slots__ = ()
 
     def __setstate__(self, state: Any) -> None:
-        """Drop attributes."""
+        pass
 
 
 _KNOWN: dict[tuple[str, str], type] = {
@@ -217,7 +209,7 @@ _KNOWN: dict[tuple[str, str], type] = {
 
 
 class _InertReader(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-    """Python's reader in Python, whose memory grows with what a file holds, not with numbers that it names."""
+    """Python's own unpickler: unlike the one in C, it allocates no more memory than a file has contents."""
 
     def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(archive.open(f"{root}data.pkl"), encoding="utf-8")
@@ -225,7 +217,6 @@ class _InertReader(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage, re
         self._storages: dict[str, _Array] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name; nothing is imported."""
         known = _KNOWN.get((module, name))
         return known or _Fixed(name, (InertObject,), {"kind": f"{module}.{name}"})
 
@@ -233,7 +224,6 @@ class _InertReader(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage, re
         raise _RefusedError("asks for a registered extension")
 
     def persistent_load(self, pid: Any) -> _Array:
-        """Return the numbers that a tensor looks at."""
         if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage"):
             raise _RefusedError("refers to something outside of itself")
         _, kind, key, _, count = pid
@@ -249,14 +239,14 @@ class _InertReader(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage, re
 
 
 def read_inert(path: Path, of: str) -> Any:
-    """Return what a file of `torch.save` holds, with an `InertObject` object in place of each object.
+    """Return the contents of a file of `torch.save`, with an `InertObject` in place of each object.
 
     Args:
         path: The file.
-        of: Whose file is expected, for messages.
+        of: Library whose checkpoint is expected, for messages.
 
     Raises:
-        InputError: It is missing, damaged, compressed, or asks for more than to describe objects.
+        InputError: It is missing, damaged or compressed, or contains more than objects and numbers.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a checkpoint of {of}")
@@ -266,18 +256,18 @@ def read_inert(path: Path, of: str) -> Any:
             return _InertReader(archive, root).load()
     except _RefusedError as error:
         why = str(error)
-    except Exception as error:  # whatever a file makes the reader stumble over: it is damaged, or no such file
+    except Exception as error:  # a damaged file may raise anything
         why = type(error).__name__
     raise InputError(f"{path}: cannot be read as objects and numbers alone ({why}); expected a checkpoint of {of}")
 
 
 def tensor_of(value: Any) -> Tensor | None:
-    """Return the tensor that an attribute is; None where it is none."""
+    """Return the tensor of an attribute; None if it is no tensor."""
     return value.tensor if isinstance(value, _Array) else None
 
 
 def _root(archive: zipfile.ZipFile) -> str:
-    """Return the folder of the objects within an archive as torch writes it: uncompressed, little-endian."""
+    """Return the root folder in an archive of torch, which must be uncompressed and little-endian."""
     entries = archive.infolist()
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise _RefusedError("is compressed")
@@ -301,17 +291,14 @@ def _mapping(value: Any) -> Mapping[Any, Any]:
 def import_model(
     file: str | Path, robot: str | Path, out: str | Path, *, layout: str, statistics: str | Path | None = None
 ) -> LearnedDynamics:
-    """Write somebody else's model as a run of ours.
+    """Import a model of another project as a run.
 
     Args:
-        file: The checkpoint; nothing of it is executed.
+        file: The checkpoint; nothing in it is executed.
         robot: Robot that it is a model of, by name or path.
         out: Run directory to write.
         layout: Layout of the file: "rwm" or "nerd".
-        statistics: File with what the inputs were normalised with; None for the one that the robot comes with.
-
-    Returns:
-        The model.
+        statistics: File with the statistics by which inputs are normalised; None for the robot's own.
 
     Raises:
         InputError: The file is no such checkpoint or would have to be unpickled, does not fit the robot, or `out`

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a run to a folder that another simulator takes."""
+"""Export of identified robots to other simulators."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,13 @@ from neurodyn.interop.identified import IdentifiedRobot, read_network
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """Result of an export.
 
     Attributes:
-        folder: Where.
-        files: Names of the files in it.
-        placed: Names of the quantities that the target has a place for.
-        left_out: Names of those that it has none for.
+        folder: The written folder.
+        files: Paths of its files, relative to the folder.
+        placed: Names of the quantities that the target can hold.
+        left_out: Names of the quantities that it cannot.
     """
 
     folder: Path
@@ -32,17 +32,17 @@ class Exported:
 
 
 def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | None = None) -> Exported:
-    """Write what was identified of a robot, and its actuator network, for another simulator.
+    """Export an identified robot and its actuator network to another simulator.
 
     Args:
         run: A run of `identify`, "pretrained:NAME", or a hybrid model.
         to: Name of the target in `SIMULATORS`.
-        out: Folder to write, which must not exist; None for one of the target's name in the run, or NAME-TARGET here
-            for what is pretrained, and for a model.
+        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained runs and
+            models.
 
     Raises:
-        InputError: There is no such run or target, the folder exists, the run is no hybrid model or has networks that
-            the target has no place for, or the target has none for anything that was identified.
+        InputError: There is no such run or target, the folder exists, the run is no hybrid model, or the target can
+            hold none of its identified quantities or one of its networks.
     """
     SIMULATORS.require(to)
     identified = read_identified(run)
@@ -63,7 +63,7 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
 
 
 def read_identified(run: Dynamics | str | Path) -> IdentifiedRobot:
-    """Return what was identified in a run; arguments and errors as of `export_identified`."""
+    """Return the identified robot of a run; arguments and errors: see `export_identified`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
         return KINDS[run.kind].identified.get(where)(run, where)

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of other projects by name.
-
-Simulators to export to, layouts of models that are read, formats of policies and of trajectories that are written.
-Imports nothing that computes.
-"""
+"""Formats of other projects by name; this module imports no numerical code."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +22,10 @@ SIMULATORS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
     urdf="neurodyn.interop.urdf:write_urdf",
     mjlab="neurodyn.interop.mjlab:write_mjlab",
 )
-"""Writers by target: (identified robot, empty folder) to the names of the quantities that found a place there."""
+"""Writers by target, from (identified robot, empty folder) to the names of the quantities that the target holds.
+
+They raise an InputError if the target cannot hold the robot or its actuator network.
+"""
 
 
 MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
@@ -34,13 +33,13 @@ MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]"
     rwm="neurodyn.interop.rwm:read_rwm",
     nerd="neurodyn.interop.nerd.checkpoint:read_nerd",
 )
-"""Readers by the name of their layout: (checkpoint, robot, statistics) to a model."""
+"""Readers by layout, from (checkpoint, robot, statistics) to a model."""
 
 
 POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry(
     "format of a policy", **{"rsl-rl": "neurodyn.interop.policies:export_rsl_rl"}
 )
-"""Writers by the name of the format: (policy, folder to write) to the file that the other trainer loads."""
+"""Writers by format, from (policy, folder to write) to the file that the other trainer loads."""
 
 
 WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
@@ -48,4 +47,4 @@ WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
     lerobot="neurodyn.interop.trajectories:write_lerobot",
     mcap="neurodyn.interop.trajectories:write_mcap",
 )
-"""Writers by format: (store, path), which must not exist."""
+"""Writers by format, of (store, path); the path must not exist."""

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was identified of a robot, as plain data that other simulators are given.
-
-And the network that stands for its drives in the forms in which they take it.
-"""
+"""Identified robots as plain data for other simulators, and actuator networks in the forms that these read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -32,12 +29,12 @@ _PAIR = {"position_error", "velocity"}
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """An actuator network.
+    """An actuator network, which replaces the drives of some joints.
 
     Attributes:
-        config: What its files say.
+        config: Its sizes, inputs and scales.
         tensors: Its weights, float32.
-        run: The run, in words.
+        run: The run, for messages.
     """
 
     config: DriveNetwork
@@ -46,15 +43,11 @@ class TrainedNetwork:
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """Joints whose drives it stands for."""
+        """Joints whose drives it replaces."""
         return self.config.joints
 
     def require_pair(self, target: str) -> None:
-        """Refuse a network that sees anything but position errors and velocities.
-
-        Raises:
-            InputError: It does.
-        """
+        """Raise an InputError if the network has other inputs than position errors and velocities."""
         seen = self.config.signals
         if set(seen) != _PAIR or len(seen) != 2:
             raise InputError(
@@ -73,11 +66,7 @@ class TrainedNetwork:
 
 
 def read_network(run: str | Path) -> TrainedNetwork | None:
-    """Return the actuator network of a run directory; None where it holds none.
-
-    Raises:
-        InputError: Its files are malformed, or weights do not fit.
-    """
+    """Return the actuator network of a run directory, None without one, or raise an InputError for malformed files."""
     folder = Path(run)
     if not (folder / DESCRIPTION).is_file():
         return None
@@ -110,16 +99,17 @@ def shapes(config: DriveNetwork) -> dict[str, tuple[int, ...]]:
 
 
 def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequential:
-    """Return an "mlp" from scaled inputs to unscaled output.
+    """Return the layers of an "mlp", from scaled inputs to unscaled output.
 
-    Args:
-        network: The network.
-        consecutive: Whether it takes every step up to its oldest one; those that it does not see get weights of zero.
+    With `consecutive` it takes every step up to its oldest one; steps that the network does not read have zero weights.
     """
     config, tensors = network.config, network.tensors
     weights = [tensors[f"layers.{layer}.weight"] for layer in range(len(config.hidden) + 1)]
     if consecutive:
-        weights[0] = _over_steps(weights[0], config.steps, len(config.signals))
+        first, steps, signals = weights[0], config.steps, len(config.signals)
+        wide = first.new_zeros(len(first), signals, steps[-1] + 1)
+        wide[:, :, list(steps)] = first.view(len(first), signals, len(steps))
+        weights[0] = wide.view(len(first), -1)
     modules: list[nn.Module] = []
     for layer, weight in enumerate(weights):
         if layer:
@@ -130,26 +120,17 @@ def perceptron(network: TrainedNetwork, *, consecutive: bool = False) -> nn.Sequ
     return nn.Sequential(*modules).eval().requires_grad_(False)
 
 
-def _over_steps(weight: Tensor, steps: tuple[int, ...], signals: int) -> Tensor:
-    """Return first weights, [out, signals x steps], over all steps up to the last."""
-    every = steps[-1] + 1
-    wide = weight.new_zeros(weight.shape[0], signals, every)
-    wide[:, :, list(steps)] = weight.view(weight.shape[0], signals, len(steps))
-    return wide.view(weight.shape[0], -1)
-
-
 class RecurrentUnit(nn.Module):
-    """A "gru" as Isaac Lab's LSTM actuators call theirs: raw inputs, hidden and cell state in and out.
+    """A "gru" with the interface of Isaac Lab's LSTM actuators: raw inputs, and hidden and cell state in and out.
 
-    Isaac Lab reads the width of the state from the weights of a submodule `lstm`, and gives position error and velocity
-    without scales. A gated recurrent unit has no cell state: it is passed on as it is.
+    Isaac Lab reads the width of the state from the weights of a submodule `lstm`. The cell state, which a GRU does not
+    have, is returned unchanged.
     """
 
     order: Tensor
     scales: Tensor
 
     def __init__(self, network: TrainedNetwork) -> None:
-        """Take over the weights; the scales are in the module."""
         super().__init__()
         config = network.config
         self.lstm = nn.GRU(config.inputs, config.hidden[0], batch_first=True)
@@ -175,27 +156,27 @@ def write_script(module: nn.Module, path: Path) -> None:
 
 
 ACTUATOR = "actuator."
-"""What names of a drive's quantities begin with."""
+"""Prefix of the names of a drive's quantities."""
 
 BODY = ("mass", "com", "inertia")
 """Quantities of the rigid body of a link."""
 
-_DENSITY = 1000.0  # of shapes without a mass, wherever nobody says another [kg/m^3]
+_DENSITY = 1000.0  # default of shapes without a mass [kg/m^3]
 
 
 @dataclass(frozen=True)
 class IdentifiedRobot:
-    """A robot with what was identified of it.
+    """A robot with identified quantities.
 
     Attributes:
-        run: The run, in words.
-        robot: Its declaration; None where there is nothing but an actuator network.
+        run: The run, for messages.
+        robot: Its declaration; None if there is only an actuator network.
         mechanism: The mechanism with the identified values.
-        drives: The drives by joint, likewise.
+        drives: The drives by joint, with the identified values.
         free: Values of the free quantities by name.
-        nominal: What the declaration says of them.
-        contact: Values of all quantities of its contact model by name; empty where contacts are no soft constraints.
-        network: An actuator network; None for none.
+        nominal: Declared values of the free quantities.
+        contact: Values of all contact quantities by name; empty unless contacts are soft constraints.
+        network: An actuator network; None without one.
     """
 
     run: str
@@ -219,7 +200,7 @@ class IdentifiedRobot:
 
     @property
     def wanted(self) -> list[str]:
-        """Names of what a simulator should have a place for: free quantities, and whatever a drive does."""
+        """Names of the quantities that a simulator should hold: the free ones, and all that a drive uses."""
         names, absent = list(self.free), Drive()
         for joint, drive in self.drives.items():
             for number, value in drive.quantities().items():
@@ -229,11 +210,7 @@ class IdentifiedRobot:
         return list(dict.fromkeys(names))
 
     def require_robot(self, target: str) -> Robot:
-        """Return the declaration.
-
-        Raises:
-            InputError: There is none.
-        """
+        """Return the declaration, or raise an InputError if there is none."""
         if self.robot is None:
             raise InputError(
                 f"{self.run}: holds no identified robot, which {target} needs; valid: newton, isaaclab or mjlab, which "
@@ -242,11 +219,7 @@ class IdentifiedRobot:
         return self.robot
 
     def refuse_network(self, target: str) -> None:
-        """Refuse an actuator network.
-
-        Raises:
-            InputError: There is one.
-        """
+        """Raise an InputError if there is an actuator network, which the target cannot hold."""
         if self.network is not None:
             raise InputError(
                 f"{self.run}: holds an actuator network of {', '.join(self.network.joints)}, for which {target} has no "
@@ -254,8 +227,8 @@ class IdentifiedRobot:
             )
 
     def is_free(self, *names: str) -> bool:
-        """Return whether one of these quantities, or of their entries ("elbow.com"), is free."""
-        return any(name == one or name.startswith(f"{one}.") for one in names for name in self.free)
+        """Return whether one of these quantities, or one of their components (as of "elbow.com"), is free."""
+        return bool(self.names(*names))
 
     def body_is_free(self, link: str) -> bool:
         """Return whether mass, centre of mass or inertia of a link is free."""
@@ -263,7 +236,7 @@ class IdentifiedRobot:
 
     @property
     def all_bodies(self) -> bool:
-        """Whether masses and inertias differ from the asset's, because the declaration changes them."""
+        """Whether the declaration changes masses or inertias of the asset."""
         robot = self.robot
         return robot is not None and (
             robot.mass_scale != 1.0 or bool(robot.densities) or bool(robot.added_inertia) or robot.density != _DENSITY
@@ -271,19 +244,19 @@ class IdentifiedRobot:
 
     @property
     def one_friction(self) -> bool:
-        """Whether all shapes have the same coefficient of friction with a ground, as the model says."""
+        """Whether all shapes have the same coefficient of friction with a ground."""
         return "contact.friction" in self.contact and not self.mechanism.constraints.frictions
 
     def names(self, *prefixes: str) -> set[str]:
-        """Return the names of free quantities that are one of these, or entries of one."""
+        """Return the names of the free quantities that are one of these, or a component of one."""
         return {name for name in self.free if any(name == one or name.startswith(f"{one}.") for one in prefixes)}
 
     def friction(self, link: Link) -> float:
-        """Return the Coulomb friction of a joint with that of a rigid drive [N m or N]."""
+        """Return the Coulomb friction of a joint, including that of a rigid drive [N m or N]."""
         return link.friction + self._rigid(link, "coulomb")
 
     def damping(self, link: Link) -> float:
-        """Return the viscous friction of a joint with that of a rigid drive [N m s/rad or N s/m]."""
+        """Return the viscous friction of a joint, including that of a rigid drive [N m s/rad or N s/m]."""
         return link.damping + self._rigid(link, "viscous")
 
     def _rigid(self, link: Link, number: str) -> float:
@@ -291,31 +264,31 @@ class IdentifiedRobot:
         return 0.0 if drive is None or drive.elastic else getattr(drive, number)
 
     def rigid_frictions(self) -> set[str]:
-        """Return the names of the drives' frictions that `friction` and `damping` hold."""
+        """Return the names of the drives' frictions that `friction` and `damping` include."""
         rigid = [joint for joint, drive in self.drives.items() if not drive.elastic]
         return {f"{ACTUATOR}{joint}.{number}" for joint in rigid for number in ("coulomb", "viscous")}
 
     def changes(self, names: Iterable[str]) -> list[str]:
-        """Return a line for each of these quantities that is free: "elbow.mass: 1 -> 1.07"."""
+        """Return a line, as "elbow.mass: 1 -> 1.07", for each of these quantities that is free."""
         return [
             f"{name}: {number(self.nominal[name])} -> {number(self.free[name])}" for name in names if name in self.free
         ]
 
 
 def number(value: float) -> str:
-    """Return a number as text: as few digits as single precision needs where it is one, else ten."""
-    value += 0.0  # zero has no sign
+    """Return a number as text: with the fewest digits of its float32 if that is exact, else with ten digits."""
+    value += 0.0  # drops the sign of zero
     single = np.float32(value)
     return f"{single!s}" if float(single) == value else f"{value:.10g}"
 
 
 def drive_names(joint: str, numbers: Iterable[str]) -> set[str]:
-    """Return the names of numbers of a drive as quantities."""
+    """Return the names of a drive's quantities."""
     return {f"{ACTUATOR}{joint}.{one}" for one in numbers}
 
 
 def heading(identified: IdentifiedRobot, target: str) -> list[str]:
-    """Return the lines with which an exported file says what it is: where from, and what was identified."""
+    """Return the heading of an exported file: its run, and the identified quantities."""
     lines = [f"{target} of {identified.run}, written by neurodyn."]
     changes = identified.changes(identified.free)
     return [*lines, *(["Identified (declared -> here):", *changes] if changes else ["Nothing of it was identified."])]
@@ -330,11 +303,11 @@ def identified(model: HybridDynamics, run: str, network: TrainedNetwork | None =
 
     Args:
         model: The model.
-        run: Where it comes from, for messages.
-        network: An actuator network beside it, which its blueprint may put at the actuators of its joints.
+        run: Its run, for messages.
+        network: Actuator network of the run, the only one that the model's blueprint may have.
 
     Raises:
-        InputError: It has other networks, its robot's declaration is gone, or an inertia is that of no body.
+        InputError: It has other networks, its robot's declaration is missing, or an inertia is physically impossible.
     """
     robot = model.robot
     if robot is None:
@@ -365,14 +338,10 @@ def _with(mechanism: Mechanism, free: dict[str, float], run: str) -> Mechanism:
         raise InputError(f"{run}: {error}") from None
     for before, after in zip(mechanism.links, changed.links, strict=True):
         if after.inertia != before.inertia:
-            require_possible(f"{run}: link {after.joint.name!r}", inertia_matrix(after))
+            xx, yy, zz, xy, xz, yz = after.inertia
+            inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+            require_possible(f"{run}: link {after.joint.name!r}", inertia)
     return changed
-
-
-def inertia_matrix(link: Link) -> np.ndarray:
-    """Return the inertia of a link about its centre of mass [kg m^2], shape [3, 3]."""
-    xx, yy, zz, xy, xz, yz = link.inertia
-    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def _refuse_networks(model: HybridDynamics, run: str, network: TrainedNetwork | None) -> None:

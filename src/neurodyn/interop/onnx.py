@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models and policies as ONNX files, for runtimes without Python.
-
-One frame of a model with its memory as inputs and outputs; of a policy, from an observation to an action.
-"""
+"""Models (one frame, with the memory as input and output) and policies as ONNX files, for runtimes without Python."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,19 +23,19 @@ from neurodyn.nets.predictor import StreamingPredictor
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy
 
 EXAMPLES = 8
-"""Worlds in the examples of a frame's inputs."""
+"""Worlds in the example inputs."""
 
 
 @dataclass(frozen=True)
 class OnnxFrame:
-    """A frame as a module of tensors.
+    """One frame of a model as a module of tensors.
 
     Attributes:
-        module: From the inputs to a tuple of the outputs.
+        module: Maps the inputs to a tuple of the outputs.
         inputs: Names and examples of the inputs, worlds first.
         outputs: Names of the outputs.
-        before: An ONNX graph whose outputs the module takes after the inputs; None for no more than those.
-        reference: What the file is compared with; None for the module.
+        before: An ONNX graph whose outputs the module takes after the inputs; None for no graph.
+        reference: Module that the file is compared with; None for `module`.
     """
 
     module: nn.Module
@@ -49,11 +46,11 @@ class OnnxFrame:
 
 
 def export_model(model: Dynamics, path: Path) -> float:
-    """Write a model as an ONNX file, after a check that ONNX Runtime computes the same from it.
+    """Write a model as an ONNX file, checked to give the same results in ONNX Runtime.
 
-    The file maps `q`, `qd`, `control` (of a world model also `channels`) and the memory at the start of a frame to
-    those at its end; a memory begins as zeros. Gravity and ground are those that the model is at home in. Its metadata
-    name the columns in order, their units, the frame's length, and what the model is of.
+    The file maps `q`, `qd`, `control` (and `channels` of a world model) and the memory at the start of a frame to their
+    values at its end; the initial memory is zero. Gravity and ground are the model's own. The metadata hold the names
+    and units of the columns, the time step, and the robot.
 
     Returns:
         Largest difference between the file and the model, over the spread of the outputs.
@@ -63,19 +60,13 @@ def export_model(model: Dynamics, path: Path) -> float:
     """
     frame: OnnxFrame = KINDS[model.kind].export.get(f"export of {model.spec.robot!r}")(model)
     return write_onnx(
-        path,
-        frame.module,
-        list(frame.inputs.values()),
-        inputs=list(frame.inputs),
-        outputs=frame.outputs,
-        metadata=describe(model.spec, model.kind, frame),
-        before=frame.before,
-        reference=frame.reference,
-    )
+        path, frame.module, list(frame.inputs.values()), inputs=list(frame.inputs), outputs=frame.outputs,
+        metadata=describe(model.spec, model.kind, frame), before=frame.before, reference=frame.reference,
+    )  # fmt: skip
 
 
 def describe(spec: StateSpec, kind: str, frame: OnnxFrame) -> dict[str, Any]:
-    """Return the metadata of a model's file: names in order, units, the length of a frame, shapes of the memory."""
+    """Return the metadata of a model's file: names in order, units, time step [s], shapes of the memory."""
     memory = {name: list(x.shape[1:]) for name, x in frame.inputs.items() if f"{name}_next" in frame.outputs[2:]}
     return {
         "kind": kind,
@@ -97,10 +88,7 @@ def describe(spec: StateSpec, kind: str, frame: OnnxFrame) -> dict[str, Any]:
 
 
 class NeuralFrame(nn.Module):
-    """One frame of neural dynamics at home: q, qd, control and the memory, one frame later.
-
-    With members the frame follows their mean, and says on what they disagree.
-    """
+    """One frame of neural dynamics in their own environment; with members, their mean and standard deviation."""
 
     def __init__(self, model: NeuralDynamics) -> None:
         super().__init__()
@@ -115,7 +103,7 @@ class NeuralFrame(nn.Module):
         return ("q_next", "qd_next", *known, *(f"{name}_next" for name in self.predictor.memory_names))
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-        """Predict one frame; shapes [worlds, nq], [worlds, nv], [worlds, nu]."""
+        """Predict one frame from q [worlds, nq], qd [worlds, nv], control [worlds, nu], and the memory."""
         base_prediction = self.encoding.predict_base(q, qd, control, self.environment)
         return self._after(base_prediction, self.encoding.encode(base_prediction, control, self.environment), memory)
 
@@ -129,14 +117,13 @@ class NeuralFrame(nn.Module):
 
 
 class PlainFrame(NeuralFrame):
-    """The same without kernels: it is given where predictions start from, after the memory, where that is elsewhere."""
+    """The same frame without Warp kernels.
+
+    A base motion is computed outside the module, which then takes the predicted q and qd after the memory. Contact
+    points are measured against a plane; other grounds raise an InputError.
+    """
 
     def __init__(self, model: NeuralDynamics) -> None:
-        """Take a model.
-
-        Raises:
-            InputError: Its contact points are measured against a ground that is no plane.
-        """
         super().__init__(model)
         self._contacts = None
         contact, layout = self.encoding.config.contact, self.encoding.layout
@@ -155,7 +142,7 @@ class PlainFrame(NeuralFrame):
             self._contacts = PlaneContacts(layout, sight, [plane])
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Predict one frame; shapes as of `NeuralFrame.forward`, with the state ahead as the last two."""
+        """Predict one frame; see `NeuralFrame.forward`."""
         memory, start = rest, BasePrediction(q, qd)
         if self.encoding.starts_ahead:
             *memory, q_ahead, qd_ahead = rest
@@ -165,26 +152,18 @@ class PlainFrame(NeuralFrame):
 
 
 def neural_frame(model: NeuralDynamics) -> OnnxFrame:
-    """Return a frame of a model.
-
-    Raises:
-        InputError: Its ground or its base has no form in ONNX.
-    """
+    """Return a frame of neural dynamics, or raise an InputError if ground or base has no form in ONNX."""
     module = PlainFrame(model)
     names = module.predictor.memory_names
     spec = model.spec
-    state = {
-        "q": _positions(spec),
-        "qd": torch.randn(EXAMPLES, spec.nv),
-        "control": torch.randn(EXAMPLES, spec.nu),
-    }
+    state = {"q": _positions(spec), "qd": torch.randn(EXAMPLES, spec.nv), "control": torch.randn(EXAMPLES, spec.nu)}
     memory = dict(zip(names, module.predictor.begin(EXAMPLES), strict=True))
     before = model.encoding.base_onnx(model.home)
     return OnnxFrame(module, {**state, **memory}, module.outputs(), before=before, reference=NeuralFrame(model))
 
 
 def _positions(spec: StateSpec) -> Tensor:
-    """Return example positions; quaternions have unit length."""
+    """Return example positions with unit quaternions, shape [EXAMPLES, nq]."""
     q = torch.randn(EXAMPLES, spec.nq)
     for joint, place in zip(spec.joints, spec.places, strict=True):
         if not joint.scalar:
@@ -193,7 +172,7 @@ def _positions(spec: StateSpec) -> Tensor:
 
 
 class WorldFrame(nn.Module):
-    """One frame of a world model: the state by the mean of its members, and what they know about it."""
+    """One frame of a world model: the mean of its members, and its uncertainty."""
 
     def __init__(self, model: WorldModel) -> None:
         super().__init__()
@@ -207,7 +186,7 @@ class WorldFrame(nn.Module):
         return (*names, *(f"{name}_next" for name in memory))
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        """Predict one frame; `others` are the channels, where there are any, and the hidden states."""
+        """Predict one frame; `others` are the channels, if the model has any, and the hidden states."""
         model, spec = self.model, self.model.spec
         channels, memory = (others[0], others[1:]) if spec.nx else (None, others)
         hidden = tuple(h.transpose(0, 1) for h in memory)  # members come first within the model
@@ -232,11 +211,8 @@ def world_frame(model: WorldModel) -> OnnxFrame:
     return OnnxFrame(module, {**given, **memory}, module.outputs(tuple(memory)))
 
 
-_EXAMPLES = 8
-
-
 class PolicyFrame(nn.Module):
-    """A policy with its action in both forms: as the network gives it, and scaled."""
+    """A policy with its action as the network returns it, and scaled."""
 
     scale: Tensor
 
@@ -252,7 +228,7 @@ class PolicyFrame(nn.Module):
 
 
 def export_policy(folder: str | Path, path: Path) -> float:
-    """Write a policy as an ONNX file, after a check that ONNX Runtime computes the same from it.
+    """Write a policy as an ONNX file, checked to give the same results in ONNX Runtime.
 
     The file maps `observation` to `action` (input of the task and of later observations) and `scaled_action` (in the
     units that its metadata name).
@@ -262,14 +238,14 @@ def export_policy(folder: str | Path, path: Path) -> float:
         path: File to write.
 
     Returns:
-        Largest difference between the file and the policy, as of `write_onnx`.
+        Largest difference between the file and the policy, over the spread of the outputs.
 
     Raises:
         InputError: There is no policy, a package is missing, or the file cannot be written.
     """
     config, network = load_policy(folder)
-    # Far enough that every output varies, and within what a normalised observation is.
-    examples = network.mean + network.deviation * torch.randn(_EXAMPLES, len(config.observations))
+    # Spread like observations, so that every output varies.
+    examples = network.mean + network.deviation * torch.randn(EXAMPLES, len(config.observations))
     return write_onnx(
         path,
         PolicyFrame(network, config),

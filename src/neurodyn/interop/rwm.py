@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""World models as Robotic World Model saves them (`pretrain_rnn_ens.pt`), as ensembles with the same forecasts.
+r"""World models of Robotic World Model (`pretrain_rnn_ens.pt`), read as ensembles with the same forecasts.
 
-Facts: system_dynamics.py and architectures/ of https://github.com/leggedrobotics/rsl_rl_rwm. A checkpoint's
+Source: system_dynamics.py and architectures/ of https://github.com/leggedrobotics/rsl_rl_rwm. A checkpoint's
 "system_dynamics_state_dict" holds two recurrent trunks that all members share (`state_base.memory.rnn`,
 `auxiliary_base.memory.rnn`: GRUs of torch) and heads with one hidden layer (ReLU) for each member:
 `state_heads.M.state_mean_layers` and `.state_logstd_layers` on the first trunk, `auxiliary_heads.M.contact_layers` and
-`.termination_layers` on the second. With z the normalised state, the mean is $z + head(h)$, and the logarithm of the
-deviation lies softly between `state_min_logstd` and that plus $\exp$(`state_log_delta_logstd`).
+`.termination_layers` on the second. With z the normalised state, the mean is $z + head(h)$; the logarithm of the
+standard deviation is softly bounded by `state_min_logstd` and that plus $\exp$(`state_log_delta_logstd`).
 
-Both trunks become one of their joint width whose matrices are block diagonal, so that each head reads its half.
+The ensemble has one trunk of the total width. Its matrices are block diagonal, so that each head reads its own part.
 """
 
 import re
@@ -30,23 +30,23 @@ from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.robots import Robot
 
 CONTEXT = 32
-"""Frames that the networks read before they forecast."""
+"""Frames of warm-up before a forecast."""
 STATISTICS = "rwm.yaml"
-"""File beside a robot's declaration with what its published models were normalised with."""
+"""File beside a robot's declaration with the statistics of its published models."""
 
 _EXPECTED = "the networks of a checkpoint of Robotic World Model"
 _HEAD = re.compile(r"state_heads\.(\d+)\..*")
-_FIXED = -20.0  # logarithm of the deviation of networks that predict none
+_FIXED = -20.0  # logarithm of the standard deviation of networks that predict none
 
 
 class RwmStatistics(Config, frozen=True):
-    """What states and actions were normalised with, in the order of the columns of the rows.
+    """Statistics by which states and actions were normalised, in the order of the columns of `data.row_layout`.
 
     Attributes:
         state_mean: Mean of each column of the state.
-        state_std: Standard deviation of each.
+        state_std: Standard deviation of each column of the state.
         action_mean: Mean of each component of an action.
-        action_std: Standard deviation of each.
+        action_std: Standard deviation of each component of an action.
     """
 
     state_mean: tuple[float, ...]
@@ -62,12 +62,12 @@ class RwmStatistics(Config, frozen=True):
 
 @dataclass(frozen=True)
 class _RwmNetworks:
-    """The arrays of a checkpoint.
+    """The arrays of a checkpoint by name.
 
     Attributes:
-        arrays: By name.
+        arrays: The arrays.
         where: The file, for messages.
-        trunks: Prefixes of the trunks; the second is there where there are events.
+        trunks: Prefixes of the trunks; the second exists if the model predicts events.
         members: Number of members.
     """
 
@@ -77,11 +77,9 @@ class _RwmNetworks:
     members: int
 
     def get(self, name: str) -> Tensor:
-        """Return one array; errors as of `take`."""
         return take(self.arrays, name, self.where, _EXPECTED)
 
     def gru(self, trunk: str) -> nn.GRU:
-        """Return a trunk."""
         stem = f"{trunk}.memory.rnn."
         layers = sum(name.startswith(f"{stem}weight_ih_l") for name in self.arrays)
         first, second = self.get(f"{stem}weight_ih_l0"), self.get(f"{stem}weight_hh_l0")
@@ -99,7 +97,7 @@ class _RwmNetworks:
         return gru
 
     def head(self, member: int, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-        """Return weight and bias of the hidden layer and of the last one, [out, in] and [out]; None where not there."""
+        """Return weight [out, in] and bias [out] of the hidden and the last layer; None if there is no such head."""
         stem = f"{name.replace('#', str(member))}."
         indexes = sorted({key.removeprefix(stem).split(".")[0] for key in self.arrays if key.startswith(stem)})
         if not indexes:
@@ -111,15 +109,12 @@ class _RwmNetworks:
 
 
 def read_rwm(file: Path, robot: Robot, statistics: Path | None = None) -> WorldModel:
-    """Read a checkpoint as a world model; nothing in it is executed.
+    """Read a checkpoint, or its arrays by name (.npz, .safetensors), as a world model; see `formats.MODEL_LAYOUTS`.
 
     Args:
-        file: Checkpoint (.pt), or its arrays by name (.npz, .safetensors).
-        robot: Robot whose rows (`data.row_layout`) the networks were trained on.
-        statistics: File (YAML) with `RwmStatistics`, which checkpoints do not hold; None for the robot's own.
-
-    Raises:
-        InputError: The file is no such checkpoint, or does not fit the robot's rows.
+        file: The checkpoint; nothing in it is executed.
+        robot: Robot with the rows (`data.row_layout`) that the networks were trained on.
+        statistics: YAML file of `RwmStatistics`, which checkpoints do not hold; None for the robot's own.
     """
     if robot.rows_path is None:
         raise InputError(f"robot {robot.name!r}: declares no rows; valid: a robot whose `rows` are those of the log")
@@ -159,7 +154,7 @@ def _statistics(robot: Robot, rows: RowLayout, given: Path | None) -> RwmStatist
 
 
 def _model(networks: _RwmNetworks, robot: Robot, rows: RowLayout) -> WorldModel:
-    """Return a model of the right sizes, with random weights."""
+    """Return a model of the networks' sizes, with random weights."""
     grus, widths, where = [networks.gru(trunk) for trunk in networks.trunks], rows.widths, networks.where
     for trunk, gru in zip(networks.trunks, grus, strict=True):
         if gru.input_size != widths["state"] + widths["action"]:
@@ -185,7 +180,7 @@ def _model(networks: _RwmNetworks, robot: Robot, rows: RowLayout) -> WorldModel:
 
 
 def _fill(model: WorldModel, networks: _RwmNetworks, rows: RowLayout, statistics: RwmStatistics) -> None:
-    """Give a model the weights, with columns in its order and in its units."""
+    """Copy the weights to a model, with columns in its order and units."""
     columns, state = _columns(rows), model.observation.size
     deviation, nominal = torch.tensor(statistics.state_std)[columns], torch.tensor(rows.nominal)
     mean = torch.tensor(statistics.state_mean)[columns]
@@ -210,13 +205,13 @@ def _fill(model: WorldModel, networks: _RwmNetworks, rows: RowLayout, statistics
 
 
 def _columns(rows: RowLayout) -> Tensor:
-    """Return which column of a row's state each column of ours [q, qd, base, torques] is."""
+    """Return the index in a row's state of each column of our state [q, qd, base, torques]."""
     n = len(rows.joints)
     return torch.cat([torch.arange(9, 9 + 2 * n), torch.arange(9), torch.arange(9 + 2 * n, 9 + 3 * n)])
 
 
 def _fill_trunk(model: WorldModel, grus: list[nn.GRU], inputs: Tensor) -> list[int]:
-    """Fill the trunk with block-diagonal matrices; return where each trunk begins in the hidden state."""
+    """Fill the trunk with block-diagonal matrices; return the start of each block in the hidden state."""
     width = model.net.config.width
     starts = [sum(gru.hidden_size for gru in grus[:index]) for index in range(len(grus))]
     for depth, layer in enumerate(model.net.trunk):
@@ -250,7 +245,7 @@ def _head(networks: _RwmNetworks, member: int, name: str) -> tuple[Tensor, Tenso
 def _fill_head(
     hidden: MemberLinear, last: MemberLinear, member: int, head: tuple[Tensor, Tensor, Tensor, Tensor], columns: Tensor
 ) -> None:
-    """Fill a member's head that reads the beginning of the hidden state; its outputs are columns of a row's state."""
+    """Fill a member's head, which reads the first block of the hidden state and returns columns of a row's state."""
     w1, b1, w2, b2 = head
     for values in (hidden.weight, hidden.bias, last.weight, last.bias):
         values[member] = 0.0
@@ -261,7 +256,7 @@ def _fill_head(
 
 
 def _fill_spread(model: WorldModel, networks: _RwmNetworks, member: int, columns: Tensor) -> None:
-    """Fill a member's head for the deviation and its bounds; networks without one are as good as certain."""
+    """Fill a member's head and bounds of the standard deviation; without a head it is nearly 0."""
     net, bounds = model.net, model.log_std_bounds
     head = networks.head(member, "state_heads.#.state_logstd_layers")
     if head is None:
@@ -276,7 +271,7 @@ def _fill_spread(model: WorldModel, networks: _RwmNetworks, member: int, columns
 
 
 def _fill_events(hidden: MemberLinear, last: MemberLinear, networks: _RwmNetworks, start: int) -> None:
-    """Fill the heads for contacts and termination, side by side, on the hidden state from `start` on."""
+    """Fill the heads of contacts and termination, side by side, which read the hidden state from `start` on."""
     for values in (hidden.weight, hidden.bias, last.weight, last.bias):
         values.zero_()
     for member in range(networks.members):

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories written for other tools.
-
-A LeRobot data set (version 3.0), or an MCAP file of ROS 2 messages for PlotJuggler, Foxglove and rosbag2.
-"""
+"""Trajectories as a LeRobot 3.0 data set, or as MCAP files of ROS 2 messages for PlotJuggler, Foxglove and rosbag2."""
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +18,14 @@ from neurodyn.data.store import Store
 from neurodyn.version import __version__
 
 
-def note_left_out(store: Store, path: Path) -> None:
-    """Give a notice where a store holds readings of sensors, which are not written."""
+def _prepare(store: Store, path: Path, packages: tuple[str, ...], what: str) -> None:
+    """Raise an InputError without the packages or if the path exists; give a notice of sensors that are left out."""
     if store.header.streams:
         names = ", ".join(stream.name for stream in store.header.streams)
         notice(f"{path}: holds joints and controls alone; left out: readings of {names}")
+    require_logs(path, packages)
+    if path.exists():
+        raise InputError(f"{path}: is there already; give a {what} that is not, or remove it")
 
 
 _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -37,15 +37,12 @@ _COUNTERS = ("frame_index", "episode_index", "index", "task_index")
 
 
 def write_lerobot(store: Store, path: Path) -> None:
-    """Write the trajectories of a store as a folder that LeRobot opens; episodes are ordered by their split.
+    """Write a store as a folder that LeRobot opens, with episodes ordered by their split.
 
     Raises:
-        InputError: The folder is there already, cannot be written, or the extra `logs` is not installed.
+        InputError: The folder exists or cannot be written, or the extra `logs` is not installed.
     """
-    note_left_out(store, path)
-    require_logs(path, ("pyarrow.parquet",))
-    if path.exists():
-        raise InputError(f"{path}: is there already; give a folder that is not, or remove it")
+    _prepare(store, path, ("pyarrow.parquet",), "folder")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -65,10 +62,10 @@ def write_lerobot(store: Store, path: Path) -> None:
                     writer = pq.ParquetWriter(folder / place, table.schema, compression="snappy")
                 writer.write_table(table)
                 size += table.nbytes
-                for key, value in (
-                    ("file", number % _CHUNK), ("chunk", number // _CHUNK), ("begin", index), ("length", len(table)),
-                ):  # fmt: skip
-                    rows[key].append(value)
+                for column, value in zip(
+                    rows.values(), (number % _CHUNK, number // _CHUNK, index, len(table)), strict=True
+                ):
+                    column.append(value)
                 for name, statistic in statistics.items():
                     statistic.add(_values(table, name))
                 index += len(table)
@@ -87,7 +84,7 @@ def write_lerobot(store: Store, path: Path) -> None:
 
 
 def _columns(store: Store) -> dict[str, list[str]]:
-    """Return the features and the names of their columns."""
+    """Return the names of the columns of each feature."""
     spec = store.header.spec
     state = [f"{name}.pos" for name in spec.q_names] + [f"{name}.vel" for name in spec.qd_names]
     kind = {"torque": "effort", "target": "pos", "velocity": "vel"}[spec.control_kind]
@@ -246,15 +243,8 @@ _TYPES = {
 
 
 def write_mcap(store: Store, path: Path) -> None:
-    """Write the trajectories of a store as one MCAP file.
-
-    Raises:
-        InputError: The file is there already, cannot be written, or the extra `logs` is not installed.
-    """
-    note_left_out(store, path)
-    require_logs(path, ("mcap", "zstandard"))
-    if path.exists():
-        raise InputError(f"{path}: is there already; give a file that is not, or remove it")
+    """Write a store as one MCAP file; errors: see `write_lerobot`."""
+    _prepare(store, path, ("mcap", "zstandard"), "file")
     from mcap.writer import CompressionType, Writer
 
     with atomic(path) as partial, partial.open("wb") as file:
@@ -291,7 +281,7 @@ class _Episodes:
             for frame in range(length + 1):
                 time = start + round(frame * spec.dt * 1e9)
                 if self._scalar:
-                    self._joints(STATES, time, self._scalar, q[frame, self._q], qd[frame, self._qd], None)
+                    self._joints(STATES, time, self._scalar, (q[frame, self._q], qd[frame, self._qd], None))
                 for joint, place in self._floating:
                     position = q[frame, place.q][:3] if joint.kind == "free" else np.zeros(3)
                     linear = qd[frame, place.linear] if joint.kind == "free" else np.zeros(3)
@@ -301,22 +291,15 @@ class _Episodes:
                     self._numbers(f"/{joint.name}/twist", "geometry_msgs/msg/TwistStamped", time, twist)
                 if frame < length and spec.nu:
                     given = [control[frame] if kind == self._command else None for kind in range(3)]
-                    self._joints(COMMANDS, time, list(spec.controls), given[0], given[1], given[2])
+                    self._joints(COMMANDS, time, list(spec.controls), given)
             start += round((length * spec.dt + max(_PAUSE, 20 * spec.dt)) * 1e9)
 
-    def _joints(
-        self,
-        topic: str,
-        time: int,
-        names: list[str],
-        position: np.ndarray | None,
-        velocity: np.ndarray | None,
-        effort: np.ndarray | None,
-    ) -> None:
+    def _joints(self, topic: str, time: int, names: list[str], values: Sequence[np.ndarray | None]) -> None:
+        """Write positions, velocities and efforts of joints."""
         message = _Cdr(time, "")
         message.names(names)
-        for values in (position, velocity, effort):
-            message.sequence(values)
+        for numbers in values:
+            message.sequence(numbers)
         self._send(topic, "sensor_msgs/msg/JointState", time, message)
 
     def _numbers(self, topic: str, kind: str, time: int, values: np.ndarray) -> None:
@@ -333,7 +316,7 @@ class _Episodes:
 
 
 class _Cdr:
-    """A message in CDR, little-endian, that begins with a header."""
+    """A message in little-endian CDR that begins with a header."""
 
     def __init__(self, time: int, frame: str) -> None:
         self.content = bytearray(b"\x00\x01\x00\x00")
@@ -341,21 +324,21 @@ class _Cdr:
         self._text(frame)
 
     def names(self, names: list[str]) -> None:
-        """Add an array of texts."""
+        """Append an array of strings."""
         self._align(4)
         self.content += struct.pack("<I", len(names))
         for name in names:
             self._text(name)
 
     def sequence(self, values: np.ndarray | None) -> None:
-        """Add an array of any length of doubles; None is empty."""
+        """Append an array of doubles with its length; None is empty."""
         self._align(4)
         self.content += struct.pack("<I", 0 if values is None else len(values))
         if values is not None and len(values):
             self.numbers(values)
 
     def numbers(self, values: np.ndarray) -> None:
-        """Add doubles."""
+        """Append doubles."""
         self._align(8)
         self.content += np.asarray(values, "<f8").tobytes()
 

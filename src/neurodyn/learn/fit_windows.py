@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of a log that roll-outs are compared with, in double precision.
-
-And the refusal of roll-outs that are not finite.
-"""
+"""Windows of a log for the comparison with roll-outs, in double precision."""
 
 from dataclasses import dataclass, replace
 
@@ -27,13 +24,13 @@ class FitWindows:
         q: Positions [rad or m], float64, shape [W, T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [W, T + 1, nv].
         control: Torques during the frames [N m or N], shape [W, T, nu].
-        ground: Pose of the store's scene in each window, shape [W, 7]; None where there is none.
-        log: Which log each window comes from, int64, shape [W].
+        ground: Pose of the store's scene in each window, shape [W, 7]; None without a scene.
+        log: Index in `logs` of each window, int64, shape [W].
         logs: Names of the logs.
         places: Episode and first state of each window, shape [W, 2].
-        measured: Columns of the store's streams, NaN where there is no reading, shape [W, T + 1, columns]; None where
-            there are none.
-        past: The frames before each window, from which memories of drives and networks begin; None for none.
+        measured: Readings of the store's streams, NaN without a reading, shape [W, T + 1, columns]; None without
+            streams.
+        past: Frames before each window, from which memories of drives and networks are built; None without them.
     """
 
     q: Tensor
@@ -58,15 +55,12 @@ class FitWindows:
 
     def rows(self, rows: Tensor) -> "FitWindows":
         """Return some of the windows, by index."""
-        ground = None if self.ground is None else self.ground[rows]
-        return replace(
-            self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
-            places=self.places[rows.numpy()], measured=None if self.measured is None else self.measured[rows],
-            past=None if self.past is None else self.past.rows(rows),
-        )  # fmt: skip
+        tensors = {name: value[rows] for name, value in vars(self).items() if isinstance(value, Tensor)}
+        past = None if self.past is None else self.past.rows(rows)
+        return replace(self, **tensors, places=self.places[rows.numpy()], past=past)
 
     def cut(self, first: int, last: int | None = None) -> "FitWindows":
-        """Return the frames from state `first` to state `last` (None: the end) of all windows, without a past."""
+        """Return the frames from state `first` to state `last` (None: the last one) of all windows, without a past."""
         end = self.frames if last is None else last
         q, qd = self.q[:, first : end + 1], self.qd[:, first : end + 1]
         measured = None if self.measured is None else self.measured[:, first : end + 1]
@@ -81,11 +75,11 @@ class FitWindows:
         return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
 
     def context(self, state: State | None = None, rows: Tensor | None = None) -> State | Window:
-        """Return what roll-outs begin from: first states, and the past before them where there is one.
+        """Return the initial states of roll-outs, with their past if there is one.
 
         Args:
-            state: The first states, one for each of `rows`; None for those of the windows.
-            rows: Which windows; None for all.
+            state: Initial states to use, one for each of `rows`; None for the recorded ones.
+            rows: Indices of the windows; None for all.
         """
         state = State(self.q[:, 0], self.qd[:, 0]) if state is None else state
         past = self.past if rows is None or self.past is None else self.past.rows(rows)
@@ -105,24 +99,24 @@ def fit_windows(
     moving: float | None = None,
     seed: int | None = None,
 ) -> FitWindows:
-    """Take windows from the episodes of a split, spread evenly over them.
+    """Return windows that are spread evenly over the episodes of a split.
 
     Args:
         store: The trajectories.
-        split: Which episodes; None for all of them.
+        split: Split of the episodes; None for all episodes.
         frames: Length of a window.
-        stride: States between the starts of neighbouring windows; `frames` for windows that do not overlap; None for
-            as many windows as are asked for (before those that do not move are left out).
-        most: Most windows.
-        moving: Windows with a lower mean joint speed are left out [rad/s or m/s]; None for none.
-        seed: Draws, for windows with a stride, where in each episode the first one begins, and which windows are taken
-            where there are more than `most`; None for the first state, and for even distances.
+        stride: States between the starts of neighbouring windows; None for a stride that gives `most` windows before
+            the selection by `moving`.
+        most: Largest number of windows.
+        moving: Least mean joint speed of a window [rad/s or m/s]; None to keep all.
+        seed: Seed by which, with a stride, the first window of each episode and the selection of `most` windows are
+            drawn; None for the first state and an even selection.
 
     Raises:
         InputError: No episode is long enough, or no window moves.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    total = len(window_starts(store, episodes, frames))  # refuses what holds none
+    total = len(window_starts(store, episodes, frames))  # an InputError without any
     skip = None
     if stride is not None and seed is not None:
         room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)
@@ -150,7 +144,7 @@ def fit_windows(
         found = found.rows(kept)
     if found.count > most:
         rows = torch.linspace(0, found.count - 1, most).round().long()
-        if seed is not None:  # one of each part of equal length
+        if seed is not None:  # one in each of `most` equal parts
             drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
             rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
         found = found.rows(rows)
@@ -166,17 +160,13 @@ def _with_readings(windows: FitWindows, store: Store) -> FitWindows:
 
 
 def _compact(windows: FitWindows) -> FitWindows:
-    """Return windows whose table of logs names only those that are there."""
+    """Return windows whose `logs` are only those that they come from."""
     used, log = torch.unique(windows.log, return_inverse=True)
     return replace(windows, log=log, logs=tuple(windows.logs[i] for i in used.tolist()))
 
 
 def require_finite_path(path: Trajectory, spec: StateSpec, windows: FitWindows) -> None:
-    """Refuse roll-outs that are not finite.
-
-    Raises:
-        InputError: One is not; the message names the window, the frame and the quantity.
-    """
+    """Raise an InputError, with window, frame and quantity, for roll-outs that are not finite."""
     joined = torch.cat([path.q, path.qd], -1)
     bad = torch.nonzero(~torch.isfinite(joined))
     if not len(bad):

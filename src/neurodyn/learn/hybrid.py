@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of hybrid dynamics in training, and the parameters with them: the second stage of an identification."""
+"""Training of the networks of hybrid dynamics, the second stage of an identification."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -60,29 +59,23 @@ class NetworkTrainingSettings(Config, frozen=True):
     budget_fields: ClassVar[tuple[str, ...]] = ("steps", "validations")
 
     def __post_init__(self) -> None:
-        _ = OPTIMISERS[self.optimiser]  # refuses what there is none of
-        for name in ("rate", "clip"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number above 0")
-        for name in ("parameter_rate", "regularisation"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number of at least 0")
-        require_numbers(self, above=("batch", "windows", "validations", "patience", "steps"))
+        OPTIMISERS.require(self.optimiser)
+        require_numbers(self, above=("rate", "clip", "batch", "windows", "validations", "patience", "steps"))
 
 
 NETWORK_STATE = "networks"
-"""Name of the checkpoint of this stage."""
+"""Name of this stage's checkpoint."""
 
 
 @dataclass(frozen=True)
 class NetworkWindows:
-    """What networks are trained on.
+    """Data of the training of networks.
 
     Attributes:
-        train: Windows that begin in states from which a forecast may start.
-        held_out: The same of the validation split.
-        scale: What errors of each channel are divided by, shape [2 nv]; infinite for channels that do not count.
-        environments: Where the windows took place.
+        train: Windows of the training split, with valid initial states of a forecast.
+        held_out: Windows of the validation split.
+        scale: Divisor of the errors of positions and velocities, shape [2 nv]; infinite to ignore a coordinate.
+        environments: Environments of the windows.
     """
 
     train: FitWindows
@@ -92,7 +85,7 @@ class NetworkWindows:
 
 
 class NetworkLearner(GradientLearner):
-    """Trains the weights (and the free quantities) of a hybrid model; at the end the model is as it was at its best."""
+    """Trains the weights and the free quantities of a hybrid model; at the end it has the best ones."""
 
     schedule = Schedule(warmup_steps=20, final=0.01)
 
@@ -105,15 +98,7 @@ class NetworkLearner(GradientLearner):
         seed: int,
         save: Callable[[DrivenModel], None],
     ) -> None:
-        """Prepare a training.
-
-        Args:
-            model: The model.
-            windows: What it is trained on.
-            settings: How it is trained.
-            seed: Seed of the batches.
-            save: Keeps the model as the best so far.
-        """
+        """Prepare a training; `seed` is that of the batches, and `save` keeps the model as the best so far."""
         self._model, self._windows, self._settings, self._save = model, windows, settings, save
         self.clip = settings.clip
         self._leaves = [nn.Parameter(part.clone()) for part in split_weights(model.config.blueprint, model.weights)]
@@ -131,7 +116,7 @@ class NetworkLearner(GradientLearner):
         self.set_optimiser(build_optimiser(name, groups), line_search=OPTIMISERS[name].line_search)
 
     def draw(self) -> None:
-        """Draw windows; for a line search the same ones each time, as its curvature is that of one function."""
+        """Draw windows; a line search gets the same ones each time, because it estimates the curvature of one loss."""
         train = self._windows.train
         count = min(self._settings.batch, train.count)
         if self._line_search:
@@ -140,7 +125,7 @@ class NetworkLearner(GradientLearner):
             self._batch = train.rows(torch.randint(train.count, (count,), generator=self._generator))
 
     def windows(self) -> int:
-        """Return how many windows the batch has."""
+        """Return the number of windows in the batch."""
         return self._batch.count
 
     def take(self, rows: Tensor) -> None:
@@ -156,11 +141,7 @@ class NetworkLearner(GradientLearner):
 
     @torch.no_grad()
     def validate(self, at: TrainState) -> Validation:
-        """Roll out along held-out windows.
-
-        Raises:
-            InputError: Before the first step a roll-out is not finite.
-        """
+        """Roll out along held-out windows; before the first step a roll-out that is not finite is an InputError."""
         windows = self._windows.held_out
         path = self._roll_out(windows, self._flat())
         if at.step == 0:
@@ -176,7 +157,7 @@ class NetworkLearner(GradientLearner):
         self._save(self._model)
 
     def finish(self, at: TrainState) -> None:
-        """Leave the model as it was at its best."""
+        """Set the model to its best weights and quantities."""
         self._take_best()
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
@@ -219,18 +200,18 @@ class NetworkLearner(GradientLearner):
         return torch.cat([leaf.flatten() for leaf in self._leaves])
 
     def _roll_out(self, windows: FitWindows, weights: Tensor) -> Trajectory:
-        """Forecast windows from their first states; differentiable by parameters and weights."""
+        """Forecast windows from their first states; differentiable in parameters and weights."""
         where = self._windows.environments.at(windows.ground)
         return self._model.simulate(windows.context(), windows.control, self._model.physical(self._raw), weights, where)
 
     def _errors(self, path: Trajectory, windows: FitWindows) -> Tensor:
-        """Return errors of positions and velocities over their scales, shape [W, T, 2 nv]."""
+        """Return scaled errors of positions and velocities, shape [W, T, 2 nv]."""
         q = position_difference(self._model.spec, path.q[:, 1:], windows.q[:, 1:])
         return torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1) / self._windows.scale
 
 
 def split_weights(blueprint: Blueprint, weights: Tensor) -> list[Tensor]:
-    """Return the matrices and biases of all networks, in their order, as views."""
+    """Return the matrices and biases of all networks of a blueprint, as views of the flat weights."""
     parts, first = [], 0
     for augmentation in blueprint.owners:
         for before, after in pairwise(augmentation.widths):

@@ -147,7 +147,7 @@ class TrainingLoop:
         """Train to the end of the budget.
 
         Args:
-            log: Metrics to write to; None for those of the run directory, which then get a closing line.
+            log: Metrics to write to; None for the run directory's own, which get a closing line.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.

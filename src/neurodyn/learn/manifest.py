@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/manifest.json: where a training began, from what, and with what; written once, when the run is started."""
+"""RUN/manifest.json: machine, software and inputs of a training, written when the run is started."""
 
 import platform
 import shlex
@@ -22,29 +22,27 @@ MANIFEST = "manifest.json"
 
 _PACKAGES = ("torch", "scipy", "safetensors", "newton", "warp-lang", "mujoco", "mujoco-warp", "rsl-rl-lib")
 _DECLARATIONS = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
-_MODEL = ("model/*",)
 _SETTINGS = ("size", "finetune")
-"""Settings that name files of settings."""
-_POLICY = ("config.json", "policy.safetensors", "state/*")
+"""Settings that may name files of settings."""
 
 
 class Manifest(Config, frozen=True, kw_only=True):
-    """What the result of a training depends on, beside its config.yaml.
+    """Everything beside config.yaml that the result of a training depends on.
 
     Attributes:
         training: The verb: train, finetune, identify, discover, "policy train" or "policy online".
-        started: When [UTC].
-        command: The command line, of the script where it was started from Python.
-        commit: Commit of our source (`core.provenance.source_commit`); empty for an installed package.
-        packages: Versions of packages, and of Python.
+        started: Time of the start [UTC].
+        command: The command line, or that of the Python script.
+        commit: Commit of neurodyn's source (`core.provenance.source_commit`); empty for an installed package.
+        packages: Versions of packages and of Python.
         processor: Model of the processor.
-        device: Torch device that trained; of a GPU with its model.
+        device: Torch device that trained, with the model of a GPU.
         threads: Threads of tensor operations.
         seed: Seed of everything random.
-        files: SHA-256 of the files that it read: data, starts, the declaration of a robot of one's own, files of
-            settings that its config.yaml names.
-        models: SHA-256 of the runs and policies that it began with, or trained in.
-        ranks: Processes that trained together, each with a batch (or worlds) as the settings say.
+        files: SHA-256 of the files that the training read: data, starts, your own robot's declaration, files of
+            settings that config.yaml names.
+        models: SHA-256 of the runs and policies that the training started from or took place in.
+        ranks: Processes that trained together, each with the batch or worlds of the settings.
     """
 
     training: str
@@ -62,18 +60,9 @@ class Manifest(Config, frozen=True, kw_only=True):
 
 
 def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str = "cpu") -> None:
-    """Write how a run is made, as its training begins or goes on: config.yaml, and its manifest.
+    """Write config.yaml and the manifest of a run that begins or is resumed.
 
-    A run that is gone on with keeps its manifest. Only its files change, where they lie elsewhere now, or where the run
-    begins anew with others.
-
-    Args:
-        out: Run directory.
-        record: How it is made.
-        device: Where it trains.
-
-    Raises:
-        InputError: The files cannot be written.
+    The manifest of a resumed run is kept; only its files change if they were moved or replaced.
     """
     config, before = out / "config.yaml", None
     if config.exists() and (out / MANIFEST).exists():
@@ -88,7 +77,7 @@ def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str =
 
 
 def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> Manifest:
-    """Return the manifest of a training that begins here and now."""
+    """Return the manifest of a training that begins now, on this machine."""
     return Manifest(
         training=verb_of(record), started=datetime.now(UTC).isoformat(timespec="seconds"), command=shlex.join(sys.argv),
         commit=source_commit(), packages={"python": platform.python_version(), **package_versions(*_PACKAGES)},
@@ -99,11 +88,7 @@ def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> M
 
 
 def read_manifest(run: Path) -> Manifest:
-    """Read the manifest of a run.
-
-    Raises:
-        InputError: There is none, or it is damaged.
-    """
+    """Read the manifest of a run, or raise an InputError if there is none or it is damaged."""
     path = run / MANIFEST
     if not path.exists():
         raise InputError(f"{run}: holds no {MANIFEST}; valid: a run directory that a training wrote")
@@ -111,7 +96,7 @@ def read_manifest(run: Path) -> Manifest:
 
 
 def verb_of(record: RunRecord[Any]) -> str:
-    """Return the verb that makes a run of such a record."""
+    """Return the verb that makes a run with this record."""
     if record.task:
         return "policy online" if record.kind else "policy train"
     if record.kind == "hybrid":
@@ -125,7 +110,7 @@ def data_of(record: RunRecord[Any]) -> tuple[str, ...]:
 
 
 def file_checksums(record: RunRecord[Any]) -> dict[str, str]:
-    """Return the SHA-256 of the files that a training reads, of those that are there."""
+    """Return the SHA-256 of the existing files that a training reads."""
     starts = record.starts if isinstance(record.starts, str) else ""
     named = (getattr(record.settings, name, None) for name in _SETTINGS)
     names = [*data_of(record), starts, declaration_of(record.robot), *(name for name in named if isinstance(name, str))]
@@ -133,22 +118,23 @@ def file_checksums(record: RunRecord[Any]) -> dict[str, str]:
 
 
 def declaration_of(robot: str) -> str:
-    """Return the file that declares a robot of one's own; empty for the name of one that ships."""
+    """Return the declaration of your own robot; empty for the name of a shipped one."""
     folder = Path(robot)
     inside = next((str(folder / name) for name in _DECLARATIONS if (folder / name).is_file()), "")
     return inside or (robot if folder.suffix else "")
 
 
 def model_checksums(record: RunRecord[Any]) -> dict[str, str]:
-    """Return the SHA-256 of the models and policies that a training begins with, or takes place in."""
+    """Return the SHA-256 of the models and policies that a training starts from or takes place in."""
     found = {}
     for name in (record.base, record.dynamics):
         if not isinstance(name, str) or not name:
             continue
         folder = artifacts.resolve_run(name) if name.startswith(artifacts.PRETRAINED) else Path(name)
-        patterns = _MODEL if (folder / "model").is_dir() else _POLICY if (folder / "config.json").is_file() else ()
-        if patterns:
-            found[name] = of_files(folder, *patterns)
+        if (folder / "model").is_dir():
+            found[name] = of_files(folder, "model/*")
+        elif (folder / "config.json").is_file():
+            found[name] = of_files(folder, "config.json", "policy.safetensors", "state/*")
     return found
 
 

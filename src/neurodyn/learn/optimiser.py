@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimisers by name, their learning-rate schedule.
+"""Optimisers by name, learning-rate schedules, and views of an ensemble's weights by member.
 
-And the weights of an ensemble member by member. Another optimiser is a function and a line `OPTIMISERS.add(name,
-Method(function))`.
+To add an optimiser, write a function and a line `OPTIMISERS.add(name, Method(function))`.
 """
 
 import math
@@ -25,9 +24,9 @@ class Method:
     """An optimiser that settings can name.
 
     Attributes:
-        build: Makes it: build(groups, weight_decay, **options).
-        line_search: Whether it finds its own step lengths: it evaluates the loss several times in a step, along one
-            and the same batch, and obeys no schedule.
+        build: Its constructor: build(groups, weight_decay, **options).
+        line_search: Whether it searches for the length of each step; it then evaluates the loss several times on the
+            same batch, and ignores the schedule.
     """
 
     build: Callable[..., torch.optim.Optimizer]
@@ -35,35 +34,20 @@ class Method:
 
 
 OPTIMISERS: Registry[Method] = Registry("optimiser")
-"""All optimisers."""
 
 
 def build_optimiser(name: str, groups: Groups, *, weight_decay: float = 0.0, **options: Any) -> torch.optim.Optimizer:
-    """Return a fresh optimiser.
-
-    Args:
-        name: Its name in `OPTIMISERS`.
-        groups: Parameters with their highest rates.
-        weight_decay: Decoupled weight decay.
-        options: What the optimiser takes beside these.
-
-    Raises:
-        InputError: There is no such optimiser.
-    """
+    """Return a fresh optimiser by its name in `OPTIMISERS`; `options` are its own."""
     return OPTIMISERS[name].build(groups, weight_decay, **options)
 
 
 def trainable(parameters: Iterable[Tensor], rate: float) -> Groups:
-    """Return one group of all parameters that are not frozen."""
+    """Return one group of the parameters that are not frozen."""
     return [{"params": [p for p in parameters if p.requires_grad], "lr": rate}]
 
 
 def require_scheduled(name: str) -> None:
-    """Refuse optimisers that search along a line, where every step has a batch of its own.
-
-    Raises:
-        InputError: It is one, or there is no such optimiser.
-    """
+    """Raise an InputError for an optimiser with a line search, or an unknown one."""
     if OPTIMISERS[name].line_search:
         valid = choices(name for name, method in OPTIMISERS.items() if not method.line_search)
         raise InputError(f"optimiser {name!r} needs the same batch in every step; valid here: {valid}")
@@ -74,7 +58,7 @@ def _adam(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
 
 
 def _soap(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
-    """Shampoo's eigenbasis with Adam in it (arXiv 2409.11321)."""
+    """Return SOAP: Adam in the eigenbasis of Shampoo (arXiv 2409.11321)."""
     from pytorch_optimizer import SOAP
 
     return SOAP(groups, lr=groups[0]["lr"], weight_decay=weight_decay, precondition_frequency=10)
@@ -98,9 +82,9 @@ class Schedule:
 
     Attributes:
         warmup: Share of the phase in which the rate rises.
-        warmup_steps: Optimiser steps in which it rises instead, counted over the whole training; 0 for `warmup`.
+        warmup_steps: Optimiser steps of the whole training in which it rises; 0 for `warmup` instead.
         final: Rate at the end of the phase, as a share of the highest.
-        offset: Share of the highest rate that is added throughout.
+        offset: Share of the highest rate that is always added.
     """
 
     warmup: float = 0.0
@@ -109,13 +93,7 @@ class Schedule:
     offset: float = 0.0
 
     def rate(self, highest: float, done: float, step: int = 0) -> float:
-        """Return the learning rate.
-
-        Args:
-            highest: The highest rate of the phase.
-            done: Share of the phase that is done.
-            step: Optimiser steps so far.
-        """
+        """Return the learning rate at the share `done` of a phase, after `step` optimiser steps in all."""
         rise = min(1.0, (done + 1e-3) / self.warmup) if self.warmup > 0 else 1.0
         if self.warmup_steps:
             rise = min(1.0, (step + 1) / self.warmup_steps)
@@ -124,19 +102,15 @@ class Schedule:
 
 
 class MemberParameters:
-    """Views of the parameters of an ensemble, one for each member; whatever changes them changes the ensemble.
+    """Views of the parameters of an ensemble by member, which share memory with the ensemble.
+
+    Parameters whose first axis has the length `members` belong to the members, others are shared.
 
     Attributes:
         views: All views, in the order of the parameters and then of the members.
     """
 
     def __init__(self, model: nn.Module, members: int) -> None:
-        """Make the views.
-
-        Args:
-            model: A module; parameters whose first axis has the length `members` are the members' own, others shared.
-            members: Number of members.
-        """
         self._whole = [p for p in model.parameters() if p.requires_grad and p.shape[0] == members]
         self._shared = [p for p in model.parameters() if p.requires_grad and p.shape[0] != members]
         self._by_member = [[nn.Parameter(_cut(p.data, m)) for p in self._whole] for m in range(members)]
@@ -144,10 +118,10 @@ class MemberParameters:
         self.views: list[nn.Parameter] = [*own, *self._shared]
 
     def take_gradients(self, clip: float) -> Tensor:
-        """Hand the gradients of the ensemble to the views, each member's cut off at the norm `clip`.
+        """Copy the gradients of the ensemble to the views, and clip each member's to the norm `clip`.
 
         Returns:
-            The largest norm of a member's (or the shared part's) gradient; not finite where one is not.
+            Largest norm of the gradient of a member or the shared part, shape []; not finite if one of them is not.
         """
         norms = []
         for m, views in enumerate(self._by_member):
@@ -161,5 +135,5 @@ class MemberParameters:
 
 def _cut(x: Tensor, member: int) -> Tensor:
     part = x[member]
-    # Biases are rows; an optimiser that preconditions matrices should see vectors.
+    # Biases are rows, but optimisers that precondition matrices should get them as vectors.
     return part.reshape(-1) if part.numel() == part.shape[-1] else part

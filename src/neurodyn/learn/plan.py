@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class TrainingPhase(Config, frozen=True, kw_only=True):
-    """One phase of a training: its own loss, batch and learning-rate schedule.
+    """One phase of a training.
 
     Attributes:
-        share: Share of the budget (of all phases' shares together).
+        share: Relative share of the budget.
         rate: Highest learning rate.
         batch: Windows in a batch.
     """
@@ -39,24 +39,24 @@ Clock = Literal["wall", "cpu"]
 
 
 class TrainingPlan(Config, frozen=True, kw_only=True):
-    """How a model is trained, whatever it is.
+    """Settings of a training that all kinds of models share.
 
     Attributes:
         phases: Phases, in order.
         minutes: Time budget [min]; None to train for `steps`.
-        steps: Optimiser steps; used where `minutes` is None.
-        clock: What the minutes are of: "wall" time, or "cpu" time of the process, which does not pass while others use
-            the machine.
+        steps: Optimiser steps; None to train for `minutes`.
+        clock: Clock of the minutes: "wall" time, or "cpu" time of the process, which does not pass while other
+            processes use the machine.
         optimiser: "soap", "adam", or another one of `learn.optimiser.OPTIMISERS`.
         weight_decay: Decoupled weight decay.
-        clip: Greatest norm of a gradient.
+        clip: Largest norm of a gradient.
         warmup: Share of a phase in which the rate rises.
         final: Rate at the end of a phase, as a share of its highest.
-        validations: How often the roll-out error is measured in the course of the training.
+        validations: Number of validations by roll-out during the training.
         validation_rollouts: Held-out windows in a validation.
-        validation_frames: Frames of a validation roll-out (shortened to what the episodes hold).
-        threads: Threads of tensor operations. One is fastest for small networks, and the order of sums, and
-            with it every bit of the result, depends on their number.
+        validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
+        threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
+            of the result, depends on the number.
         seed: Seed of weights and batches.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings and data of a training, found and checked before it begins; see `dynamics.kinds.Kind.plan_training`."""
+"""Settings and data of trainings, read and checked before they begin; see `dynamics.kinds.Kind.plan_training`."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ from neurodyn.robots.data import open_measured_data, open_robot_data
 
 
 def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings, Mixture]:
-    """Return settings and data of a training of neural dynamics; errors are those of `learn.train.train`."""
+    """Return settings and data of a training of neural dynamics; errors: see `learn.train.train`."""
     mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot))
     for store in mixture.stores:
         require_data(robot, store)
@@ -33,7 +33,7 @@ def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings,
 
 
 def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]:
-    """Return settings and data of a fine-tuning of neural dynamics; errors are those of `learn.train.finetune`."""
+    """Return settings and data of a fine-tuning of neural dynamics; errors: see `learn.train.finetune`."""
     config, _ = NEURAL.read(request.run)
     robot = load(config.robot)
     if isinstance(request.size, Settings):
@@ -44,12 +44,7 @@ def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]
 
 
 def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[WorldSettings, Mixture]:
-    """Return settings and data of a training of a world model.
-
-    Raises:
-        InputError: See `learn.train.train`; or a network is asked for, which is part of a world model's settings, or a
-            base.
-    """
+    """Return settings and data of a training of a world model; a base or a network in the request is an error."""
     if request.base is not None:
         raise InputError("--base is for --kind neural; a world model learns from logs alone")
     if request.net is not None:
@@ -65,7 +60,7 @@ def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[Worl
 
 
 def plan_world_model_finetuning(request: FinetuneRequest) -> tuple[WorldSettings, Mixture]:
-    """Return settings and data of a fine-tuning of a world model; errors are those of `learn.train.finetune`."""
+    """Return settings and data of a fine-tuning of a world model; errors: see `learn.train.finetune`."""
     config, known = WORLD_MODEL.read(request.run)
     if isinstance(request.size, WorldSettings):
         settings = replaced(request.size, net=config.net, context=known.state.context)

@@ -39,7 +39,7 @@ class TrainingOptions(RunOptions, frozen=True, kw_only=True):
         seed: Seed of weights and batches; by default that of the settings.
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
-        threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
+        threads: Threads of tensor operations; by default as in the settings (1, the fastest for small networks).
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
     """
@@ -71,7 +71,7 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
         base: Known motion that the network corrects (neural, data that were simulated): contact for the mechanism as
             built with contacts, limits and friction, free for it without; by default that of the settings, or none.
         members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
-            model is uncertain. By default those of the settings: 1 (neural) or 5 (world-model).
+            model is uncertain. By default as in the settings: 1 (neural) or 5 (world-model).
     """
 
     robot: Annotated["Robot | str | Path", Flag(str)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory at the start of a training: how the run is made, and whether it may be begun or gone on with."""
+"""The start of a training: its job, its data, and the check of its run directory."""
 
 import zlib
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.progress import Progress
+from neurodyn.core.provenance import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import IN_MEMORY, Store, blocks
 from neurodyn.learn.learner import Learner, TrainState
@@ -24,14 +25,14 @@ from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.robots import Robot
 
 Data = Store | str | Path | Sequence[Store | str | Path]
-"""What a user trains on: a store or a path, or several."""
+"""Data of a training: one or several stores or paths."""
 
 
 class ReadStore(Protocol):
     """Opens a path."""
 
     def __call__(self, path: str | Path, /, *, memory: int) -> Store:
-        """Return the store at a path, with at most so many bytes of its rows in memory."""
+        """Return the store at a path, with at most `memory` bytes of its rows in memory."""
         ...
 
 
@@ -40,13 +41,13 @@ P_co = TypeVar("P_co", bound=TrainingPlan, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What a training can be given beside what it is about.
+    """Options of a training.
 
     Attributes:
-        resume: Whether it goes on with a run that was stopped.
-        progress: Shown how far it is.
+        resume: Whether to go on with a run that was stopped.
+        progress: Progress bar.
         device: Torch device that trains.
-        callbacks: Called as it goes.
+        callbacks: Called during the training.
     """
 
     resume: bool = False
@@ -57,15 +58,15 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class TrainingJob(JobOptions, Generic[P_co]):
-    """A training whose settings and data are found; what `dynamics.kinds.Kind.train` takes.
+    """The argument of `dynamics.kinds.Kind.train`.
 
     Attributes:
         robot: The robot.
-        robot_name: Name or path by which the robot is found again.
-        data: Where the trajectories came from, for the record.
-        store: The trajectories, of one store or of several.
+        robot_name: Name or path of the robot's declaration, for the record.
+        data: Paths of the trajectories, for the record.
+        store: The trajectories, of one or several stores.
         out: Run directory.
-        settings: How to train.
+        settings: Settings of the training.
     """
 
     robot: Robot
@@ -78,14 +79,14 @@ class TrainingJob(JobOptions, Generic[P_co]):
 
 @dataclass(frozen=True)
 class FinetuningJob(JobOptions, Generic[P_co]):
-    """A fine-tuning whose settings and data are found; what `dynamics.kinds.Kind.finetune` takes.
+    """The argument of `dynamics.kinds.Kind.finetune`.
 
     Attributes:
-        base: Run of the model that is adapted, or "pretrained:NAME"; the network of the settings is its own.
-        data: Where the trajectories came from, for the record.
-        store: The trajectories, of one store or of several.
+        base: Run of the model to adapt, or "pretrained:NAME"; the settings have the same network.
+        data: Paths of the trajectories, for the record.
+        store: The trajectories, of one or several stores.
         out: Run directory.
-        settings: How to train.
+        settings: Settings of the training.
     """
 
     base: str
@@ -96,33 +97,29 @@ class FinetuningJob(JobOptions, Generic[P_co]):
 
 
 _FREE = ("data", "versions")
-"""What a resumed run may say anew: data are compared by their content."""
+"""Fields of a record that may change when a run is resumed; data are compared by their checksum."""
 
 
 def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None = "training") -> bool:
-    """Compare what a run is about with what is there; everything but the budget must be the same.
+    """Return whether a run can go on from a checkpoint; a run that was stopped before its first starts again.
 
     Args:
         out: Run directory.
         record: How the run is to be made.
         resume: Whether to go on with a run that was stopped.
-        state: Name of the checkpoint; None for a run that goes on from the files that are there.
-
-    Returns:
-        Whether there is a state to go on from; a training that was killed before its first save begins anew, with a
-        notice.
+        state: Name of the checkpoint; None for a run that goes on from its other files.
 
     Raises:
-        InputError: The run exists (and `resume` is not asked for), or was made in another way.
+        InputError: The run exists without `resume`, or its record differs in more than the budget.
     """
     path = out / "config.yaml"
     if resume:
-        if not path.exists() and not (out / "model").exists():  # killed before it began, or there never was one
+        if not path.exists() and not (out / "model").exists():  # stopped before it began, or no run at all
             notice(f"{out}: holds no training to resume; a new one begins")
             return False
         said = read_plain(path)
         algorithm = said.get("algorithm", "") if isinstance(said, dict) else ""
-        if algorithm != record.algorithm:  # whose settings are others
+        if algorithm != record.algorithm:  # with other settings
             raise InputError(
                 f"{path}: --resume needs the algorithm that the run was started with, "
                 f"{algorithm or DEFAULT_ALGORITHM}; give that one, or another --out"
@@ -153,11 +150,7 @@ def train_by_plan(
     resume: bool,
     patience: int | None = None,
 ) -> TrainState:
-    """Train the model of a job, from where it was stopped if `resume`.
-
-    Returns:
-        Where the training ended.
-    """
+    """Train the model of a job, from its checkpoint if `resume`."""
     plan = job.settings
     loop = TrainingLoop(
         learner, plan.budget, job.out, record=record, data=checksum(job.store), validations=max(1, plan.validations),
@@ -168,13 +161,13 @@ def train_by_plan(
     return loop.run()
 
 
-def open_mixture(data: Data, shares: Sequence[float] | None, read: "ReadStore") -> Mixture:
-    """Open what a user gives as data.
+def open_mixture(data: Data, shares: Sequence[float] | None, read: ReadStore) -> Mixture:
+    """Open the data of a training.
 
     Args:
-        data: Stores, or paths.
-        shares: Share of each in the windows of a batch; None for that of its transitions.
-        read: Opens one path, holding at most `memory` bytes of its rows in memory.
+        data: Stores or paths.
+        shares: Share of each in the windows of a batch; None for its share of the transitions.
+        read: Opens one path.
 
     Raises:
         InputError: A file is missing or damaged, or the shares do not fit.
@@ -187,11 +180,9 @@ def open_mixture(data: Data, shares: Sequence[float] | None, read: "ReadStore") 
     return Mixture.of(stores, shares, ["" if isinstance(one, Store) else str(one) for one in given])
 
 
-def place_of(data: Mixture | Store | str | Path) -> str | tuple[str, ...]:
-    """Return where data came from, for the record."""
-    if isinstance(data, Mixture):
-        return data.names if len(data.names) > 1 else "".join(data.names)
-    return "" if isinstance(data, Store) else str(data)
+def place_of(data: Mixture) -> str | tuple[str, ...]:
+    """Return the paths of data, for the record."""
+    return data.names if len(data.names) > 1 else "".join(data.names)
 
 
 def shares_of(data: Mixture) -> tuple[float, ...] | UnsetType:
@@ -200,12 +191,24 @@ def shares_of(data: Mixture) -> tuple[float, ...] | UnsetType:
 
 
 def checksum(data: Store | Mixture) -> int:
-    """Return what a resumed training tells its data by."""
+    """Return the checksum by which a resumed training recognises its data."""
     crc = 0
     for store in Mixture.of(data).stores:
         for _, block in blocks(store.frames):
             crc = zlib.crc32(np.ascontiguousarray(block).data, crc)
     return crc
+
+
+def start_job(
+    job: TrainingJob[Any] | FinetuningJob[Any], kind: str, robot: str, packages: tuple[str, ...],
+    base: str | UnsetType | None = UNSET,
+) -> tuple[RunRecord[Any], bool]:  # fmt: skip
+    """Return the record of a job's run, and whether the run can go on from a checkpoint; errors: see `check_run`."""
+    record = RunRecord[type(job.settings)](
+        kind=kind, robot=robot, data=job.data, shares=shares_of(Mixture.of(job.store)), settings=job.settings,
+        versions=package_versions(*packages), base=base,
+    )  # fmt: skip
+    return record, check_run(job.out, record, job.resume)
 
 
 def _lasting(value: Any) -> Any:
@@ -218,14 +221,7 @@ def _lasting(value: Any) -> Any:
 
 
 def longest_forecast(run: str) -> int | None:
-    """Return over how many frames a model was trained or chosen to predict, by its run's configuration.
-
-    Args:
-        run: Run directory, or "pretrained:NAME".
-
-    Returns:
-        The frames; None where the run does not say.
-    """
+    """Return the longest forecast [frames] in training or validation by a run's config.yaml; None if it has none."""
     path = artifacts.resolve_run(run) / "config.yaml"
     if not path.is_file():
         return None

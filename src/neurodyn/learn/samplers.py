@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches for the members of an ensemble, each from episodes of its own.
-
-And windows in which episodes end in a failure.
-"""
+"""Batches for the members of an ensemble, each from its own episodes, and windows in which an episode fails."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +18,10 @@ from neurodyn.data.windows import Batch, OpenWindows, failing_episodes, joined, 
 
 
 class MemberSampler:
-    """Draws batches of windows for each member; endless, and continues bitwise from a saved state.
+    """Endless batches of windows for each member, which continue bitwise from a saved state.
 
     Attributes:
-        episodes: Of each member, and of each store, the episodes that it draws from.
+        episodes: Episodes to draw from, by member and store.
     """
 
     def __init__(
@@ -43,15 +40,15 @@ class MemberSampler:
         """Prepare the draws.
 
         Args:
-            data: The trajectories, of one store or of several.
+            data: The trajectories, of one or several stores.
             length: Frames of a window.
-            members: Number of members; 1 where all read the same windows.
-            bootstrap: Whether each member has its own draw, with replacement, of the training episodes.
+            members: Number of members; 1 if all read the same windows.
+            bootstrap: Whether each member draws its own training episodes, with replacement.
             batch: Windows for each member.
-            seed: Seed of the training; it alone decides on the members' episodes.
-            phase: Phase of the training, which has draws of its own.
-            device: Where batches are wanted.
-            rows: Which windows of each member's batch are wanted, as of `MixtureSampler`.
+            seed: Seed of the training, which determines the members' episodes.
+            phase: Phase of the training, which has its own draws.
+            device: Device of the batches.
+            rows: Windows of each member's batch to return; see `MixtureSampler`.
 
         Raises:
             InputError: No training episode is long enough.
@@ -70,7 +67,7 @@ class MemberSampler:
         ]  # fmt: skip
 
     def draw(self) -> Batch:
-        """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""
+        """Return windows with the members as an additional first axis."""
         parts = [sampler.draw_joined() for sampler in self._samplers]
         return Batch(
             torch.stack([p.q for p in parts]),
@@ -82,10 +79,7 @@ class MemberSampler:
         )
 
     def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
-        """Return windows member after member: of each store that has any, its number, a batch, and their members.
-
-        Members are on the CPU.
-        """
+        """Return number, batch and members (on the CPU) of each store with windows, ordered by member."""
         drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
         parts = []
         for number in dict.fromkeys(number for number, _, _ in drawn):
@@ -115,16 +109,16 @@ def _stacked(parts: list[Tensor | None]) -> Tensor | None:
 
 
 _SHARE = 8
-"""One window of an end for so many others."""
+"""Number of whole windows for each window with a failure."""
 
 
 @dataclass(frozen=True)
 class EndingWindows:
-    """A batch of such windows.
+    """A batch of windows that a failure cuts off.
 
     Attributes:
-        windows: The windows, the members as their first axis.
-        weight: How many there are in the data for each window that lies within its episode.
+        windows: The windows, with the members as their first axis.
+        weight: Number of such windows in the data for each whole window.
     """
 
     windows: OpenWindows
@@ -132,7 +126,7 @@ class EndingWindows:
 
 
 class EndSampler:
-    """Draws windows that a failure cuts off, for each member; endless, and continues bitwise from a saved state."""
+    """Endless batches of windows that a failure cuts off, which continue bitwise from a saved state."""
 
     def __init__(
         self, mixture: Mixture, episodes: list[list[np.ndarray]], context: int, forecast: int, batch: int, seed: int,
@@ -142,35 +136,33 @@ class EndSampler:
 
         Args:
             mixture: The trajectories.
-            episodes: Of each member, and of each store, the episodes to draw from.
+            episodes: Episodes to draw from, by member and store.
             context: Frames of a window before its forecast.
             forecast: Frames of the forecast.
-            batch: Windows of each member in the usual batches.
+            batch: Windows of each member in the batches of whole windows.
             seed: Seed of the draws.
-            device: Where batches are wanted.
-            rows: Which windows of each batch are wanted, as of `MixtureSampler`.
+            device: Device of the batches.
+            rows: Windows of each batch to return; see `MixtureSampler`.
         """
         self._rows, ranks = rows, rows.step or 1
         self._stores, self._context, self._forecast = mixture.stores, context, forecast
-        self._count, self._device = ranks * max(4, batch // _SHARE // ranks), device  # the same number for each
+        self._count, self._device = ranks * max(4, batch // _SHARE // ranks), device  # equal for all ranks
         self._ends = [
             [failing_episodes(store, own, context + 1) for store, own in zip(self._stores, member, strict=True)]
             for member in episodes
         ]
-        self._random = [
-            np.random.Generator(np.random.PCG64(derive_seed(seed, "ends", m))) for m in range(len(episodes))
-        ]
+        self._random = [generator(seed, "ends", m) for m in range(len(episodes))]
         known = sum(len(own) for member in self._ends for own in member)
         whole = sum(
             WindowIndex(store, own, context + forecast).count
             for member in episodes for store, own in zip(self._stores, member, strict=True)
         )  # fmt: skip
         self._weight = (forecast - 1) * known / whole
-        # A member whose episodes all went well cannot be drawn for, and a forecast of one frame is never cut off.
+        # A member without failures has no such windows, and a forecast of one frame is never cut off.
         self.empty = forecast == 1 or not all(any(len(own) for own in member) for member in self._ends)
 
     def draw(self) -> EndingWindows | None:
-        """Return the next windows; None where there are none."""
+        """Return the next windows; None if there are no such windows."""
         if self.empty:
             return None
         members = [self._of_member(ends, random) for ends, random in zip(self._ends, self._random, strict=True)]
@@ -184,7 +176,7 @@ class EndSampler:
             mine = (numbers >= before) & (numbers < before + len(own))
             episodes = own[numbers[mine] - before]
             before += len(own)
-            # As far from the end as is drawn, or as the warm-up allows.
+            # The drawn distance from the end, or the largest one that leaves room for the context.
             left = np.minimum(ahead[mine], store.lengths[episodes] - self._context)
             starts = store.lengths[episodes] - left - self._context
             if mine.any():
@@ -202,29 +194,13 @@ class EndSampler:
 
 
 class EpisodeSampler(MemberSampler):
-    """Draws batches of whole windows for each member, and batches of windows that a failure cuts off."""
+    """Batches of whole windows for each member, and of windows that a failure cuts off."""
 
     def __init__(
         self, data: Store | Mixture, context: int, forecast: int, *, members: int, bootstrap: bool, batch: int,
         seed: int, phase: int, device: torch.device, rows: slice = slice(None),
     ) -> None:  # fmt: skip
-        """Prepare the draws.
-
-        Args:
-            data: The trajectories, of one store or of several.
-            context: Frames of a window before its forecast.
-            forecast: Frames of the forecast.
-            members: As of `MemberSampler`, like all below.
-            bootstrap: Whether members draw from episodes of their own.
-            batch: Whole windows for each member.
-            seed: Seed of the training.
-            phase: Phase of the training.
-            device: Where batches are wanted.
-            rows: Which windows of each batch are wanted, as of `MixtureSampler`.
-
-        Raises:
-            InputError: No training episode is long enough.
-        """
+        """Prepare draws of windows with `context + forecast` frames; other arguments: see `MemberSampler`."""
         super().__init__(
             data, context + forecast, members=members, bootstrap=bootstrap, batch=batch, seed=seed, phase=phase,
             device=device, rows=rows,
@@ -233,7 +209,7 @@ class EpisodeSampler(MemberSampler):
         self._ends = EndSampler(Mixture.of(data), self.episodes, context, forecast, batch, ends, device, rows)
 
     def draw_ends(self) -> EndingWindows | None:
-        """Return windows that a failure cuts off; None where there are none."""
+        """Return windows that a failure cuts off; None if there are none."""
         return self._ends.draw()
 
     def state_dict(self) -> dict[str, Any]:

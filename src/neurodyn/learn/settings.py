@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where settings come from (a file of one's own, else the robot's, else the general ones of a room).
-
-And how a run was made with them, as its config.yaml says.
-"""
+"""Settings files (your own, else the robot's, else the general presets), and the record in a run's config.yaml."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,21 +17,13 @@ _SUFFIXES = {".yaml", ".yml", ".toml", ".json"}
 
 
 def settings_file(given: str) -> Path | None:
-    """Return the path that is given for a size; None where it is a name."""
+    """Return the path of a settings file; None if `given` is the name of a size."""
     path = Path(given)
     return path if path.suffix in _SUFFIXES else None
 
 
 def load_preset(kind: type[S], path: str | Path | None, presets: Iterable[Path]) -> S | None:
-    """Read settings.
-
-    Args:
-        kind: What they are.
-        path: A file of one's own; None for a preset.
-        presets: Files that may be there, the robot's own before the general ones.
-
-    Returns:
-        The settings; None where no preset is there.
+    """Read settings from a file, or, without a path, from the first preset that exists; None if none does.
 
     Raises:
         InputError: The file is missing or malformed.
@@ -45,22 +34,22 @@ def load_preset(kind: type[S], path: str | Path | None, presets: Iterable[Path])
 
 
 class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
-    """How a run was made: its config.yaml, which holds what there is to say of its kind.
+    """The contents of a run's config.yaml; kinds of runs omit fields that do not apply.
 
     Attributes:
         kind: Kind of dynamics; empty for policies.
         robot: Name or path of the robot's declaration.
-        data: Path of the trajectories; of several files all.
+        data: Path or paths of the trajectories.
         shares: Share of each file in the windows of a batch; UNSET for one file.
         task: Name of a policy's task.
-        algorithm: What trained a policy; empty for `DEFAULT_ALGORITHM`.
-        dynamics: What a policy was trained in, as the user calls it.
-        parameters: Quantities that were identified.
+        algorithm: Algorithm of a policy; empty for `DEFAULT_ALGORITHM`.
+        dynamics: Dynamics that a policy was trained in, as the user named them.
+        parameters: Identified quantities.
         blueprint: Networks of a hybrid model, or the candidates of a discovery.
         settings: Resolved settings.
-        starts: Log that was given for a policy's starts.
-        versions: Versions of the packages that made it.
-        base: Run that it started from; None for one from scratch.
+        starts: Log with the initial states of a policy's episodes.
+        versions: Versions of packages.
+        base: Run of the initial weights; None for a training from scratch.
     """
 
     kind: str = ""
@@ -79,4 +68,4 @@ class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=Tru
 
 
 DEFAULT_ALGORITHM = "ppo"
-"""What trained a policy whose record names no algorithm."""
+"""Algorithm of policies whose record names none."""

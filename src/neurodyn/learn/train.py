@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train or fine-tune dynamics of any kind: from a robot and data to a run directory."""
+"""Training and fine-tuning of dynamics of any kind, from a robot and data to a run directory."""
 
 from pathlib import Path
 
@@ -22,9 +22,6 @@ from neurodyn.robots import Robot, load, locate
 def train(request: TrainRequest) -> TrainState:
     """Train a model of a robot and write it to a run directory.
 
-    Returns:
-        Where the training ended.
-
     Raises:
         InputError: An argument is unknown, missing or does not fit; the run exists, or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
@@ -45,11 +42,8 @@ def train(request: TrainRequest) -> TrainState:
 def finetune(request: FinetuneRequest) -> TrainState:
     """Adapt the model of a run to other data of the same robot, in a new run directory.
 
-    Returns:
-        Where the training ended.
-
     Raises:
-        InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
+        InputError: There is no such run, the data are of another robot, or models of its kind cannot be fine-tuned.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
     with current_ranks().exclusive(request.out), tracking(request.logger, request.out):
@@ -63,7 +57,7 @@ def finetune(request: FinetuneRequest) -> TrainState:
 
 
 def plan_training(request: TrainRequest) -> tuple[TrainingPlan, Mixture]:
-    """Return the settings and the data with which `train` trains; errors are its own."""
+    """Return settings and data of `train`, with the same errors."""
     kind = KINDS[request.kind]
     if not kind.train:
         able = choices(name for name, known in KINDS.items() if known.train)
@@ -74,7 +68,7 @@ def plan_training(request: TrainRequest) -> tuple[TrainingPlan, Mixture]:
 
 
 def plan_finetuning(request: FinetuneRequest) -> tuple[TrainingPlan, Mixture]:
-    """Return the settings and the data with which `finetune` trains; errors are its own."""
+    """Return settings and data of `finetune`, with the same errors."""
     kind = kind_of(request.run)
     plan = KINDS[kind].plan_finetuning.get(request.run)
     _require_settings(kind, request.size)
@@ -87,10 +81,6 @@ def _robot(request: TrainRequest) -> Robot:
 
 
 def _require_settings(kind: str, size: str | TrainingPlan) -> None:
-    """Refuse settings of another kind of dynamics.
-
-    Raises:
-        InputError: They are.
-    """
+    """Raise an InputError for settings of another kind of dynamics."""
     if isinstance(size, TrainingPlan) and not isinstance(size, wanted := KINDS[kind].settings.get()):
         raise InputError(f"size is {type(size).__name__}; valid for {kind!r}: a name, a file, or {wanted.__name__}")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of NeRD (MODEL/nn/model.pt): whole modules, of which tensors, sizes and statistics are read.
+"""Checkpoints of NeRD (MODEL/nn/model.pt): pickled modules, from which tensors, sizes and statistics are read.
 
-A file holds a pair (model, name of the robot). The model has the modules `encoders.low_dim` (no layers in what was
-published), `transformer_model` and `model`, and beside them, as objects, `input_rms` by name of input and `output_rms`,
-each with mean and variance, and `low_dim_input_names`, their order. cfg.yaml, two folders up, says how many frames the
-network sees. Facts: models/ and solvers/ of https://github.com/NVlabs/neural-robot-dynamics.
+A file holds a pair (model, name of the robot). The model has the modules `encoders.low_dim` (without layers in the
+published files), `transformer_model` and `model`, the statistics `input_rms` (by input) and `output_rms`, and the order
+of inputs, `low_dim_input_names`. cfg.yaml, two folders up, holds the number of frames that the network reads. Source:
+models/ and solvers/ of https://github.com/NVlabs/neural-robot-dynamics.
 """
 
 import re
@@ -31,12 +31,12 @@ _PARTS: dict[str, Part] = {
     "joint_f": "torques",
     "joint_acts": "torques",
 }
-"""What inputs are, by their names."""
+"""Inputs by their names in a checkpoint."""
 _SOLVER = {
     "prediction_type": ("relative",), "states_embedding_type": (None, "identical"),
     "name": ("TransformerNeuralSolver", "TransformerNeuralIntegrator"),
 }  # fmt: skip
-"""Settings of their solver that are known, and their values."""
+"""Supported values of the solver's settings."""
 _BLOCKS = {
     "ln_1": "norm1", "attn.c_attn": "qkv", "attn.c_proj": "out", "ln_2": "norm2", "mlp.c_fc": "widen",
     "mlp.c_proj": "narrow",
@@ -44,15 +44,9 @@ _BLOCKS = {
 
 
 def read_nerd(path: Path, robot: Robot, statistics: Path | None) -> NerdDynamics:
-    """Return the network of a checkpoint as dynamics of a robot.
+    """Return the network of a checkpoint as dynamics of a robot with the same order of joints.
 
-    Args:
-        path: The checkpoint; nothing of it is executed (`interop.checkpoints`).
-        robot: The robot, whose joints are in the order of the checkpoint's.
-        statistics: None; they are in the checkpoint.
-
-    Raises:
-        InputError: The file is no such checkpoint, its network is of another kind, or it does not fit the robot.
+    See `formats.MODEL_LAYOUTS`; `statistics` must be None, because the checkpoint holds them.
     """
     if statistics is not None:
         raise InputError("--statistics is for --model rwm; a checkpoint of NeRD holds its own")
@@ -73,7 +67,7 @@ def read_nerd(path: Path, robot: Robot, statistics: Path | None) -> NerdDynamics
 
 
 def _parts(model: InertObject, where: str) -> tuple[list[str], tuple[Part, ...]]:
-    """Return what the network sees of a frame: names as in the file, and as of `NerdDynamics`."""
+    """Return the inputs of a frame: their names in the file, and in `NerdDynamics`."""
     names = model.get("low_dim_input_names")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"{where}: does not say what its inputs are; expected a checkpoint of {_OF}")
@@ -109,7 +103,7 @@ def _config(model: InertObject, arrays: Mapping[str, Tensor], where: str) -> Ner
 
 
 def _activation(head: InertObject, where: str) -> str:
-    """Return the one activation between the layers of the head."""
+    """Return the activation of the head."""
     body = head.modules()["feature_net"].modules()["body"].modules().values()
     found = {one.kind.rpartition(".")[2].lower() for one in body} - {"linear"}
     if len(found) != 1:
@@ -125,11 +119,7 @@ def _head(arrays: Mapping[str, Tensor], what: str) -> list[str]:
 
 
 def _frames(path: Path) -> int:
-    """Return how many frames the network sees, as the settings beside it say; the published ones see 10.
-
-    Raises:
-        InputError: These are settings of another solver.
-    """
+    """Return the number of frames that the network reads by its cfg.yaml (10 without one)."""
     beside = path.resolve().parent.parent / "cfg.yaml"
     plain = read_plain(beside) if beside.is_file() else {}
     environment = plain.get("env", {}) if isinstance(plain, dict) else {}
@@ -146,7 +136,7 @@ def _frames(path: Path) -> int:
 def _fill(
     dynamics: NerdDynamics, model: InertObject, names: list[str], arrays: Mapping[str, Tensor], where: str
 ) -> None:
-    """Give a network its weights and statistics."""
+    """Copy weights and statistics to a network."""
     net = dynamics.net
     if dynamics.window > net.config.positions:
         raise InputError(f"{where}: has {net.config.positions} positions, and sees {dynamics.window} frames")

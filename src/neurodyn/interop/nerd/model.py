@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network of NeRD as dynamics of robots whose base is fixed, without ground.
-
-Its transformer, its model, its files.
-"""
+"""Transformers of NeRD as dynamics of robots with a fixed base, without ground, and their files."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -84,7 +81,6 @@ class NerdNet(nn.Module):
     output_variance: Tensor
 
     def __init__(self, config: NerdNetConfig) -> None:
-        """Build a network with fresh weights."""
         super().__init__()
         self.config = config
         for name, size in (("input", config.inputs), ("output", config.outputs)):
@@ -108,7 +104,7 @@ class NerdNet(nn.Module):
 
 
 Part = Literal["states", "torques"]
-"""What a network sees of a frame: positions and velocities, or torques of all joints."""
+"""Inputs of a network: positions and velocities, or torques of all joints."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +112,8 @@ class NerdCarry:
     """History of a batch of worlds.
 
     Attributes:
-        frames: Inputs of the last frames, the oldest first, shape [worlds, window, inputs].
-        filled: How many of these there are in each world, shape [worlds].
+        frames: Inputs of the last frames, oldest first, shape [worlds, window, inputs].
+        filled: Number of valid frames in each world, shape [worlds].
     """
 
     frames: Tensor
@@ -125,11 +121,11 @@ class NerdCarry:
 
 
 class NerdDynamics(LearnedDynamics):
-    """A network of NeRD; see `interop.nerd.model`.
+    """Dynamics by a network of NeRD.
 
     Attributes:
-        window: Frames that the network sees, the present one included.
-        parts: What it sees of a frame, in order: "states" (positions and velocities) and "torques" (of all joints).
+        window: Frames that the network reads, including the current one.
+        parts: Inputs of a frame, in order.
     """
 
     kind = "nerd"
@@ -146,11 +142,7 @@ class NerdDynamics(LearnedDynamics):
         fingerprint: Fingerprint | None = None,
         declaration: str | None = None,
     ) -> None:
-        """Build dynamics with fresh weights.
-
-        Raises:
-            InputError: The base floats, or the network has other inputs or outputs than the robot.
-        """
+        """Build dynamics with fresh weights; a floating base or other inputs or outputs raise an InputError."""
         super().__init__(spec.with_context(window - 1), declaration)
         if spec.floating or spec.nq != spec.nv:
             raise InputError(f"robot {spec.robot!r}: its base floats; valid for networks of NeRD: a fixed base")
@@ -168,16 +160,21 @@ class NerdDynamics(LearnedDynamics):
 
     @property
     def network(self) -> str:
-        """What kind of network it is."""
+        """Kind of network."""
         return "transformer"
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> NerdCarry:
-        """Return the carry of worlds whose history is `context`; a bare state has none."""
+        """Return the carry of worlds with the history of `context`; a state has none."""
         self.resolve_environment(environment)
         state = present_state(context)
         shape = state.worlds, self.window, self.net.config.inputs
         carry = NerdCarry(state.q.new_zeros(shape), torch.zeros(state.worlds, dtype=torch.long, device=state.q.device))
-        return self._primed(carry, context)
+        if not isinstance(context, Window):
+            return carry
+        frames = self._inputs(context.q[:, :-1], context.qd[:, :-1], context.torque)
+        for frame in frames[:, max(0, frames.shape[1] - self.window + 1) :].unbind(1):
+            carry = self._with(carry, frame)
+        return carry
 
     def step(self, carry: NerdCarry, state: State, control: Control) -> tuple[NerdCarry, Step]:
         """Predict one frame; `carry` stays valid."""
@@ -187,31 +184,23 @@ class NerdDynamics(LearnedDynamics):
         return carry, Step.unchecked(state=State.unchecked(q=state.q + dq, qd=state.qd + dqd))
 
     def reset(self, carry: NerdCarry, context: State | Window, mask: WorldMask) -> NerdCarry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]."""
+        """Restart the worlds where `mask`, shape [worlds], is true."""
         fresh = self.begin(context)
         frames = torch.where(mask[:, None, None], fresh.frames, carry.frames)
         return NerdCarry(frames, torch.where(mask, fresh.filled, carry.filled))
 
     def require_ground(self) -> None:
-        """Refuse every ground: the network feels none."""
+        """Raise an InputError: the network knows no ground."""
         raise InputError(f"network of NeRD of {self.spec.robot!r}: feels no ground; valid: no ground")
 
     def require_gravity(self, gravity: Tensor) -> None:
-        """Refuse a gravity that the network does not know."""
+        """Raise an InputError for another gravity than the network's own."""
         own = None if self.fingerprint is None else torch.tensor(self.fingerprint.gravity)
         if own is not None and not torch.allclose(gravity.cpu().float(), own, atol=1e-6):
             raise InputError(f"network of NeRD of {self.spec.robot!r}: knows one gravity; valid: {own.tolist()} m/s^2")
 
-    def _primed(self, carry: NerdCarry, context: State | Window) -> NerdCarry:
-        if not isinstance(context, Window):
-            return carry
-        frames = self._inputs(context.q[:, :-1], context.qd[:, :-1], context.torque)
-        for frame in frames[:, max(0, frames.shape[1] - self.window + 1) :].unbind(1):
-            carry = self._with(carry, frame)
-        return carry
-
     def _with(self, carry: NerdCarry, frame: Tensor) -> NerdCarry:
-        """Return a history with one more frame; where it is full, the oldest goes."""
+        """Return a history with one more frame, without the oldest one if it was full."""
         full = carry.filled == self.window
         frames = torch.where(full[:, None, None], carry.frames.roll(-1, 1), carry.frames)
         place = torch.where(full, carry.filled - 1, carry.filled)
@@ -219,7 +208,7 @@ class NerdDynamics(LearnedDynamics):
         return replace(carry, frames=torch.where(there[..., None], frame[:, None], frames), filled=place + 1)
 
     def _inputs(self, q: Tensor, qd: Tensor, torque: Tensor) -> Tensor:
-        """Return what the network sees of frames, shape [..., inputs]."""
+        """Return the inputs of frames, shape [..., inputs]."""
         wrapped = torch.where(self._continuous, torch.remainder(q + torch.pi, 2 * torch.pi) - torch.pi, q)
         whole = torch.zeros_like(qd).index_copy(-1, self._driven, torque)
         known: dict[str, list[Any]] = {"states": [wrapped, qd], "torques": [whole]}
@@ -227,15 +216,7 @@ class NerdDynamics(LearnedDynamics):
 
 
 class NerdConfig(Config, frozen=True):
-    """Everything but the weights: what config.json holds.
-
-    Attributes:
-        kind: Kind of dynamics.
-        net: The network.
-        robot: Name or path of the declaration.
-        window: As of `NerdDynamics`.
-        parts: As of `NerdDynamics`.
-    """
+    """Contents of config.json: everything but the weights; see `NerdDynamics`."""
 
     kind: Literal["nerd"]
     net: NerdNetConfig
@@ -245,12 +226,7 @@ class NerdConfig(Config, frozen=True):
 
 
 class NerdSpec(Config, frozen=True):
-    """What the model is a model of: what spec.json holds.
-
-    Attributes:
-        state: Names, order, units and dt.
-        fingerprint: The articulation as built when the network was read; None where there was no simulator.
-    """
+    """Contents of spec.json: state, and the articulation as built at the import (None without a simulator)."""
 
     state: StateSpec
     fingerprint: Fingerprint | None = None
@@ -262,7 +238,7 @@ def build_nerd(config: NerdConfig, spec: NerdSpec) -> NerdDynamics:
 
 
 def describe(model: NerdDynamics) -> tuple[NerdConfig, NerdSpec]:
-    """Return what a model's files say of it."""
+    """Return the contents of a model's files."""
     config = NerdConfig(
         kind="nerd", net=model.net.config, robot=model.declaration, window=model.window, parts=model.parts
     )  # fmt: skip

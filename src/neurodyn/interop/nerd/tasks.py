@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Tasks with the observations and actions of the policies that the authors of NeRD publish (arXiv 2508.15755).
 
-`TASK@nerd` is TASK as their Warp environments have it: y up, quantities in world axes, their order of joints, and for
-ANYmal their nominal pose and joint controller. World axes are theirs $(x, y, z)$ = ours $(x, z, -y)$, a rotation $R$ by
-$-90^\circ$ about x; body axes are the same, so that vectors in the world become $R v$ and orientations $R \otimes q$.
-Facts: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
+`TASK@nerd` is TASK with the conventions of their Warp environments: y up, quantities in world axes, their order of
+joints, and for ANYmal their nominal pose and joint controller. Their world axes $(x, y, z)$ are our $(x, z, -y)$, a
+rotation $R$ by $-90^\circ$ about x. Body axes are the same, so that vectors in the world become $R v$ and orientations
+$R \otimes q$. Source: env_ant.py and env_anymal.py of https://github.com/NVlabs/neural-robot-dynamics.
 """
 
 import math
@@ -37,7 +37,7 @@ def base_observation(quantities: Quantities) -> Tensor:
 
 
 class _NerdAnt(Ant):
-    """The ant's observation has 28 numbers: the heading that would be the 29th is not part of it."""
+    """An ant whose observation lacks the heading, and so has 28 components."""
 
     observations = (*_BASE, *Ant.observations[11:27], "up")
 
@@ -67,13 +67,13 @@ class NerdAntSpinTrack(_NerdAnt, AntSpinTrack):
 
 
 JOINTS = tuple(f"{leg}_{joint}" for leg in ("RH", "LH", "RF", "LF") for joint in ("HAA", "HFE", "KFE"))
-"""Joints of ANYmal in their order."""
+"""Joints of ANYmal in the authors' order."""
 NOMINAL = dict(
     zip(JOINTS, (0.03, 0.4, -0.8, -0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, -0.4, 0.8), strict=True)
 )  # fmt: skip
-"""Their nominal pose: knees that point the other way than ours [rad]."""
+"""The authors' nominal pose, whose knees point the other way than ours [rad]."""
 TORQUES = {"HAA": 75.0, "HFE": 60.0, "KFE": 12.0}
-"""Torque of an action of 1, which is added to that of the controller of the nominal pose [N m]."""
+"""Torque of an action of 1, added to the torque of the controller at the nominal pose [N m]."""
 
 
 class _NerdAnymal(AnymalWalk):
@@ -94,7 +94,7 @@ class _NerdAnymal(AnymalWalk):
         self._ours = tuple(JOINTS.index(joint) for joint in own)
 
     def declaration(self) -> Robot:
-        """Return the robot with their nominal pose, and with joints that start at half to one and a half of it."""
+        """Return the robot with the authors' nominal pose; joints start between 0.5 and 1.5 times of it."""
         robot = super().declaration()
         starts = {name: (min(0.5 * q, 1.5 * q), max(0.5 * q, 1.5 * q)) for name, q in NOMINAL.items()}
         return msgspec.structs.replace(
@@ -113,7 +113,7 @@ class _NerdAnymal(AnymalWalk):
         return torch.cat([base_observation(quantities), *joints, *ends], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return the reward; one term, because it is cut off at zero as a whole."""
+        """Return the reward as one term, because it is clipped at zero as a whole."""
         linear, angular = world_velocity(quantities)
         off = (linear[:, :2] - constant(self.velocity, action)).square().sum(-1)
         effort = quantities["joint_torque"].square().sum(-1)

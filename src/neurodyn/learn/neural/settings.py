@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the training of neural dynamics, as files so that anyone can repeat it.
-
-And how wide the network's input becomes.
-"""
+"""Settings of the training of neural dynamics, and the number of network inputs of a robot."""
 
 import math
 from pathlib import Path
@@ -31,13 +28,12 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
     Attributes:
         forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every
             frame is predicted from the true state.
-        frames: Teacher forcing: frames in a chunk. Chunks longer than the network's context train it on
-            exactly what it computes in a long roll-out.
-        context: Forecasting: true frames that the network sees before it predicts from its own states.
+        frames: Frames of a window of teacher forcing. Windows longer than the network's context train it on exactly
+            what it computes in a long roll-out.
+        context: True frames that the network reads before a forecast.
         loss: "squared" or "absolute" error.
-        balance: Windows are weighed by the inverse of how much happens in them (mean change of velocity over its
-            standard deviation) plus this number, so that slow motion is learned as well as fast; None for equal
-            weights.
+        balance: Added to the motion in a window (mean change of velocity over its standard deviation), whose inverse is
+            the weight of the window, so that slow motion is learned as well as fast; None for equal weights.
     """
 
     forecast: int = 0
@@ -62,18 +58,18 @@ class Phase(TrainingPhase, frozen=True, kw_only=True):
 
 
 class Settings(TrainingPlan, frozen=True, kw_only=True):
-    """How neural dynamics are trained.
+    """Settings of the training of neural dynamics.
 
     Attributes:
         net: The network.
         phases: Stages, in order.
-        velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
-        base: Known motion that the network corrects: "free" for that of the robot's mechanism without contacts and
-            limits, "contact" for that with soft contacts, limits and friction; None where it learns the whole motion.
-        base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts whose mechanism and quantities base
-            "contact" takes; None for the mechanism that comes with simulated data.
-        members: Number of networks, whose disagreement says how uncertain a prediction is.
-        bootstrap: Whether each of several members learns from its own draw, with replacement, of the episodes.
+        velocity_products: Whether products of velocities are inputs (Coriolis and centrifugal terms).
+        base: Known motion that the network corrects: "free" for the robot's mechanism without contacts and limits,
+            "contact" for the mechanism with soft contacts, limits and friction; None to learn the whole motion.
+        base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
+            "contact" uses; None for the mechanism of the simulated data.
+        members: Number of networks, whose disagreement is the epistemic uncertainty.
+        bootstrap: Whether each of several members draws its own episodes, with replacement.
     """
 
     presets: ClassVar[Path | None] = _GENERAL
@@ -96,13 +92,13 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
 
 
 def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:
-    """Read the settings of a size: those that come with the robot, or the general ones.
+    """Read the settings of a size, the robot's own or the general ones.
 
     Args:
         robot: The robot.
         size: "small", "paper", or the path of a settings file.
-        net: Kind of network whose settings are wanted; None for the one that suits the robot and the data.
-        log: Whether the data are recorded; then a network with a memory suits them.
+        net: Kind of network; None for the one that suits the robot and the data.
+        log: Whether the data are recorded, which a network with a memory suits.
 
     Raises:
         InputError: There are no such settings, or the file is malformed.
@@ -118,25 +114,16 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
         kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
         raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
-    settings = load_settings(robot, size, log=log)  # a network of your own is trained as the one that suits
+    settings = load_settings(robot, size, log=log)  # your own network has the settings of the suitable one
     return msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, kind=net))
 
 
 def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, members: int = 1) -> Settings:
-    """Read the settings of a fine-tuning, for the network of the model that is adapted.
+    """Read the settings of a fine-tuning, with network and members of the base model.
 
-    Settings that come with the robot (finetune.yaml beside its declaration) are taken as they are. By default a network
-    with a memory forecasts from as much history as it needs: without it, weights that learned to read the history of a
-    log would unlearn that first.
-
-    Args:
-        size: "finetune", or the path of a settings file.
-        net: Network of the base model.
-        robot: Robot of the model; None for the general settings.
-        members: Number of its members.
-
-    Raises:
-        InputError: The file is missing or malformed.
+    `size` is "finetune" or the path of a settings file. The robot's own settings are finetune.yaml beside its
+    declaration. In the general ones the context of all phases is the network's memory: with less history, weights that
+    read the history of a log would unlearn that.
     """
     own = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
     found = load_preset(Settings, None if size == "finetune" else Path(size), own)
@@ -148,37 +135,29 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, membe
 
 
 MANY_CONTACT_POINTS = 48
-"""Contact points above which training on a CPU is slow: each gives a network 18 inputs.
+"""Contact points above which training on a CPU is slow; each has 18 network inputs.
 
-ANYmal C has 44, which make 792 of its 909 inputs; a quadruped with all of its 212 points would have 4,000, more weights
-in the first layer of a small network than in all others.
+ANYmal C has 44 points with 792 of its 909 inputs. A quadruped with all of its 212 points would have 4,000 inputs, and
+more weights in the first layer of a small network than in all others.
 """
 
 
 def network_inputs(robot: Robot, layout: ContactPointLayout | None) -> int:
-    """Return the number of network inputs of a robot's neural dynamics in its small size.
-
-    Args:
-        robot: The declared robot.
-        layout: Its contact points; None where it has none.
-    """
+    """Return the number of network inputs of a robot with some contact points, by its small settings."""
     settings = load_settings(robot, "small")
     return count_inputs(
-        robot.spec,
-        layout,
-        invariant=invariant_columns(robot),
-        velocity_products=settings.velocity_products,
+        robot.spec, layout, invariant=invariant_columns(robot), velocity_products=settings.velocity_products,
         base=settings.base is not None,
-    )
+    )  # fmt: skip
 
 
 def invariant_columns(robot: Robot) -> tuple[int, ...]:
-    """Return the positions that stay out of the inputs, because nothing but limits depends on them."""
+    """Return the columns of q that are no inputs, because only limits depend on them."""
     return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
 
 
 def contact_point_advice(layout: ContactPointLayout | None) -> str | None:
-    """Return what to do about too many contact points; None where there are not."""
+    """Return advice on too many contact points; None if there are few enough."""
     points = [] if layout is None else layout.contact_points
     if len(points) <= MANY_CONTACT_POINTS:
         return None

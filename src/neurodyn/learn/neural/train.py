@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a neural model from a trajectory store, or adapt one to other data."""
+"""Training and fine-tuning of neural dynamics."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,6 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, notice
-from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, StoreHeader
@@ -34,23 +33,20 @@ from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.learner import TrainState
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
-from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, check_run, shares_of, train_by_plan
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
 from neurodyn.learn.settings import RunRecord
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import SimulatorConfig
 
 
 def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Mechanism | None]:
-    """Return what predictions start from, and the mechanism that it is of.
+    """Return the base motion of the settings, and its mechanism, by default that of the simulated data.
 
-    Args:
-        settings: How the model is trained.
-        header: What its data are; they hold the mechanism of a simulated robot. Where their commands are targets there
-            is no base, since it would take them for torques, and a notice says so.
+    Data whose commands are no torques get no base, with a notice.
 
     Raises:
-        InputError: The run that the base is to come from is that of another robot, or of a model that is more than
-            soft constraints with identified quantities.
+        InputError: The run of the base is of another robot, or has more than soft constraints with identified
+            quantities.
     """
     if settings.base is None:
         return None, header.mechanism
@@ -61,7 +57,8 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
         )
         return None, header.mechanism
     if settings.base_from is None:
-        return Base(kind=settings.base, substeps=_substeps(header)), header.mechanism
+        substeps = (header.simulator or {}).get("substeps", SimulatorConfig().substeps)  # logs: the default
+        return Base(kind=settings.base, substeps=int(substeps)), header.mechanism
     run = settings.base_from
     model = HYBRID.load(run)
     require_match(model, header.spec, None, run)
@@ -74,36 +71,27 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
     return Base(kind=settings.base, substeps=model.config.substeps, values=dict(values)), model.mechanism
 
 
-def _substeps(header: StoreHeader) -> int:
-    """Return the steps of the simulator in a frame; for logs as many as a simulator takes by default."""
-    return int((header.simulator or {}).get("substeps", SimulatorConfig().substeps))
-
-
 _THIN_SAMPLE = 150_000
-"""Training frames that are enough for normalisation and first weights where inputs are many."""
+"""Training frames for normalisation and initial weights of models with contact points, which have many inputs."""
 
 
 RunConfig = RunRecord[Settings]
-"""How a run of neural dynamics was made."""
+"""Record of a run of neural dynamics."""
 
 
 @taking(TrainingJob[Settings])
 def train(job: TrainingJob[Settings]) -> TrainState:
-    """Train a neural model of a robot and write it to a run directory.
+    """Train neural dynamics of a robot and write them to a run directory.
 
     Raises:
-        InputError: The data are another robot's or too short, or the run exists or cannot be resumed.
+        InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
     """
     robot, settings, mixture = job.robot, job.settings, Mixture.of(job.store)
     for part in mixture.stores:
         require_data(robot, part)
-    record = RunConfig(
-        kind="neural", robot=job.robot_name, data=job.data, shares=shares_of(mixture), settings=settings,
-        versions=package_versions("torch", "newton"), base=None,
-    )  # fmt: skip
-    going_on = check_run(job.out, record, job.resume)
+    record, going_on = start_job(job, "neural", job.robot_name, ("torch", "newton"), base=None)
     header = mixture.header
-    spec = msgspec.structs.replace(header.spec, contacts=())  # it feels the ground instead
+    spec = msgspec.structs.replace(header.spec, contacts=())  # the model senses the ground instead
     coordinates = Coordinates(spec, _base_com(header))
     samples = _transitions(mixture, coordinates)
     base, mechanism = known_base(settings, header)
@@ -112,18 +100,10 @@ def train(job: TrainingJob[Settings]) -> TrainState:
     else:
         qd, dq, dqd = _changes(build_base(spec, mechanism, base), coordinates, samples)
         encoding = fit_encoding(
-            spec,
-            qd,
-            dq,
-            dqd,
-            base=base,
-            mechanism=mechanism,
-            invariant=invariant_columns(robot),
-            velocity_products=settings.velocity_products,
-            base_com=_base_com(header),
-            layout=header.contact_points,
+            spec, qd, dq, dqd, base=base, mechanism=mechanism, invariant=invariant_columns(robot),
+            velocity_products=settings.velocity_products, base_com=_base_com(header), layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
-        )
+        )  # fmt: skip
         config = ModelConfig(
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
         )  # fmt: skip
@@ -136,29 +116,20 @@ def train(job: TrainingJob[Settings]) -> TrainState:
 
 @taking(FinetuningJob[Settings])
 def finetune(job: FinetuningJob[Settings]) -> TrainState:
-    """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
+    """Adapt the weights of trained neural dynamics to other data of the robot and write them to a new run.
 
-    Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
-    base model itself included, so that the result is not worse on the validation episodes.
+    Normalisation and encoding are as in the base model. The best model by held-out roll-outs is kept, the base model
+    included, so that the result is not worse on the validation episodes.
 
     Raises:
-        InputError: The data are another robot's, or the run exists, or it cannot be resumed.
+        InputError: The data are of another robot, or the run exists or cannot be resumed.
     """
     settings, mixture = job.settings, Mixture.of(job.store)
     config, _ = NEURAL.read(job.base)
     model = NEURAL.load(job.base).requires_grad_(True).train()
     for part, name in zip(mixture.stores, mixture.names, strict=True):
         require_match(model, part.header.spec, None, name or str(job.data))
-    record = RunConfig(
-        kind="neural",
-        robot=config.robot,
-        data=job.data,
-        shares=shares_of(mixture),
-        settings=settings,
-        versions=package_versions("torch", "newton"),
-        base=job.base,
-    )
-    going_on = check_run(job.out, record, job.resume)
+    record, going_on = start_job(job, "neural", config.robot, ("torch", "newton"), base=job.base)
     if model.training_range is not None:
         model.training_range = model.training_range.joined(training_range(mixture))
     samples = _transitions(mixture, model.encoding.coordinates)
@@ -166,13 +137,12 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     return train_by_plan(learner, job, record, resume=going_on)
 
 
-def require_data(robot: Robot, store: Store) -> None:
-    """Refuse data of another robot, joint order or rate.
+def require_data(robot: Robot, store: Store, spec: StateSpec | None = None) -> None:
+    """Raise a MismatchError, with the differences, for data of another robot, joint order or rate.
 
-    Raises:
-        MismatchError: The data differ; the message names the differences.
+    `spec` is the expected state; None for that of the robot.
     """
-    differences = robot.spec.differences(store.header.spec)
+    differences = (spec or robot.spec).differences(store.header.spec)
     if store.header.robot != robot.name:
         differences.insert(0, f"robot is {store.header.robot!r} instead of {robot.name!r}")
     if differences:
@@ -180,23 +150,19 @@ def require_data(robot: Robot, store: Store) -> None:
 
 
 def read_run_config(run: str | Path) -> RunConfig:
-    """Read how a run was made."""
+    """Return the record of a run of neural dynamics."""
     return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
 
 
 @dataclass(frozen=True)
 class _Transitions:
-    """Frames of the training episodes of a store.
+    """Frames of the training episodes of a store; the environment has one world for each frame.
 
     Attributes:
-        q: Positions at their starts [rad or m], shape [frames, nq].
-        qd: Velocities [rad/s or m/s], shape [frames, nv].
+        q, qd: State at the start of each frame, shapes [frames, nq] and [frames, nv].
         torque: Torques [N m or N], shape [frames, nu].
-        q_next: Positions at their ends, shape [frames, nq].
-        qd_next: Velocities at their ends, shape [frames, nv].
-        dq: Position changes in the frame of the base, shape [frames, nv].
-        dqd: Velocity changes in the frame of the base, shape [frames, nv].
-        environment: Gravity and ground, one world for each frame.
+        q_next, qd_next: State at the end of each frame.
+        dq, dqd: Changes of positions and velocities in the frame of the base, both [frames, nv].
     """
 
     q: Tensor
@@ -210,10 +176,7 @@ class _Transitions:
 
 
 def _transitions(mixture: Mixture, coordinates: Coordinates) -> list[_Transitions]:
-    """Return training frames of each store: all of moderate data, and an even sample of others.
-
-    With contact points, whose inputs are many, fewer are enough.
-    """
+    """Return training frames of each store, an even sample if there are many."""
     most = SAMPLE if mixture.header.contact_points is None else _THIN_SAMPLE
     parts = zip(mixture.stores, mixture.sampled(Split.TRAIN, most, following=1), strict=True)
     return [_transitions_of(store, starts, coordinates) for store, starts in parts]
@@ -234,7 +197,7 @@ def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) 
 def _changes(
     motion: BaseMotion | None, coordinates: Coordinates, samples: list[_Transitions]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return velocities where predictions start, and changes from there, in the frame of the base."""
+    """Return the velocities after the base motion, and the changes from there, in the frame of the base."""
     parts = []
     for sample in samples:
         base = predict_base(motion, sample.q, sample.qd, sample.torque, sample.environment)
@@ -263,17 +226,13 @@ def _model_spec(robot: Robot, mixture: Mixture, spec: StateSpec, mechanism: Mech
     header = mixture.header
     scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
     return ModelSpec(
-        state=spec,
-        fingerprint=header.fingerprint,
-        contact_points=header.contact_points,
-        scene=scene,
-        mechanism=mechanism,
-        training_range=training_range(mixture),
-    )
+        state=spec, fingerprint=header.fingerprint, contact_points=header.contact_points, scene=scene,
+        mechanism=mechanism, training_range=training_range(mixture),
+    )  # fmt: skip
 
 
 def _base_com(header: StoreHeader) -> Vector3:
-    """Return the centre of mass of a floating base in its own frame [m]."""
+    """Return the centre of mass of a floating base in its body frame [m]."""
     if header.contact_points is not None:
         return header.contact_points.base_com
     if header.fingerprint is None or not header.spec.floating:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics in training.
-
-Their windows, their losses (teacher forcing, and forecasts from the model's own states), and validation by roll-out.
-"""
+"""Learner of neural dynamics: losses of teacher forcing and of forecasts from the model's own states."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,11 +33,11 @@ from neurodyn.learn.samplers import MemberSampler
 
 @dataclass(frozen=True)
 class LossScale:
-    """Standard deviation of one frame's change, the unit of a forecast's errors.
+    """Standard deviations of the changes in one frame, the unit of forecast errors.
 
     Attributes:
-        dq: Standard deviation of position changes [rad or m], shape [nv].
-        dqd: Standard deviation of velocity changes [rad/s or m/s], shape [nv].
+        dq: Of positions [rad or m], shape [nv].
+        dqd: Of velocities [rad/s or m/s], shape [nv].
     """
 
     dq: Tensor
@@ -53,12 +50,12 @@ class LossScale:
 
 @dataclass(frozen=True)
 class LossPart:
-    """Windows that were recorded in one environment, each at a pose of its own.
+    """Windows of one store.
 
     Attributes:
         batch: The windows.
-        environment: Where they were recorded; None for the model's own.
-        members: The member that learns from each window, shape [B]; None for a model of one network.
+        environment: Their environment, one world for each window; None for the model's own.
+        members: Member that learns from each window, shape [B]; None for a model of one network.
     """
 
     batch: Batch
@@ -67,10 +64,7 @@ class LossPart:
 
 
 def training_loss(model: NeuralDynamics, parts: Sequence[LossPart], phase: Phase, scale: LossScale) -> Tensor:
-    """Return the loss of the windows of all parts in a phase of training, shape [members].
-
-    Each member has as many of the windows as any other, and learns from these alone.
-    """
+    """Return the loss of each member over its windows, shape [members]; all members have the same number of windows."""
     errors_of = _forecast_errors if phase.forecast else _teacher_forced_errors
     errors = torch.cat([errors_of(model, part, phase, scale) for part in parts])
     weights = None if phase.balance is None else _weights([part.batch for part in parts], phase.balance, scale)
@@ -79,14 +73,14 @@ def training_loss(model: NeuralDynamics, parts: Sequence[LossPart], phase: Phase
 
 
 def total_weight(model: NeuralDynamics, parts: Sequence[LossPart], phase: Phase, scale: LossScale) -> Tensor | None:
-    """Return the sum of the weights by which the loss takes its mean, shape [members]; None where there are none."""
+    """Return the sum of the windows' weights, shape [members]; None for equal weights."""
     if phase.balance is None:
         return None
     return _by_member(model, parts)(_weights([part.batch for part in parts], phase.balance, scale)).sum(-1)
 
 
 def _by_member(model: NeuralDynamics, parts: Sequence[LossPart]) -> Callable[[Tensor], Tensor]:
-    """Return what sorts values of windows by the members that learn from them, [B] -> [members, B / members]."""
+    """Return a function that groups values of windows by member, [B] -> [members, B / members]."""
     members = [part.members for part in parts if part.members is not None]
     if not members:
         return lambda values: values[None]
@@ -94,7 +88,7 @@ def _by_member(model: NeuralDynamics, parts: Sequence[LossPart]) -> Callable[[Te
 
 
 def _teacher_forced_errors(model: NeuralDynamics, part: LossPart, phase: Phase, scale: LossScale) -> Tensor:
-    """Return the mean errors of windows in one-frame predictions from true states, in normalised units, shape [B]."""
+    """Return mean errors of one-frame predictions from true states, in normalised units, shape [B]."""
     batch, q, qd = part.batch, part.batch.q, part.batch.qd
     base_prediction, prediction = model(q[:, :-1], qd[:, :-1], batch.control, part.environment, part.members)
     target = model.encoding.target(base_prediction, q[:, 1:], qd[:, 1:])
@@ -102,10 +96,7 @@ def _teacher_forced_errors(model: NeuralDynamics, part: LossPart, phase: Phase, 
 
 
 def _forecast_errors(model: NeuralDynamics, part: LossPart, phase: Phase, scale: LossScale) -> Tensor:
-    """Return the mean errors of states predicted in a row, in units of one frame's change, shape [B].
-
-    The first `phase.context` frames of a window are history; the rest are forecast.
-    """
+    """Return mean errors of a forecast after `phase.context` frames, in units of one frame's change, shape [B]."""
     batch, first, frames = part.batch, phase.context, part.batch.control.shape[1]
     past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
     carry = model.begin(past if first else past.present, part.environment, members=part.members, alone=True)
@@ -125,14 +116,14 @@ def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase
 
 
 def _weights(batches: Sequence[Batch], balance: float, scale: LossScale) -> Tensor:
-    """Return weights of windows by how little happens in them, shape [B]."""
+    """Return weights of windows, larger for less motion, shape [B]."""
     qd = torch.cat([batch.qd for batch in batches])
     change = ((qd[:, 1:] - qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
     return 1 / (change + balance)
 
 
 def _mean(errors: Tensor, weights: Tensor | None) -> Tensor:
-    """Return mean errors, weighed where weights are given, [members, B] -> [members]."""
+    """Return mean errors, weighted if weights are given, [members, B] -> [members]."""
     return errors.mean(-1) if weights is None else (weights * errors).sum(-1) / weights.sum(-1)
 
 
@@ -141,7 +132,7 @@ def _measure(error: Tensor, phase: Phase) -> Tensor:
 
 
 class NeuralLearner(WindowLearner):
-    """Trains neural dynamics in place and keeps the best by held-out roll-outs."""
+    """Trains neural dynamics in place, and keeps the best ones by held-out roll-outs."""
 
     def __init__(
         self,
@@ -191,15 +182,15 @@ class NeuralLearner(WindowLearner):
         return training_loss(self._model, self._batch, self._phase, self._scale)
 
     def batch_weight(self) -> Tensor | None:
-        """Return the sum of the windows' weights, by member, where they are balanced."""
+        """Return the sum of the windows' weights, shape [members]; None for equal weights."""
         return total_weight(self._model, self._batch, self._phase, self._scale)
 
     def windows(self) -> int:
-        """Return how many windows the batch has; of members, how many each has."""
+        """Return the number of windows in the batch of each member."""
         return sum(len(part.batch.q) for part in self._batch) // self._model.members
 
     def take(self, rows: Tensor) -> None:
-        """Replace the batch by some of its windows; of members, by those at the same places of each member's batch."""
+        """Replace the batch by the windows at some places in each member's batch."""
         wanted = torch.zeros(self.windows(), dtype=torch.bool)
         wanted[rows] = True
         parts, before = [], [0] * self._model.members
@@ -221,7 +212,7 @@ class NeuralLearner(WindowLearner):
 
     @torch.no_grad()
     def broken(self, row: int) -> None:
-        """Report a window on which the model breaks down: where its roll-out does, or its gradient."""
+        """Report a window on which the roll-out or its gradient breaks down."""
         self.take(torch.tensor([row]))
         found = [(part, self._fault(part)) for part in self._batch]
         part, fault = next(((part, fault) for part, fault in found if fault is not None), (self._batch[0], None))
@@ -240,18 +231,18 @@ class NeuralLearner(WindowLearner):
         return f"training of neural dynamics of {self._model.spec.robot!r}"
 
     def _fault(self, part: LossPart) -> Fault | None:
-        """Return where roll-outs along windows break down; None where they do not."""
+        """Return where roll-outs along windows break down; None if they do not."""
         batch = part.batch
         state = State(batch.q[:, 0], batch.qd[:, 0])
         predicted = self._model._rollout(state, batch.control, part.environment)
         return fault_of(guard_bounds_of(self._model), predicted, self._where)
 
     def zero_gradients(self) -> None:
-        """Forget the gradients; the optimiser sees views of those of members."""
+        """Drop the gradients; with members the optimiser only has views of them."""
         self._model.zero_grad(set_to_none=True)
 
     def clip_gradients(self) -> Tensor:
-        """Cut the gradient off, that of each member by itself."""
+        """Clip the gradient of each member."""
         return super().clip_gradients() if self._parameters is None else self._parameters.take_gradients(self.clip)
 
     def validate(self, at: TrainState) -> Validation:
@@ -272,7 +263,7 @@ class NeuralLearner(WindowLearner):
             NEURAL.save(self._run, best)
 
     def verdicts(self, at: TrainState) -> list[Verdict]:
-        """Judge the data, and the network beside its base."""
+        """Judge the amount of data, and the network in comparison with its base."""
         found = [of_data(*self._data.amount(Split.TRAIN))]
         base = self._validation.base_score(self._model)
         if base is not None and at.best is not None and at.best >= base:
@@ -285,7 +276,7 @@ class NeuralLearner(WindowLearner):
         return found
 
     def closing(self, at: TrainState) -> dict[str, Any]:
-        """Return the best score beside that of the base alone, where that leaves nothing out."""
+        """Return the best score and that of the base alone, if the base is whole."""
         base = self._validation.base_score(self._model)
         return {} if base is None else {"base_score": base, "best_score": at.best}
 
@@ -295,6 +286,6 @@ class NeuralLearner(WindowLearner):
 
 
 def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:
-    """Return name, error and unit of the positions; of many, the largest."""
+    """Return name, error and unit of the positions; if there are many, of the largest errors."""
     named = list(zip(spec.tangent_names, errors, spec.tangent_units, strict=True))
     return named if len(named) <= most else sorted(named, key=lambda entry: -entry[1])[:most]

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-out error on held-out episodes, by which a training is steered instead of its loss.
-
-And the calibration of predicted standard deviations.
-"""
+"""Validation of neural dynamics by roll-outs on held-out episodes, and calibration of standard deviations."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,9 +21,7 @@ from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.neural.settings import Settings
 
 if TYPE_CHECKING:
-    from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.world_model.model import WorldModel
-
 
 WITHIN_TWO = 0.9545
 """Share of a normal distribution within two standard deviations."""
@@ -35,25 +30,19 @@ _LEAST, _MOST = 1e-2, 1e3
 
 
 def coverage(error: Tensor, deviation: Tensor, sigmas: float) -> Tensor:
-    """Return the share of errors within so many standard deviations, shape [T, size].
-
-    Args:
-        error: Errors of roll-outs, shape [worlds, T, size].
-        deviation: Predicted standard deviations, likewise.
-        sigmas: Half width of the band.
-    """
+    """Return the share of errors within `sigmas` predicted standard deviations, [worlds, T, size] -> [T, size]."""
     return (error.abs() <= sigmas * deviation).double().mean(0)
 
 
 def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
-    """Return factors with which the band of two standard deviations covers as much as a normal one, at `MARKS`.
+    """Return factors on predicted standard deviations, with which two of them cover `WITHIN_TWO` of the errors.
 
     Args:
         error: Errors of held-out roll-outs, shape [worlds, T, size].
-        deviation: Predicted standard deviations without any factor, likewise.
+        deviation: Predicted standard deviations without factors, of the same shape.
 
     Returns:
-        Shape [marks, size]. Marks beyond T have the factor of the last one within.
+        Factors at `MARKS`, shape [marks, size]; marks beyond T have the factor at T.
     """
     frames, rows = error.shape[1], []
     for mark in MARKS:
@@ -65,17 +54,17 @@ def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
 
 @torch.no_grad()
 def calibrate(model: "WorldModel | NeuralDynamics", error: Tensor, deviation: Tensor) -> None:
-    """Store factors in a model; arguments as of `fit_scales`."""
+    """Store calibration factors in a model; arguments: see `fit_scales`."""
     model.calibration_scales.copy_(fit_scales(error, deviation))
 
 
 _CALIBRATION = 512
 
 WORST = 10.0
-"""Score of a roll-out that leaves all bounds, in standard deviations of the training data."""
+"""Largest score of a roll-out, in standard deviations of the training data."""
 
 NEGLIGIBLE = 1e-3
-"""Error of a roll-out that is as good as none, in standard deviations of the training data."""
+"""Negligible error of a roll-out, in standard deviations of the training data."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +73,9 @@ class RolloutError:
 
     Attributes:
         score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
-            counts with at most `WORST`, one that is not finite with just that. With a whole base it is at least the
-            base's own, times the geometric mean over roll-outs of error over that of the base: a score below that of
-            the base is better than the base on average and in most roll-outs.
+            counts with at most `WORST`, and with `WORST` if it is not finite. With a whole base the score is at least
+            that of the base, times the geometric mean over roll-outs of the ratio of their errors: a model with a lower
+            score than the base is better on average and in most roll-outs.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
     """
@@ -117,19 +106,19 @@ class RolloutValidation:
         return RolloutError(score, tuple(q.mean((0, 1)).tolist()), tuple(qd.mean((0, 1)).tolist()))
 
     def base_score(self, model: NeuralDynamics) -> float | None:
-        """Return the score of the model's base alone; None where it leaves something out, or there is none."""
+        """Return the score of the model's base alone; None without a base, or if the base is not whole."""
         base = self._base_errors(model)
         return None if base is None else float(base.mean())
 
     def _base_errors(self, model: NeuralDynamics) -> Tensor | None:
-        """Return the errors of the roll-outs of the base alone, shape [rollouts]."""
+        """Return the errors of roll-outs of the base alone, shape [rollouts]."""
         if self._of_base is None and isinstance(model, NeuralDynamics) and model.encoding.base_is_whole:
             self._of_base, _, _ = self._rolled_out(model.base_alone())
         return self._of_base
 
     @torch.no_grad()
     def _rolled_out(self, model: NeuralDynamics) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the error of each roll-out, shape [rollouts], and those of positions and velocities behind it."""
+        """Return the error of each roll-out [rollouts], and of its positions and velocities [rollouts, T, nv]."""
         found = [self._errors(model, batch, environment) for batch, environment in self._parts]
         q, qd = (torch.cat(parts) for parts in zip(*found, strict=True))
         errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
@@ -137,7 +126,7 @@ class RolloutValidation:
 
     @torch.no_grad()
     def calibrate(self, model: NeuralDynamics) -> None:
-        """Fit the factors of the standard deviation of a model's members to other held-out windows."""
+        """Fit the factors of a model's epistemic standard deviation to other held-out windows."""
         model.calibration_scales.fill_(1.0)
         errors, spreads = [], []
         for batch, environment in self._draw(_CALIBRATION, "calibration"):
@@ -171,19 +160,14 @@ class RolloutValidation:
         spec, first = data.header.spec, self._context
         if spec.nq == spec.nv:
             return _deviation(data.sampled_columns("q", Split.TRAIN), device)
-        # Where a floating base stands says nothing about how far it moves.
+        # The place of a floating base does not scale with its motion.
         q = torch.cat([batch.q for batch, _ in self._parts])
         moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])
         return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
 
 
 def score_of(errors: Tensor, base: Tensor | None) -> float:
-    """Return the score of roll-outs, by which models are chosen.
-
-    Args:
-        errors: Error of each roll-out, shape [rollouts].
-        base: Those of a base that leaves nothing out, by itself, shape [rollouts]; None without one.
-    """
+    """Return the score (see `RolloutError`) by errors of roll-outs of a model and its whole base, both [rollouts]."""
     if base is None:
         return float(errors.mean())
     ratio = ((errors + NEGLIGIBLE) / (base + NEGLIGIBLE)).log().mean().exp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the training of world models: files, as those of neural dynamics."""
+"""Settings of the training of world models."""
 
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -21,11 +21,11 @@ class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
 
     Attributes:
         batch: Windows in a batch, for each member.
-        context: Measured frames that a member reads before it forecasts from its own predictions.
+        context: Measured frames that a member reads before its forecast.
         forecast: Frames of the forecast; 1 for one-step training.
-        loss: What the mean is trained by. "likelihood": the likelihood, each error weighed by the predicted variance to
-            the power of `beta`; "absolute": the absolute error, in units of one frame's change. The standard
-            deviation is trained by the likelihood in either case.
+        loss: Loss of the mean: "likelihood", each error weighted by the predicted variance to the power of `beta`, or
+            "absolute", the absolute error in units of one frame's change. The standard deviation is trained by the
+            likelihood in both cases.
         teach: Weight of the teacher-forced one-frame predictions along the context.
     """
 
@@ -46,20 +46,19 @@ class WorldPhase(TrainingPhase, frozen=True, kw_only=True):
 
 
 class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
-    """How a world model is trained.
+    """Settings of the training of a world model.
 
     Attributes:
         net: The ensemble.
         phases: Stages, in order.
-        context: Frames of history that the model is given when it is used.
-        beta: Exponent of the variance by which the likelihood is weighed (Seitzer et al., arXiv 2203.09168): 0 is the
-            plain likelihood, which forgets what is hard to predict; 1 trains the mean by its squared error.
+        context: Frames of history that the model reads when it is used.
+        beta: Exponent of the variance in the weight of the likelihood (Seitzer et al., arXiv 2203.09168): 0 is the
+            plain likelihood, which neglects what is hard to predict; 1 trains the mean by its squared error.
         contact_weight: Weight of the contacts' cross-entropy.
         termination_weight: Weight of the termination's cross-entropy.
-        bootstrap: Whether each member with a trunk of its own learns from its own draw, with replacement, of the
-            episodes.
-        constant: What becomes of a column that does not vary in the training data: "refuse" it, or "hold" it.
-        patience: A phase ends after so many validations in a row without improvement; None for never.
+        bootstrap: Whether each member with its own trunk draws its own episodes, with replacement.
+        constant: Treatment of columns that are constant in the training data: "refuse" or "hold".
+        patience: Validations in a row without improvement that end a phase; None for no limit.
     """
 
     presets: ClassVar[Path | None] = _GENERAL
@@ -83,14 +82,11 @@ class WorldSettings(TrainingPlan, frozen=True, kw_only=True):
 
 
 def load_world_settings(robot: Robot, size: str) -> WorldSettings:
-    """Read the settings of a size: those that come with the robot (world-model-SIZE.yaml), or the general ones.
+    """Read the settings of a size, the robot's own (world-model-SIZE.yaml) or the general ones.
 
     Args:
         robot: The robot.
         size: "small", "paper", "short" or "long" (memory), or the path of a settings file.
-
-    Raises:
-        InputError: There are no such settings, or the file is malformed.
     """
     presets = (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml")
     found = load_preset(WorldSettings, settings_file(size), presets)
@@ -101,15 +97,9 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
 
 
 def load_world_finetuning(size: str, net: EnsembleConfig, context: int) -> WorldSettings:
-    """Read the settings of a fine-tuning, for network and context of the model that is adapted.
+    """Read the settings of a fine-tuning, with network and context [frames] of the base model.
 
-    Args:
-        size: "finetune", or the path of a settings file, whose phases have contexts of their own.
-        net: Network of the base model.
-        context: Frames of history that it reads.
-
-    Raises:
-        InputError: The file is missing or malformed.
+    `size` is "finetune", or the path of a settings file, whose phases keep their contexts.
     """
     if size != "finetune":
         return msgspec.structs.replace(read_config(Path(size), WorldSettings), net=net, context=context)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a world model from a store of logs."""
+"""Training and fine-tuning of world models."""
 
 import msgspec
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, Status
@@ -17,7 +16,8 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, check_run, shares_of, train_by_plan
+from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLearner
@@ -31,29 +31,23 @@ _MOST_WEIGHT = 100.0
 
 
 WorldRunConfig = RunRecord[WorldSettings]
-"""How a run of a world model was made."""
+"""Record of a run of a world model."""
 
 
 @taking(TrainingJob[WorldSettings])
 def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
-    """Train a world model of a robot and write it to a run directory.
-
-    What the store measures is what the model predicts.
+    """Train a world model, which predicts all measurements of the data, and write it to a run directory.
 
     Raises:
-        InputError: The data are another robot's, too short, or hold columns that do not vary; or the run exists or
-            cannot be resumed.
+        InputError: The data are of another robot, too short, or have constant columns; or the run exists or cannot be
+            resumed.
     """
     settings, mixture = job.settings, Mixture.of(job.store)
     for part in mixture.stores:
         require_log(job.robot, part)
         if part.header.spec.contacts != mixture.header.spec.contacts:
             raise MismatchError("data with other contacts do not mix; valid: logs that observe the same contacts")
-    record = WorldRunConfig(
-        kind="world-model", robot=job.robot_name, data=job.data, shares=shares_of(mixture), settings=settings,
-        versions=package_versions("torch"),
-    )  # fmt: skip
-    going_on = check_run(job.out, record, job.resume)
+    record, going_on = start_job(job, "world-model", job.robot_name, ("torch",))
     for part in mixture.stores:
         require_long_enough(part, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
@@ -73,22 +67,18 @@ def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
 def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     """Adapt the weights of a trained world model to other logs of its robot and write them to a new run.
 
-    Normalisation, and whether failures are predicted, stay as in the base model; its members learn from bootstraps of
-    the new logs. The best model by held-out roll-outs is kept, the base model itself included.
+    Normalisation and the prediction of failures are as in the base model; its members learn from bootstraps of the new
+    logs. The best model by held-out roll-outs is kept, the base model included.
 
     Raises:
-        InputError: The data are another robot's or too short; or the run exists, or it cannot be resumed.
+        InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
     """
     settings, mixture = job.settings, Mixture.of(job.store)
     config, _ = WORLD_MODEL.read(job.base)
     model = WORLD_MODEL.load(job.base).requires_grad_(True).train()
     for part, name in zip(mixture.stores, mixture.names, strict=True):
         require_match(model, part.header.spec, None, name or str(job.data))
-    record = WorldRunConfig(
-        kind="world-model", robot=config.robot, data=job.data, shares=shares_of(mixture), settings=settings,
-        versions=package_versions("torch"), base=job.base,
-    )  # fmt: skip
-    going_on = check_run(job.out, record, job.resume)
+    record, going_on = start_job(job, "world-model", config.robot, ("torch",), base=job.base)
     for part in mixture.stores:
         require_long_enough(part, settings)
     if model.training_range is not None:
@@ -101,12 +91,10 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
 
 
 def require_log(robot: Robot, store: Store) -> None:
-    """Refuse data of another robot. What else they measure, how often, and how controls act is theirs to say.
+    """Raise a MismatchError, with the differences, for a log of another robot.
 
-    The robot's floating base may be missing in the data: logs have channels in its place.
-
-    Raises:
-        MismatchError: The data differ; the message names the differences.
+    The log's channels, contacts, rate and kind of control are free. It may lack the floating base, in place of which
+    logs have channels.
     """
     theirs, mine = store.header.spec, robot.spec
     if not any(joint.kind == "free" for joint in theirs.joints):
@@ -114,19 +102,11 @@ def require_log(robot: Robot, store: Store) -> None:
     mine = msgspec.structs.replace(
         mine, dt=theirs.dt, channels=theirs.channels, contacts=theirs.contacts, control_kind=theirs.control_kind
     )
-    differences = mine.differences(theirs)
-    if store.header.robot != robot.name:
-        differences.insert(0, f"robot is {store.header.robot!r} instead of {robot.name!r}")
-    if differences:
-        raise MismatchError(f"data do not fit robot {robot.name!r}: {'; '.join(differences)}")
+    require_data(robot, store, mine)
 
 
 def require_long_enough(store: Store, settings: WorldSettings) -> None:
-    """Refuse data in which no episode holds a window of some phase.
-
-    Raises:
-        InputError: So it is.
-    """
+    """Raise an InputError if no episode holds a window of the longest phase."""
     window = max(phase.window for phase in settings.phases)
     for split, frames in ((Split.TRAIN, window), (Split.VALIDATION, settings.context + 1)):
         longest = int(store.lengths[episodes_of(store, split)].max())
@@ -139,13 +119,9 @@ def require_long_enough(store: Store, settings: WorldSettings) -> None:
 
 @torch.no_grad()
 def fit_statistics(model: WorldModel, data: Store | Mixture, settings: WorldSettings) -> Tensor:
-    """Fit normalisation and linear skip of a model to training frames.
+    """Fit normalisation and linear skip to training frames; return the standard deviation of one frame's change [size].
 
-    Returns:
-        Standard deviation of one frame's change, shape [size].
-
-    Raises:
-        InputError: A column does not vary and is to be refused.
+    A constant column raises an InputError if the settings refuse it.
     """
     states, control, following = _transitions(model, Mixture.of(data))
     _require_varying(model, states, control, settings)
@@ -166,10 +142,10 @@ def fit_statistics(model: WorldModel, data: Store | Mixture, settings: WorldSett
 
 
 def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSettings) -> EventWeights:
-    """Return the weights of contacts and termination: the rarer class weighs the root of how much rarer it is.
+    """Return the weights of contacts and termination; the rarer class is weighted by the root of the classes' ratio.
 
-    With the whole ratio a chance of one half would mean "as likely as not, were both as frequent", and a policy that
-    stops there would stop far too often.
+    With the full ratio a probability of 0.5 would be that of balanced classes, and episodes would be terminated far too
+    often.
     """
     mixture = Mixture.of(data)
     rates = mixture.sampled_columns("contact", Split.TRAIN).mean(0).tolist() if mixture.header.spec.nc else []
@@ -186,7 +162,7 @@ def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSetti
 
 
 def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
-    """Return state vectors, controls and next state vectors of an even sample of the training frames."""
+    """Return states, controls and next states of an even sample of the training frames."""
     parts: list[list[Tensor]] = [[], [], []]
     for store, starts in zip(mixture.stores, mixture.sampled(Split.TRAIN, _SAMPLE, following=1), strict=True):
         rows = take(store.frames, starts, 2)

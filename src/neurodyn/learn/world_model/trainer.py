@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models in training.
-
-Windows of each member, the loss of forecasts from the members' own predictions, validation by roll-out, calibration at
-the end.
-"""
+"""Learner of world models, with the loss of forecasts from the members' own predictions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +26,10 @@ from neurodyn.learn.world_model.validation import WorldValidation
 
 @dataclass(frozen=True)
 class EventWeights:
-    """How much rarer classes weigh in the cross-entropies.
+    """Weights of the cross-entropies of contacts and, if predicted, termination.
 
     Attributes:
-        positive: Weight of positive labels (contacts, then termination where it is predicted), shape [events].
+        positive: Weight of positive labels, shape [events].
         event: Weight of each event in the loss, shape [events].
     """
 
@@ -54,15 +50,15 @@ def world_model_loss(
 
     Args:
         model: The model.
-        batch: Windows with the members (or 1, where they share a trunk) as their first axis.
+        batch: Windows with the members (or 1 for a shared trunk) as their first axis.
         phase: Phase of the training.
         settings: Settings of the training.
         change: Standard deviation of one frame's change, the unit of absolute errors, shape [size].
         weights: Weights of the events.
-        ends: Windows that a failure cuts off, for the termination's loss.
+        ends: Windows that a failure cuts off, for the loss of the termination.
     """
     first, loss = phase.context, change.new_zeros(model.members)
-    if batch.q.shape[1]:  # none, where all that is left of a batch are ends
+    if batch.q.shape[1]:  # after bad windows were left out, a batch may consist of `ends` alone
         loss = loss + _whole_loss(model, batch, phase, settings, change, weights)
     return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
 
@@ -70,7 +66,7 @@ def world_model_loss(
 def _whole_loss(
     model: WorldModel, batch: Batch, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
 ) -> Tensor:
-    """Return the losses of the members over windows that lie within their episodes, shape [members]."""
+    """Return the losses of the members over whole windows, shape [members]."""
     states, first = model.observation.join(batch.q, batch.qd, batch.channels), phase.context
     loss = states.new_zeros(model.members)
     if first:
@@ -88,13 +84,9 @@ def _whole_loss(
 
 
 def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
-    """Return the predictions of each next frame from measured states.
+    """Return the predictions of each next frame from states [streams, worlds, T, size].
 
-    Args:
-        model: The model.
-        states: State vectors, shape [streams, worlds, T, size].
-        inputs: As of `WorldModel.read`.
-        top: As of `WorldModel.read`.
+    `inputs` and `top` come from `WorldModel.read`.
     """
     frames = inputs.shape[1:3]
     wide, flat = inputs.flatten(1, 2), top.flatten(1, 2)
@@ -135,13 +127,13 @@ def _frames_loss(
 
 
 def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: Tensor | float = 1.0) -> Tensor:
-    """Return 1/2 (e / sigma)^2 + log sigma, weighed by (sigma unit)^(2 beta), which is taken as a number.
+    """Return 1/2 (e / sigma)^2 + log sigma, times (sigma unit)^(2 beta), which has no gradient.
 
     Args:
-        error: Errors, any shape.
-        log_std: Logarithms of the standard deviations, in the unit of the errors.
+        error: Errors e, any shape.
+        log_std: Logarithms of the standard deviations sigma, in the unit of the errors.
         beta: Exponent; see `WorldSettings.beta`.
-        unit: By what errors are multiplied to compare coordinates.
+        unit: Factors that make the errors of coordinates comparable.
     """
     values = 0.5 * (error * torch.exp(-log_std)).square() + log_std
     if not beta:
@@ -150,7 +142,7 @@ def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: T
 
 
 def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: EventWeights) -> Tensor:
-    """Return what the windows that a failure cuts off add to the termination's cross-entropy, shape [members]."""
+    """Return the share of windows that a failure cuts off in the termination's cross-entropy, shape [members]."""
     windows = ends.windows
     states = model.observation.join(windows.q, windows.qd, windows.channels)
     hidden = model.net.begin(states.shape[1], states)
@@ -163,7 +155,7 @@ def _ends_loss(model: WorldModel, ends: EndingWindows, first: int, weights: Even
     values = functional.binary_cross_entropy_with_logits(
         logits[..., -1], truth, pos_weight=weights.positive[-1], reduction="none"
     )
-    # The mean over the frames of a forecast, as of the other windows; those beyond the end count nothing.
+    # The mean over all frames of the forecast, as for whole windows; frames beyond the end count as zero.
     values = (values * windows.valid[:, :, first + 1 :]).mean((1, 2))
     return ends.weight * weights.event[-1] * values
 
@@ -181,7 +173,7 @@ def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, 
 
 
 class WorldModelLearner(WindowLearner):
-    """Trains a world model in place; at the end the best one is calibrated on the held-out episodes."""
+    """Trains a world model in place, and calibrates the best one on the held-out episodes."""
 
     def __init__(
         self,
@@ -194,17 +186,7 @@ class WorldModelLearner(WindowLearner):
         *,
         device: str = "cpu",
     ) -> None:
-        """Prepare a training.
-
-        Args:
-            run: Run directory.
-            model: The model, with its statistics.
-            data: The trajectories, of one store or of several.
-            settings: How to train.
-            change: Standard deviation of one frame's change, shape [size].
-            weights: Weights of contacts and termination.
-            device: Torch device that trains.
-        """
+        """Prepare a training of a model with its statistics; `change` and `weights`: see `world_model_loss`."""
         self.device = require_device(device)
         self._run, self._model = run, model.to(self.device)
         self._data, self._settings, self._change = Mixture.of(data), settings, change.to(self.device)
@@ -220,25 +202,19 @@ class WorldModelLearner(WindowLearner):
         groups = trainable(self._parameters.views, self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
         self._sampler = EpisodeSampler(
-            self._data,
-            self._phase.context,
-            self._phase.forecast,
-            members=self._model.members if own else 1,
+            self._data, self._phase.context, self._phase.forecast, members=self._model.members if own else 1,
             bootstrap=settings.bootstrap and own and self._model.members > 1,
-            batch=self._phase.batch * current_ranks().count,
-            seed=settings.seed,
-            phase=phase,
-            device=self.device,
+            batch=self._phase.batch * current_ranks().count, seed=settings.seed, phase=phase, device=self.device,
             rows=current_ranks().rows,
-        )
+        )  # fmt: skip
 
     def draw(self) -> None:
-        """Draw the next windows, and some that end in a failure."""
+        """Draw whole windows, and windows that a failure cuts off."""
         ends = self._sampler.draw_ends() if self._model.terminates else None
         self._batch = (self._sampler.draw(), ends)
 
     def windows(self) -> int:
-        """Return how many windows each member has, those that end in a failure last."""
+        """Return the number of windows of each member, those that a failure cuts off last."""
         batch, ends = self._batch
         return batch.q.shape[1] + (0 if ends is None else ends.windows.q.shape[1])
 
@@ -247,12 +223,9 @@ class WorldModelLearner(WindowLearner):
         batch, ends = self._batch
         whole = batch.q.shape[1]
         late = rows[rows >= whole] - whole
-        self._batch = (
-            batch.rows((slice(None), rows[rows < whole])),
-            None
-            if ends is None or not len(late)
-            else EndingWindows(ends.windows.rows((slice(None), late)), ends.weight),
-        )
+        if ends is not None:
+            ends = EndingWindows(ends.windows.rows((slice(None), late)), ends.weight) if len(late) else None
+        self._batch = (batch.rows((slice(None), rows[rows < whole])), ends)
 
     def broken(self, row: int) -> None:
         """Report a window on which the model, or its gradient, breaks down."""
@@ -261,7 +234,7 @@ class WorldModelLearner(WindowLearner):
         windows = batch if batch.q.shape[1] else ends.windows
         where, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
         parts = (windows.q, windows.qd, windows.control, windows.channels)
-        # Of the members' windows at this place the first that is not finite; where all are, the first.
+        # The first of the members' windows at this place that is not finite, or the first if all are.
         sound = torch.stack([x[:, 0].isfinite().all((-1, -2)) for x in parts if x is not None]).all(0)
         m = int(sound.int().argmin())
         q, qd, control, channels = (None if x is None else x[m] for x in parts)
@@ -270,22 +243,20 @@ class WorldModelLearner(WindowLearner):
         report(fault, Before(self._model.spec, window))
 
     def zero_gradients(self) -> None:
-        """Forget the gradients of the ensemble, which the optimiser sees views of."""
+        """Drop the gradients of the ensemble, of which the optimiser only has views."""
         self._model.zero_grad(set_to_none=True)
 
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
         batch, ends = self._batch
-        return world_model_loss(
-            self._model, batch, self._phase, self._settings, self._change, self._weights, ends
-        )  # fmt: skip
+        return world_model_loss(self._model, batch, self._phase, self._settings, self._change, self._weights, ends)
 
     def clip_gradients(self) -> Tensor:
-        """Cut each member's gradient off by itself."""
+        """Clip the gradient of each member."""
         return self._parameters.take_gradients(self.clip)
 
     def verdicts(self, at: TrainState) -> list[Verdict]:
-        """Judge the data."""
+        """Judge the amount of data."""
         return [of_data(*self._data.amount(Split.TRAIN))]
 
     def validate(self, at: TrainState) -> Validation:
@@ -299,7 +270,7 @@ class WorldModelLearner(WindowLearner):
 
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""
-        if at.step:  # a model that is fine-tuned was fitted before
+        if at.step:  # a base model is already fitted
             self._model.fitted.fill_(True)
         WORLD_MODEL.save(self._run, self._model)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-out error of a world model on held-out episodes, and the calibration of what it predicts on them."""
+"""Validation of world models by roll-outs on held-out episodes, and their calibration."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class WorldError:
         score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
             counts with at most `validation.WORST`.
         columns: Mean absolute error of each coordinate, in its unit, shape [size].
-        coverage: Share of the truth within two standard deviations, by frame of the forecast.
+        coverage: Share of the measurements within two standard deviations, by frame of the forecast.
     """
 
     score: float
@@ -41,11 +41,7 @@ class WorldValidation:
     """A fixed set of held-out windows, rolled out open loop."""
 
     def __init__(self, data: Store | Mixture, settings: WorldSettings, device: torch.device) -> None:
-        """Draw the windows.
-
-        Raises:
-            InputError: No held-out episode holds the warm-up and a frame more.
-        """
+        """Draw the windows; without a held-out episode that is longer than the context, raise an InputError."""
         self._data = Mixture.of(data)
         longest = self._data.longest(Split.VALIDATION)
         self.context = settings.context
@@ -67,7 +63,7 @@ class WorldValidation:
 
     @torch.no_grad()
     def calibrate(self, model: WorldModel) -> None:
-        """Fit the factors of the model's standard deviations, and the shift of its failures, to more windows."""
+        """Fit the factors of the standard deviations, and the shift of the termination, to more windows."""
         model.calibration_scales.fill_(1.0)
         parts = self._draw(_CALIBRATION, "calibration")
         calibrate(model, *self._errors(model, parts))
@@ -77,15 +73,10 @@ class WorldValidation:
             model.termination_shift = fitted_shift(alarms)
 
     def _draw(self, count: int, name: str) -> Batch:
-        sampler = MixtureSampler(
-            self._data,
-            self._frames,
-            split=Split.VALIDATION,
-            batch=count,
-            seed=derive_seed(self._settings.seed, name),
-            device=self._device,
-        )
-        return sampler.draw_joined()
+        seed = derive_seed(self._settings.seed, name)
+        return MixtureSampler(
+            self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
+        ).draw_joined()
 
     def _errors(self, model: WorldModel, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return errors and predicted standard deviations, shape [worlds, T, size]."""
@@ -95,6 +86,6 @@ class WorldValidation:
         found = model.rollout(past, batch.control[:, first:])
         truth = model.observation.join(batch.q, batch.qd, batch.channels)[:, first + 1 :]
         error = model.observation.join(found.q, found.qd, found.channels)[:, 1:] - truth
-        assert found.aleatoric is not None  # a world model predicts both
+        assert found.aleatoric is not None  # world models predict both
         assert found.epistemic is not None
         return error, torch.hypot(found.aleatoric, found.epistemic)
