@@ -4,6 +4,7 @@
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ OTHERS = {"actuator": "drive", "sensing": "sensor", "probe": "contact point", "t
 """Words that the code has another term for."""
 
 
+@cache
 def classes() -> dict[str, list[str]]:
     """Return the files of each module-level class, relative to the package."""
     found: dict[str, list[str]] = {}
