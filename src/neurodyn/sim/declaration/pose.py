@@ -144,7 +144,7 @@ class ChosenPoints:
 class _Shape(NamedTuple):
     name: str
     joint: int
-    count: int
+    points: int
     size: tuple[float, ...]
     lowest: float
 
@@ -255,10 +255,10 @@ def _choose(shapes: list[_Shape], layout: ContactPointLayout, budget: int) -> tu
 
     # A limb without contact points at its end would sink into the ground, so these may exceed the budget.
     chosen = set(foot_names)
-    used = sum(foot.count for foot in feet)
+    used = sum(foot.points for foot in feet)
     for group in sorted(groups.values(), key=rank):
         for part in (group, [shape for shape in group if shape is base]):
-            more = sum(shape.count for shape in part if shape.name not in chosen)
+            more = sum(shape.points for shape in part if shape.name not in chosen)
             if used + more <= budget:
                 chosen |= {shape.name for shape in part}
                 used += more
