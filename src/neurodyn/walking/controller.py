@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walking controller of a quadruped.
-
-Stance legs exert the forces of a force law, swing legs follow trajectories under PD control, and leg Jacobians map both
-to joint torques. `walker` builds the controller.
-"""
+"""Walking controller of a quadruped: contact forces of stance legs, PD control of swing legs, leg Jacobians."""
 
 import time
 from dataclasses import dataclass
@@ -60,7 +56,7 @@ class Swing:
 
 
 def affordable_swing(quadruped: Quadruped, gait: Gait, settings: MpcSettings) -> Swing:
-    """Return the swing of the settings; unset values are reduced to what the drives can follow at `SPEED`."""
+    """Return the swing of the settings; values that are not set are reduced to what the drives can do at `SPEED`."""
     height, given = quadruped.height, (settings.clearance, settings.swing_frequency)
     share = 1.0
     if gait.duty < 1.0 and None in given:
@@ -77,11 +73,7 @@ def affordable_swing(quadruped: Quadruped, gait: Gait, settings: MpcSettings) ->
 def swing_load(quadruped: Quadruped, gait: Gait, clearance: float, speed: float) -> float:
     """Return the largest swing torque in the nominal pose, relative to the drives' limits.
 
-    Args:
-        quadruped: The robot.
-        gait: A gait with a swing.
-        clearance: Lift of the foot [m].
-        speed: Speed of the robot in any direction [m/s].
+    The foot is lifted by `clearance` [m], while the robot moves at `speed` [m/s] in any direction.
     """
     lifting, carrying = _torques(quadruped, gait, clearance)
     return float(((lifting + speed * carrying) / quadruped.effort).max())
@@ -162,15 +154,7 @@ class QuadrupedController:
     def __init__(
         self, quadruped: Quadruped, law: ForceLaw, gait: Gait, dt: float, settings: MpcSettings | None = None
     ) -> None:
-        """Build the controller.
-
-        Args:
-            quadruped: The robot.
-            law: Computes the forces of stance feet.
-            gait: The gait.
-            dt: Time between calls of `act` [s].
-            settings: Settings; None for the defaults.
-        """
+        """Build the controller, whose `act` is called every dt [s]."""
         self.quadruped, self.law, self.gait, self.dt = quadruped, law, gait, dt
         self.settings = settings or MpcSettings()
         self.swing = affordable_swing(quadruped, gait, self.settings)
@@ -295,13 +279,8 @@ class QuadrupedController:
         landing = reading.com[:, None] + reading.velocity[:, None] * left[..., None]
         landing = landing + np.einsum("wij,wlj->wli", turn, places)
         landing[..., 2] = self._ground + quadruped.radii
-        place, rate, acceleration = swing_motion(
-            self._lifted,
-            landing,
-            np.where(late, 1.0, gait.progress(phase)),
-            gait.swing,
-            self.swing.clearance,
-        )
+        progress = np.where(late, 1.0, gait.progress(phase))
+        place, rate, acceleration = swing_motion(self._lifted, landing, progress, gait.swing, self.swing.clearance)
         stiffness = self.swing.frequency**2
         damping = 2.0 * settings.swing_damping * self.swing.frequency
         wanted = acceleration + stiffness * (place - reading.feet) + damping * (rate - reading.foot_velocity)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convex model-predictive control of contact forces.
-
-Settings, one rigid body over a horizon, and solvers of its quadratic program.
-"""
+"""Convex model-predictive control of contact forces: settings, quadratic programs, and their solvers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.registry import Registry
 from neurodyn.walking.quadruped import LEGS, Quadruped
-from neurodyn.walking.state import ForceInputs, footholds
+from neurodyn.walking.state import ForceInputs, footholds, turned
 
 Solver = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray | None]
 """From H, g, the coefficient of friction and the greatest vertical force [N] to x; None where no x was found."""
@@ -119,9 +116,9 @@ class MpcSettings(Config, frozen=True):
         clearance: Height to which feet are lifted, in heights of the centre of mass; None for 0.3, or less
             where the drives do not afford that (`walking.controller`).
         foot_gain: Placement of feet by the error of velocity [s].
-        swing_frequency: Natural frequency of the control of swinging feet [rad/s]; None for 40, or less likewise. Where
-            both are given, commands are not limited either.
-        swing_damping: Its damping ratio.
+        swing_frequency: Natural frequency of the control of swinging feet [rad/s]; None for 40, or less where the
+            drives do not afford that. Where clearance and frequency are given, commands are not limited.
+        swing_damping: Damping ratio of the control of swinging feet.
         yaw_reach: Greatest error of heading that is corrected at once [rad].
     """
 
@@ -149,13 +146,13 @@ class MpcSettings(Config, frozen=True):
 
 @dataclass(frozen=True)
 class ForceProgram:
-    """The quadratic program of one world; unknowns as of `quadratic_program`.
+    """The quadratic program of one world; unknowns are all $f_z$, then all $f_x$, then all $f_y$.
 
     Attributes:
         H: Half the Hessian of the cost.
         g: Half the gradient at zero.
         step: Step of each force, shape [forces].
-        leg: Its leg, likewise.
+        leg: Leg of each force, shape [forces].
     """
 
     H: np.ndarray
@@ -176,7 +173,7 @@ class RigidBodyPrediction:
     """Builds the quadratic programs of a robot."""
 
     def __init__(self, quadruped: Quadruped, settings: MpcSettings) -> None:
-        """Take a robot; what does not depend on its state is computed now."""
+        """Compute what does not depend on the state of a robot."""
         n, h = settings.horizon, settings.step
         self._quadruped, self._settings = quadruped, settings
         self._effort = settings.effort / (quadruped.mass * quadruped.gravity) ** 2
@@ -226,8 +223,6 @@ class RigidBodyPrediction:
         gait, command, ahead = at.gait, at.command, self._ahead
         phase = (at.phase[:, None] + ahead[:, None] / gait.period) % 1.0
         contact = gait.stands(phase)
-        angle = command[:, 2:] * ahead
-        c, s = np.cos(angle), np.sin(angle)
         way = _travelled(command, ahead)
         standing = at.contact[:, None] & (ahead[:, None] < gait.left(at.phase)[:, None] - 1e-9)
         landing = gait.left(at.phase) + np.where(at.contact, gait.swing, 0.0)
@@ -237,14 +232,8 @@ class RigidBodyPrediction:
         # From the centre of mass at the time of landing, heading frame then: the body goes on from there.
         since = np.maximum(ahead[:, None] - landing[:, None], 0.0)
         moved = places[:, None, :, :2] - command[:, None, None, :2] * since[..., None]
-        turned = np.stack(
-            [
-                c[:, :, None] * moved[..., 0] - s[:, :, None] * moved[..., 1],
-                s[:, :, None] * moved[..., 0] + c[:, :, None] * moved[..., 1],
-            ],
-            -1,
-        )
-        planned = np.concatenate([turned, np.broadcast_to(places[:, None, :, 2:], (*turned.shape[:3], 1))], -1)
+        x, y = turned((command[:, 2:] * ahead)[..., None], moved[..., 0], moved[..., 1])
+        planned = np.stack([x, y, np.broadcast_to(places[:, None, :, 2], x.shape)], -1)
         planned[..., 2] -= at.height[:, None, None]
         held = at.feet[:, None] - way[:, :, None]
         return contact, np.where(standing[..., None], held, planned)
@@ -261,24 +250,22 @@ class RigidBodyPrediction:
         first[..., 5] += at.height[:, None] - 0.5 * self._quadruped.gravity * self._times**2
         second[..., :3], second[..., 3:] = at.spin[:, None], at.velocity[:, None]
         second[..., 2] -= at.command[:, 2:]
-        angle = at.command[:, 2:] * self._times
-        c, s, (vx, vy) = np.cos(angle), np.sin(angle), at.command[:, :2].T[..., None]
-        second[..., 3] -= c * vx - s * vy
-        second[..., 4] -= s * vx + c * vy
+        vx, vy = turned(at.command[:, 2:] * self._times, *at.command[:, :2].T[..., None])
+        second[..., 3] -= vx
+        second[..., 4] -= vy
         second[..., 5] -= self._quadruped.gravity * self._times
         return first, second
 
 
 def _travelled(command: np.ndarray, ahead: np.ndarray) -> np.ndarray:
     """Return the way of a body that moves as commanded, heading frame at its start [m], shape [worlds, steps, 3]."""
-    angle = 0.5 * command[:, 2:] * ahead  # chord of a circle, to second order
-    c, s = np.cos(angle), np.sin(angle)
-    x, y = command[:, 0:1] * ahead, command[:, 1:2] * ahead
-    return np.stack([c * x - s * y, s * x + c * y, np.zeros_like(x)], -1)
+    half = 0.5 * command[:, 2:] * ahead  # chord of a circle, to second order
+    x, y = turned(half, command[:, 0:1] * ahead, command[:, 1:2] * ahead)
+    return np.stack([x, y, np.zeros_like(x)], -1)
 
 
 class ForceLaw(Protocol):
-    """Decides on the forces of feet."""
+    """Decides on the contact forces of the feet."""
 
     def __call__(self, at: ForceInputs) -> np.ndarray:
         """Return the forces on the robot, heading frame [N], shape [worlds, 4, 3]; NaN in worlds without a decision."""

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in place of the quadratic program.
-
-From a quadruped's state to the forces of its feet, in numpy or ONNX Runtime.
-"""
+"""A network in place of the quadratic program: from a quadruped's state to forces, in numpy or ONNX Runtime."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,14 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.artifacts import (
-    atomic_folder,
-    read_json,
-    read_weights,
-    restore_folder,
-    write_sealed,
-    write_tensors,
-)
+from neurodyn.core.artifacts import atomic_folder, read_json, read_weights, restore_folder, write_sealed, write_tensors
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser
@@ -41,8 +31,8 @@ class ImitationConfig(Config, frozen=True):
         gait: Name of the gait that it walks in.
         settings: Settings of the controller that it imitates.
         widths: Widths of its hidden layers.
-        mass: Mass of the robot [kg], by which it is known again.
-        height: Height of its centre of mass [m], likewise.
+        mass: Mass of the robot [kg]; a network is refused for a robot of another mass or height.
+        height: Height of the robot's centre of mass [m].
     """
 
     robot: str
@@ -87,7 +77,7 @@ class ForceNetwork(nn.Module):
 
 @dataclass
 class ImitatedForces:
-    """A law of forces by a network.
+    """A force law by a network.
 
     Attributes:
         network: From features, float32 [worlds, 41], to forces [N], shape [worlds, 12].
@@ -162,49 +152,32 @@ class OnnxSession:
         return np.asarray(self._session.run(None, {"features": features})[0])
 
 
-def imitation_config(quadruped: Quadruped, robot: str, gait: str, settings: MpcSettings) -> ImitationConfig:
-    """Return what a network is to imitate."""
-    return ImitationConfig(
-        robot=robot, gait=gait, settings=settings, widths=WIDTHS, mass=quadruped.mass, height=quadruped.height
-    )
-
-
 def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig, *, onnx: bool = True) -> None:
-    """Write a network, and as an ONNX file too, into a folder.
+    """Write a network into a folder, by default also as an ONNX file from `features` to `forces`.
 
     Raises:
         InputError: A package of the extra "export" is missing, or the folder cannot be written.
     """
+    from neurodyn.nets.onnx_file import write_onnx
+
     with atomic_folder(folder) as partial:
         write_tensors(partial / WEIGHTS, dict(network.state_dict()))
         write_sealed(partial / CONFIG, to_dict(config))
-        if onnx:
-            export_imitation(partial / ONNX, network, config)
-
-
-def export_imitation(path: Path, network: ForceNetwork, config: ImitationConfig) -> float:
-    """Write a network as an ONNX file from `features` to `forces`; return how far it is off, as `write_onnx` does."""
-    from neurodyn.nets.onnx_file import write_onnx
-
-    examples = network.normaliser.mean + network.normaliser.std * torch.randn(8, FEATURES)
-    return write_onnx(
-        path, _Tupled(network), [examples], inputs=["features"], outputs=["forces"],
-        metadata={"kind": "contact forces", "robot": config.robot, "gait": config.gait,
-                  "unit": "N, heading frame, legs front left, front right, hind left, hind right"},
-    )  # fmt: skip
+        if not onnx:
+            return
+        examples = network.normaliser.mean + network.normaliser.std * torch.randn(8, FEATURES)
+        write_onnx(
+            partial / ONNX, _Tupled(network), [examples], inputs=["features"], outputs=["forces"],
+            metadata={"kind": "contact forces", "robot": config.robot, "gait": config.gait,
+                      "unit": "N, heading frame, legs front left, front right, hind left, hind right"},
+        )  # fmt: skip
 
 
 def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str, *, onnx: bool = False) -> ImitatedForces:
-    """Read a law of forces.
-
-    Args:
-        folder: Where it was saved.
-        quadruped: The robot that is to walk by it.
-        robot: Its name.
-        onnx: Whether the network is run from its ONNX file.
+    """Read the force law of a quadruped from a folder; `onnx` runs the network from its ONNX file.
 
     Raises:
-        InputError: There is none, or it is of another robot.
+        InputError: The folder holds none, or that of another robot.
     """
     folder = Path(folder)
     restore_folder(folder)

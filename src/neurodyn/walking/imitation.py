@@ -13,7 +13,7 @@ from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.dynamics.batch import State
 from neurodyn.walking.controller import QuadrupedController
 from neurodyn.walking.convex_mpc import ConvexMpc, ForceLaw, MpcSettings
-from neurodyn.walking.force_network import ForceNetwork, ImitatedForces, Matrices, imitation_config
+from neurodyn.walking.force_network import WIDTHS, ForceNetwork, ImitatedForces, ImitationConfig, Matrices
 from neurodyn.walking.gait import GAITS, Commands
 from neurodyn.walking.plant import WalkingPlant
 from neurodyn.walking.state import ForceInputs
@@ -96,7 +96,9 @@ def imitate(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "imitation"))
         network = ForceNetwork(quadruped.mass * quadruped.gravity)
-    config = imitation_config(quadruped, plant.robot.name, gait, mpc)
+    config = ImitationConfig(
+        robot=plant.robot.name, gait=gait, settings=mpc, widths=WIDTHS, mass=quadruped.mass, height=quadruped.height
+    )
     greatest = mpc.greatest_force * quadruped.mass * quadruped.gravity
     gathered = Decisions()
     steps = settings.rounds + 1

@@ -141,11 +141,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
 def fallen(quadruped: Quadruped, com: np.ndarray, tilt: np.ndarray, feet: np.ndarray) -> np.ndarray:
     """Return which robots have fallen: tilted beyond 0.8 rad, or at less than half of their height above a foot.
 
-    Args:
-        quadruped: The robot.
-        com: Centre of mass [m], shape [worlds, 3].
-        tilt: Roll and pitch [rad], shape [worlds, 2].
-        feet: Feet [m], shape [worlds, 4, 3].
+    `com` and `feet` are along world axes [m], `tilt` is roll and pitch [rad], shape [worlds, 2].
     """
     above = com[:, 2] - (feet[..., 2] - quadruped.radii).min(1)
     upright = (np.abs(tilt) < 0.8).all(1) & (above > 0.5 * quadruped.height)

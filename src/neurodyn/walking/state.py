@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a quadruped's controller reads of a state (body, feet, leg Jacobians), and what forces are decided from.
+"""What a quadruped's controller reads from a state: body, feet and leg Jacobians; and the inputs of a force law."""
 
-In the heading frame.
-"""
-
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +25,11 @@ from neurodyn.walking.quadruped import (
     leg_weight,
 )
 
-_WIDTHS = {"turn": 9, "spin": 3, "com": 3, "velocity": 3, "feet": 12, "foot_velocity": 12, "jacobian": 36, "weight": 12}
+_SHAPES = {
+    "turn": (3, 3), "spin": (3,), "com": (3,), "velocity": (3,), "feet": (LEGS, 3), "foot_velocity": (LEGS, 3),
+    "jacobian": (LEGS, 3, 3), "weight": (LEGS, 3),
+}  # fmt: skip
+"""Fields of a `QuadrupedState`, in the order in which they are computed."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class QuadrupedState:
         turn: Rotation of the base to the world, shape [worlds, 3, 3].
         spin: Angular velocity of the base [rad/s], shape [worlds, 3].
         com: Centre of mass of the robot [m], shape [worlds, 3].
-        velocity: Its velocity [m/s], shape [worlds, 3].
+        velocity: Velocity of the centre of mass [m/s], shape [worlds, 3].
         feet: Centres of the feet [m], shape [worlds, 4, 3].
-        foot_velocity: Their velocities [m/s], likewise.
+        foot_velocity: Velocities of these centres [m/s], shape [worlds, 4, 3].
         jacobian: Velocities of feet per unit of joint rates, shape [worlds, 4, 3, 3].
         weight: Torques that hold the legs' own weight [N m], shape [worlds, 4, 3].
     """
@@ -78,6 +80,12 @@ class QuadrupedState:
         return np.einsum("wji,wj->wi", heading_turn(self.rpy[:, 2]), self.velocity)
 
 
+def turned(angle: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return plane vectors (x, y), turned by an angle [rad]."""
+    c, s = np.cos(angle), np.sin(angle)
+    return c * x - s * y, s * x + c * y
+
+
 def heading_turn(yaw: np.ndarray) -> np.ndarray:
     """Return rotations about the vertical, heading frame to world, shape [worlds, 3, 3]."""
     c, s, o = np.cos(yaw), np.sin(yaw), np.zeros_like(yaw)
@@ -91,7 +99,7 @@ class LegKinematics:
         """Trace the kinematics of a quadruped."""
         self.quadruped = quadruped
         mechanism = quadruped.mechanism
-        self._width = sum(_WIDTHS.values())
+        self._width = sum(map(math.prod, _SHAPES.values()))
         self._program = TracedProgram(ProgramSizes(state=self._width, held=mechanism.nq + mechanism.nv), self._step)
 
     def __call__(self, q: Tensor, qd: Tensor) -> QuadrupedState:
@@ -105,19 +113,10 @@ class LegKinematics:
         with torch.no_grad():
             path = self._program.rollout(held.new_zeros(len(held), self._width), frames=1, held=held[:, None])
         found, parts, at = path[:, 1].numpy(), {}, 0
-        for name, width in _WIDTHS.items():
-            parts[name], at = found[:, at : at + width], at + width
-        count = len(held)
-        return QuadrupedState(
-            turn=parts["turn"].reshape(count, 3, 3),
-            spin=parts["spin"],
-            com=parts["com"],
-            velocity=parts["velocity"],
-            feet=parts["feet"].reshape(count, LEGS, 3),
-            foot_velocity=parts["foot_velocity"].reshape(count, LEGS, 3),
-            jacobian=parts["jacobian"].reshape(count, LEGS, 3, 3),
-            weight=parts["weight"].reshape(count, LEGS, 3),
-        )
+        for name, shape in _SHAPES.items():
+            width = math.prod(shape)
+            parts[name], at = found[:, at : at + width].reshape(len(held), *shape), at + width
+        return QuadrupedState(**parts)
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
         mechanism, legs = self.quadruped.mechanism, self.quadruped.legs
@@ -146,17 +145,17 @@ class LegKinematics:
 FEATURES = 41
 """Numbers of `ForceInputs.features`."""
 CONTACT = slice(25, 29)
-"""Which of them say what feet stand."""
+"""Which of them say which feet stand."""
 
 
 @dataclass(frozen=True)
 class ForceInputs:
-    """A batch of worlds in which forces are to be decided; vectors along the axes of the heading frame.
+    """Inputs of a force law, for a batch of worlds; vectors along the axes of the heading frame.
 
     Attributes:
         tilt: Roll and pitch [rad], shape [worlds, 2].
-        yaw: Heading that is wanted, from that of the base [rad], shape [worlds].
-        height: Height of the centre of mass above that which is wanted [m], shape [worlds].
+        yaw: Heading reference minus heading of the base [rad], shape [worlds].
+        height: Height of the centre of mass minus its reference [m], shape [worlds].
         spin: Angular velocity of the base [rad/s], shape [worlds, 3].
         velocity: Velocity of the centre of mass [m/s], shape [worlds, 3].
         command: Velocities forward and to the left [m/s] and yaw rate [rad/s], shape [worlds, 3].
@@ -186,10 +185,9 @@ class ForceInputs:
         return self.gait.stands(self.phase)
 
     def features(self) -> np.ndarray:
-        """Return all of it as numbers, shape [worlds, 41], float32: what a network imitates forces from."""
+        """Return all inputs as numbers, shape [worlds, 41], float32, from which a network imitates the forces."""
         gait, phase, contact = self.gait, self.phase, self.contact
-        left = (np.where(contact, gait.duty, 1.0) - phase) * gait.period
-        angle = 2.0 * np.pi * phase
+        left, angle = gait.left(phase), 2.0 * np.pi * phase
         # One concatenation: numbers put into their places one by one take longer than all the rest.
         return np.concatenate(
             (self.tilt, self.yaw[:, None], self.height[:, None], self.spin, self.velocity, self.command,
@@ -201,7 +199,7 @@ class ForceInputs:
 def footholds(
     quadruped: Quadruped, gait: Gait, gain: float, velocity: np.ndarray, command: np.ndarray, ahead: np.ndarray
 ) -> np.ndarray:
-    r"""Return where feet should land after a time (Raibert 1986), from the centre of mass there [m], [worlds, 4, 3].
+    r"""Return where feet should land after a time (Raibert 1986), from the centre of mass then [m], [worlds, 4, 3].
 
     $$p = R_z(\omega t) h + \tfrac{T}{2}(v^{cmd} + \omega \times h) + k\,(v - v^{cmd})$$
 
@@ -216,9 +214,7 @@ def footholds(
         ahead: t by leg [s], shape [worlds, 4].
     """
     wanted, rate = command[:, None, :2], command[:, None, 2:]
-    angle = rate[..., 0] * ahead
-    c, s, home = np.cos(angle), np.sin(angle), quadruped.stance
-    x, y = c * home[:, 0] - s * home[:, 1], s * home[:, 0] + c * home[:, 1]
+    x, y = turned(rate[..., 0] * ahead, *quadruped.stance[:, :2].T)
     place = np.stack([x, y], -1)
     swept = wanted + rate * np.stack([-y, x], -1)
     place = place + 0.5 * gait.stance * swept + gain * (velocity[:, None, :2] - wanted)
@@ -234,15 +230,15 @@ def force_inputs(
     heading: np.ndarray,
     ground: np.ndarray,
 ) -> ForceInputs:
-    """Return what forces are decided from.
+    """Return the inputs of a force law.
 
     Args:
         quadruped: The robot.
         reading: Its states.
         gait: Its gait.
         time: Time since the gait began [s], shape [worlds].
-        command: Velocities forward and to the left [m/s], yaw rate [rad/s], shape [worlds, 3].
-        heading: Heading that is wanted [rad], shape [worlds].
+        command: See `ForceInputs`.
+        heading: Heading reference [rad], shape [worlds].
         ground: Height of the ground under the robot [m], shape [worlds].
     """
     rpy = reading.rpy

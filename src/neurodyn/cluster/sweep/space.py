@@ -182,7 +182,7 @@ def require_count(count: int) -> None:
 
 
 def required_samples(samples: int | None, search: str) -> int:
-    """Return the number of settings that are drawn; errors as of `require_count`."""
+    """Return the number of settings that are drawn; for errors see `require_count`."""
     if samples is None:
         raise InputError(f"search {search} needs a number of samples; valid: samples: 20, say")
     require_count(samples)

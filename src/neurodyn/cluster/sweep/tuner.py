@@ -39,7 +39,7 @@ def run_trials(
 
     Args:
         queue: The trials.
-        address: Which cluster, as of `neurodyn.cluster.Cluster`.
+        address: Address of the cluster; see `neurodyn.cluster.Cluster`.
         cores: Cores of a trial.
         device: Torch device of trials; each takes a GPU where it is not "cpu".
         workers: Most trials at once; None for as many as the cluster has cores for.

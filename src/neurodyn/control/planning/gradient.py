@@ -25,7 +25,7 @@ class GradientSettings(PlannerSettings, frozen=True):
         steps: Steps of a decision.
         first_steps: Steps of the first decision of an episode.
         rate: Greatest change of an action in a step, as a share of the greatest action.
-        noise: Standard deviation of the other starts around the last plan, likewise.
+        noise: Standard deviation of the other starts around the last plan, as a share of the greatest action.
         clip: Greatest norm of the gradient of a plan.
     """
 

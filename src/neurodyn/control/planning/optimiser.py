@@ -211,6 +211,6 @@ PLANNERS: "Registry[type[PlanOptimiser]]" = Registry(
 
 
 def best(returns: Tensor, plans: Tensor) -> Tensor:
-    """Return the best plan of each world, shape [worlds, frames, actions]; shapes as of `Imagination.returns`."""
+    """Return the best plan of each world, shape [worlds, frames, actions]; for shapes see `Imagination.returns`."""
     rows = torch.arange(len(plans), device=plans.device)
     return plans[rows, returns.argmax(1)]
