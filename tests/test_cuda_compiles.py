@@ -19,6 +19,8 @@ from neurodyn.geometry import Ground
 from neurodyn.geometry.base_kernels import base_advance, base_view
 from neurodyn.geometry.launching import table_kernel
 from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
+from neurodyn.multibody.trace.program import TracedProgram
+from neurodyn.multibody.trace.target import Target
 from tests.machine_code import compile_for_cuda, kernel_resources
 from tests.multibody import machines
 
@@ -80,12 +82,17 @@ def test_the_kernels_of_a_neural_frame_compile(dtype: torch.dtype, arch: int, tm
     assert all(f"sm{arch}" in path.name and path.stat().st_size > 3000 for path in made)
 
 
+def cuda_kernels(program: TracedProgram, dtype: torch.dtype) -> list[Any]:
+    """Return the kernels of forward and adjoint."""
+    return [program.kernel(which, Target("cuda", dtype == F32)) for which in range(2)]
+
+
 def _engine(contact: str | None, mechanism: Mechanism, spec: StateSpec, blueprint: Blueprint = Blueprint()) -> Engine:
     return Engine(mechanism, spec, EngineConfig(substeps=2, contact=contact, blueprint=blueprint))
 
 
 def _require_programs(engine: Engine, dtype: torch.dtype, arch: int, folder: Path) -> None:
-    made = compile_for_cuda(engine.program.cuda_kernels(dtype), arch, folder)
+    made = compile_for_cuda(cuda_kernels(engine.program, dtype), arch, folder)
     assert len(made) == 2  # forward and adjoint
     assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
 
@@ -103,7 +110,7 @@ def test_a_block_is_two_warps_where_registers_allow_more_than_32(
 ) -> None:
     mechanism = tree()
     program = _engine(None, mechanism, machines.spec(mechanism)).program
-    for which, kernel in enumerate(program.cuda_kernels(dtype)):
+    for which, kernel in enumerate(cuda_kernels(program, dtype)):
         (path,) = compile_for_cuda([kernel], H100, tmp_path / str(which))
         (found,) = kernel_resources(path).values()
         warps = REGISTERS // (32 * found.registers)

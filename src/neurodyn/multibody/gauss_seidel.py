@@ -14,19 +14,12 @@ Adjoint = Literal["taped", "implicit"]
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Structure of a loop of sweeps.
+    """Structure of a loop of sweeps; rows are normal, tangents, point after point."""
 
-    Attributes:
-        tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
-        columns: For each row the impulses that it depends on, least recently updated first.
-        count: Number of sweeps.
-        adjoint: How derivatives are computed; see `complementarity.ImpulseSettings`.
-    """
-
-    tangents: tuple[int, ...]
-    columns: tuple[tuple[int, ...], ...]
+    tangents: tuple[int, ...]  # number of tangents of each point, 0 to 2
+    columns: tuple[tuple[int, ...], ...]  # impulses that each row depends on, least recently updated first
     count: int
-    adjoint: Adjoint = "taped"
+    adjoint: Adjoint = "taped"  # see `complementarity.ImpulseSettings`
 
 
 def by_age(first: int, rows: int) -> list[int]:
@@ -227,14 +220,9 @@ class _SweepsWriter:
 
 
 def cone_impulses(
-    matrix: Sequence[Sequence[Any]],
-    offset: Sequence[Any],
-    tangents: Sequence[int],
-    friction: Sequence[Any],
-    depth: Sequence[Any],
-    sweeps: int = 50,
-    adjoint: Adjoint = "taped",
-) -> list[Any]:
+    matrix: Sequence[Sequence[Any]], offset: Sequence[Any], tangents: Sequence[int], friction: Sequence[Any],
+    depth: Sequence[Any], sweeps: int = 50, adjoint: Adjoint = "taped",
+) -> list[Any]:  # fmt: skip
     """Return the impulses after `sweeps` sweeps from zero, as floats, or as loop results if any input is traced.
 
     Args:

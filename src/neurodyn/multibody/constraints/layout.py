@@ -17,63 +17,36 @@ PER_FRICTION = 3
 
 @dataclass(frozen=True)
 class ContactPointGroup:
-    """The contact points of a link.
+    """The contact points of a link."""
 
-    Attributes:
-        chain: Velocity coordinates that move the link, ascending.
-        points: Number of points; groups follow each other.
-    """
-
-    chain: tuple[int, ...]
-    points: int
+    chain: tuple[int, ...]  # velocity coordinates that move the link, ascending
+    points: int  # their number
 
 
 @dataclass(frozen=True)
 class ConstraintStructure:
-    """Structure of a problem.
+    """Structure of a problem."""
 
-    Attributes:
-        chains: For each velocity coordinate those that carry it, itself last: the nonzeros of the mass matrix.
-        groups: Contact points by link.
-        limits: Velocity coordinates with limits.
-        frictions: Velocity coordinates with friction.
-        cone: Friction cone.
-        impratio: Ratio of the impedances of friction and normal force.
-    """
-
+    # For each velocity coordinate those that carry it, itself last: the nonzeros of the mass matrix.
     chains: tuple[tuple[int, ...], ...]
     groups: tuple[ContactPointGroup, ...]
-    limits: tuple[int, ...]
-    frictions: tuple[int, ...]
+    limits: tuple[int, ...]  # velocity coordinates with limits
+    frictions: tuple[int, ...]  # velocity coordinates with friction
     cone: Cone = "pyramidal"
-    impratio: float = 1.0
+    impratio: float = 1.0  # ratio of the impedances of friction and normal force
 
 
 class ConstraintLayout:
-    """Start indices of a problem's inputs.
-
-    Attributes:
-        nv: Number of velocity coordinates.
-        points: Number of contact points.
-        entries: Rows and columns of the entries of M, which come first.
-        free: Accelerations without constraints.
-        velocity: Velocities.
-        columns: Link motions per unit of each velocity coordinate.
-        damping: b of the contacts.
-        first_point: Contact points.
-        first_limit: Joint limits.
-        first_friction: Joint frictions.
-        inputs: Number of inputs.
-    """
+    """Start indices of a problem's inputs, and their number."""
 
     def __init__(self, structure: ConstraintStructure) -> None:
         self.nv = len(structure.chains)
         self.points = sum(group.points for group in structure.groups)
-        self.entries = [(i, j) for i, chain in enumerate(structure.chains) for j in chain]
-        self.free = len(self.entries)
+        self.entries = [(i, j) for i, chain in enumerate(structure.chains) for j in chain]  # of M, which come first
+        self.free = len(self.entries)  # accelerations without constraints
         self.velocity = self.free + self.nv
-        self.columns = self.velocity + self.nv
-        self.damping = self.columns + 6 * self.nv
+        self.columns = self.velocity + self.nv  # link motions per unit of each velocity coordinate
+        self.damping = self.columns + 6 * self.nv  # b of the contacts
         self.first_point = self.damping + 1
         self.first_limit = self.first_point + PER_POINT * self.points
         self.first_friction = self.first_limit + PER_LIMIT * len(structure.limits)
@@ -88,15 +61,9 @@ STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22")
 
 
 def cone_text(cone: Cone, impratio: float, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
-    """Return text that declares force (`F0` to `F2`) and stiffness (`W00` to `W22`) at a residual.
+    """Return text that declares force (`F0` to `F2`) and, if wanted, stiffness (`W00` to `W22`) at a residual `y`.
 
     It reads the normal weight `D` and the friction `mu`, and declares further names.
-
-    Args:
-        cone: Kind of cone.
-        impratio: Ratio of the impedances of friction and normal force.
-        y: Names of the residual's three components.
-        stiffness: Whether to declare the stiffness.
     """
     return _pyramid(y, stiffness) if cone == "pyramidal" else _ellipse(y, impratio, stiffness)
 

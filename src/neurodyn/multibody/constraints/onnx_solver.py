@@ -5,9 +5,7 @@ A friction pyramid is four one-sided rows, like those of joint limits. Values ha
 vector is one column.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -30,15 +28,9 @@ _TANGENTS = ((0.0, 0.0, 0.0, 0.0), (1.0, -1.0, 0.0, 0.0), (0.0, 0.0, 1.0, -1.0))
 
 
 def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -> tuple[str, int]:
-    """Add the nodes that solve a problem.
+    """Add the nodes that solve a problem; return the name of the accelerations, shape [worlds, nv], and nv.
 
-    Args:
-        structure: The problem.
-        nodes: The graph.
-        given: Name of the inputs (see `constraint_loop`), shape [worlds, inputs].
-
-    Returns:
-        Name of the accelerations, shape [worlds, nv], and nv.
+    `given` is the name of the inputs (see `constraint_loop`), shape [worlds, inputs].
 
     Raises:
         InputError: The friction cones are elliptic.
@@ -66,12 +58,7 @@ def _greatest(nodes: OnnxNodes, value: str) -> str:
 
 
 class _OnnxProblem:
-    """The matrices of a problem, by name.
-
-    Attributes:
-        nv: Number of velocity coordinates.
-        free: Accelerations without constraints.
-    """
+    """The matrices of a problem, by name."""
 
     def __init__(self, structure: ConstraintStructure, nodes: OnnxNodes, given: str) -> None:
         at = ConstraintLayout(structure)
@@ -79,13 +66,17 @@ class _OnnxProblem:
         self._tiny = 1e-20 if nodes.dtype == np.float64 else 1e-12
         self._mass = self._mass_matrix(at, given)
         self.free = nodes.shaped(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
-        self._rows, self._rest, self._weights = self._pushing(at, given)
+        self._pushes = self._pushing(at, given)
         self._rubs: tuple[str, str, str, str] | None = None
         if structure.frictions:
-            count = len(structure.frictions)
-            rubs = nodes.shaped(nodes.part(given, at.first_friction, at.inputs), -1, count, PER_FRICTION)
-            weight, rest, most = (nodes.part(rubs, i, i + 1, 2) for i in range(PER_FRICTION))
+            weight, rest, most = self._inputs(given, at.first_friction, at.inputs, PER_FRICTION)
             self._rubs = nodes.reals(_one_hot(structure.frictions, at.nv)), rest, weight, most
+
+    def _inputs(self, given: str, first: int, last: int, width: int) -> list[str]:
+        """Return the columns of the inputs of joints, shape [worlds, joints, 1] each."""
+        nodes = self._nodes
+        rows = nodes.shaped(nodes.part(given, first, last), -1, (last - first) // width, width)
+        return [nodes.part(rows, i, i + 1, 2) for i in range(width)]
 
     def _mass_matrix(self, at: ConstraintLayout, given: str) -> str:
         nodes, nv = self._nodes, at.nv
@@ -96,21 +87,19 @@ class _OnnxProblem:
         entries = nodes("Gather", given, nodes.integers(place.ravel()), axis=1)
         return nodes("Mul", nodes.shaped(entries, -1, nv, nv), nodes.reals(there))
 
-    def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str | None, str, str]:
+    def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str, str, str, None] | None:
         """Return the one-sided rows, their residuals without acceleration, and their D; None without rows."""
         nodes, structure = self._nodes, self._structure
         parts = [self._edges(at, given)] if at.points else []
         if structure.limits:
-            count = len(structure.limits)
-            limits = nodes.shaped(nodes.part(given, at.first_limit, at.first_friction), -1, count, PER_LIMIT)
-            violation, side, weight, rest = (nodes.part(limits, i, i + 1, 2) for i in range(PER_LIMIT))
+            violation, side, weight, rest = self._inputs(given, at.first_limit, at.first_friction, PER_LIMIT)
             rows = nodes("Mul", side, nodes.reals(_one_hot(structure.limits, at.nv)))
             beyond = nodes("Greater", violation, _zero(nodes))
             parts.append((rows, rest, nodes("Where", beyond, weight, _zero(nodes))))
         if not parts:
-            return None, "", ""
+            return None
         rows, rest, weights = (nodes("Concat", *column, axis=1) for column in zip(*parts, strict=True))
-        return rows, rest, weights
+        return rows, rest, weights, None
 
     def _edges(self, at: ConstraintLayout, given: str) -> tuple[str, str, str]:
         """Return rows, residuals and D of the edges of all friction pyramids."""
@@ -196,34 +185,32 @@ class _OnnxProblem:
         return [nodes("Add", a, nodes("Mul", nodes("Mul", live, reach), s)), onward, scale]
 
     def _costs(self, nodes: OnnxNodes, a: str) -> "list[_Cost]":
-        costs: list[_Cost] = []
-        if self._rows is not None:
-            costs.append(_Pushing(nodes, self._rows, self._rest, self._weights, None, a))
-        if self._rubs is not None:
-            costs.append(_Rubbing(nodes, *self._rubs, a))
-        return costs
+        return [_Cost(nodes, *rows, a) for rows in (self._pushes, self._rubs) if rows]
 
 
-class _Cost(ABC):
+class _Cost:
     """A cost of the rows y = R a + rest at given accelerations.
 
-    Attributes:
-        turn: Axis permutation that transposes the rows.
-        force: Minus the cost's derivative by y.
+    One-sided rows, D / 2 min(0, y)^2, differ between worlds. Rows of joint friction are the same in all worlds; their
+    cost is Huber's function, whose slope is at most `most`.
     """
-
-    turn: ClassVar[list[int]]
 
     def __init__(self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, a: str) -> None:
         self._nodes, self._rows, self._weights, self._most = nodes, rows, weights, most
-        self._turned = nodes("Transpose", rows, perm=self.turn)
+        self._turned = nodes("Transpose", rows, perm=[1, 0] if most else [0, 2, 1])
         self._y = nodes("Add", nodes("MatMul", rows, a), rest)
-        self.force, self._active = self.at(nodes, self._y)
+        self.force, self._active = self.at(nodes, self._y)  # the force is minus the derivative by y
         self._step = ""
 
-    @abstractmethod
     def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
         """Return force and stiffness at a residual."""
+        if self._most is None:
+            active = nodes("Where", nodes("Less", y, _zero(nodes)), self._weights, _zero(nodes))
+            return nodes("Neg", nodes("Mul", active, y)), active
+        whole = nodes("Neg", nodes("Mul", self._weights, y))
+        force = nodes("Max", nodes("Min", whole, self._most), nodes("Neg", self._most))
+        sliding = nodes("Greater", nodes("Abs", whole), self._most)
+        return force, nodes("Where", sliding, _zero(nodes), self._weights)
 
     def gathered(self, value: str) -> str:
         """Return R^T times a value of each row."""
@@ -251,31 +238,6 @@ class _Cost(ABC):
         force, active = self.at(nodes, nodes("Add", self._y, nodes("Mul", reach, self._step)))
         bends = nodes("Mul", active, nodes("Mul", self._step, self._step))
         return _dot(nodes, force, self._step), nodes.sum(bends, 1, keep=True)
-
-
-class _Pushing(_Cost):
-    """One-sided rows, D / 2 min(0, y)^2; they differ between worlds."""
-
-    turn: ClassVar[list[int]] = [0, 2, 1]
-
-    def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
-        """Return force and stiffness at a residual."""
-        active = nodes("Where", nodes("Less", y, _zero(nodes)), self._weights, _zero(nodes))
-        return nodes("Neg", nodes("Mul", active, y)), active
-
-
-class _Rubbing(_Cost):
-    """Joint friction: Huber's function, whose slope is limited to the friction; the rows are the same in all worlds."""
-
-    turn: ClassVar[list[int]] = [1, 0]
-
-    def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
-        """Return force and stiffness at a residual."""
-        assert self._most is not None
-        whole = nodes("Neg", nodes("Mul", self._weights, y))
-        force = nodes("Max", nodes("Min", whole, self._most), nodes("Neg", self._most))
-        sliding = nodes("Greater", nodes("Abs", whole), self._most)
-        return force, nodes("Where", sliding, _zero(nodes), self._weights)
 
 
 def _one_hot(dofs: Sequence[int], nv: int) -> np.ndarray:

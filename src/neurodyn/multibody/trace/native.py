@@ -27,10 +27,7 @@ def _table(words: int) -> Any:
 def block_kernel(text: str, words: int, cuda: bool) -> Any:
     """Return the kernel of a text that uses `table` and the blocks from `begin` to before `end`, in a separate module.
 
-    Args:
-        text: The text.
-        words: Length of the table.
-        cuda: Whether there is one thread per block; otherwise one thread runs all blocks.
+    `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks.
     """
     table_type = _table(words)
 
@@ -54,16 +51,7 @@ def block_kernel(text: str, words: int, cuda: bool) -> Any:
 
 
 def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:
-    """Record a launch of a kernel on blocks from 0 with these table words.
-
-    Args:
-        kernel: Result of `block_kernel`.
-        words: The table.
-        threads: Number of threads.
-        blocks: Number of blocks.
-        device: Warp device.
-        block_dim: Threads per GPU block; 0 for Warp's default.
-    """
+    """Record a launch of a `block_kernel` with this table; `block_dim` threads per GPU block, 0 for Warp's default."""
     given = [0, blocks, _table(len(words))(*words)]
     return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block_dim or None)
 
@@ -72,7 +60,6 @@ class CpuLaunch:
     """A compiled kernel on the CPU; safe to call from several threads at once."""
 
     def __init__(self, kernel: Any, words: int) -> None:
-        """Compile the kernel."""
         # A recorded launch packs its arguments anew in every call, which takes longer than a small program.
         self._command: Any = recorded_launch(kernel, [0] * words, 1, 0, "cpu")
         self._bounds = ctypes.byref(self._command.bounds)
@@ -88,7 +75,6 @@ class CudaLaunch:
     """A kernel on a GPU. The words are kernel arguments, so a captured graph keeps their values."""
 
     def __init__(self, kernel: Any, words: int, threads: int, block: int, device: str) -> None:
-        """Compile the kernel and record a launch of `threads` threads in blocks of `block`."""
         self._command: Any = recorded_launch(kernel, [0] * words, threads, threads, device, block)
         self._words = struct.Struct(f"={words}q")
 
@@ -132,10 +118,7 @@ _lock = threading.RLock()  # the garbage collector may return a buffer while thi
 
 
 def tape_memory(like: Tensor, size: int) -> Tensor:
-    """Return an uninitialised tensor of `size` numbers with the precision and device of `like`.
-
-    On the CPU, up to 256 MiB of released buffers are reused.
-    """
+    """Return `size` uninitialised numbers like those of a tensor; on a CPU, up to 256 MiB of buffers are reused."""
     count = size * like.element_size()
     if count < _LEAST or not like.is_cpu:
         return like.new_empty(size)

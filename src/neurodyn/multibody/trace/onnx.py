@@ -15,10 +15,8 @@ from neurodyn.multibody.trace.text import live_nodes
 class OnnxNodes:
     """The nodes of an ONNX graph and its subgraphs.
 
-    Values are referred to by name; subgraphs see the values of the graphs around them.
-
-    Attributes:
-        dtype: Precision of all numbers, float32 or float64.
+    Values are referred to by name; subgraphs see the values of the graphs around them. `dtype` is the precision of all
+    numbers, float32 or float64.
     """
 
     def __init__(self, dtype: np.dtype | type, prefix: str = "", parent: "OnnxNodes | None" = None) -> None:
@@ -89,13 +87,10 @@ class OnnxNodes:
         body: Callable[["OnnxNodes", list[str]], list[str]],
         until: Callable[["OnnxNodes", list[str]], str] | None = None,
     ) -> list[str]:
-        """Add a loop that maps values to the next values; return the last ones.
+        """Add a loop of at most `most` iterations that maps values to the next values; return the last ones.
 
-        Args:
-            most: Maximum number of iterations.
-            begin: Initial values.
-            body: Adds the nodes of one iteration: from the values to the next.
-            until: Adds nodes that decide from the next values whether to continue; None for always.
+        `body` adds the nodes of an iteration. `until` adds nodes that decide from the next values whether to continue;
+        None for always.
         """
         from onnx import TensorProto, helper
 
@@ -121,19 +116,16 @@ class OnnxNodes:
         return self.several(len(begin), "Loop", self.integers(most), "", *begin, body=graph)
 
     def graph(self, name: str, inputs: dict[str, int], outputs: dict[str, tuple[str, int]]) -> Any:
-        """Return the graph.
+        """Return the graph; `inputs` holds the width of each input, `outputs` value and width of each output.
 
-        Args:
-            name: Name of the graph.
-            inputs: Width of each input by name, shape [worlds, width].
-            outputs: Value name and width of each output.
+        Inputs and outputs have the shape [worlds, width].
         """
         from onnx import helper
 
         kind = self.kind
-        ends = [helper.make_node("Identity", [value], [output]) for output, (value, _) in outputs.items()]
+        last = [helper.make_node("Identity", [value], [output]) for output, (value, _) in outputs.items()]
         return helper.make_graph(
-            [*self._nodes, *ends], name,
+            [*self._nodes, *last], name,
             [helper.make_tensor_value_info(x, kind, ["worlds", width]) for x, width in inputs.items()],
             [helper.make_tensor_value_info(x, kind, ["worlds", width]) for x, (_, width) in outputs.items()],
             initializer=self._constants,
@@ -158,14 +150,7 @@ def frame_graph(
 ) -> Any:
     """Return a graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, each of shape [worlds, width].
 
-    Args:
-        sizes: Sizes of the step's arrays; its state is [q, qd], and it has no weights.
-        step: The step.
-        substeps: Steps in the frame.
-        nq: Number of positions.
-        held: Inputs held over the frame, as numbers.
-        parameters: Parameters, as numbers.
-        dtype: Precision of all numbers.
+    The state of the step is [q, qd], with `nq` positions. Held inputs and parameters are numbers.
 
     Raises:
         InputError: A loop of the step has no ONNX nodes.

@@ -9,6 +9,7 @@ lanes of a vector, and large batches on several threads; see `target`.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
 from itertools import count
@@ -72,29 +73,23 @@ _ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN), (SEEDED
 _WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 
+_Given = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Control, held inputs, parameters and weights."""
+
+
 class ProgramRun:
-    """The inputs of a roll-out except its initial states; attributes: see `TracedProgram.rollout`."""
+    """The inputs of a roll-out except its initial states; see `TracedProgram.rollout`."""
 
     __slots__ = (
         "_words", "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights",
         "worlds",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        like: Tensor,
-        lanes: int | None,
-        frames: int,
-        substeps: int,
-        control: Tensor,
-        held: Tensor,
-        parameters: Tensor,
-        weights: Tensor,
-    ) -> None:
+    def __init__(self, like: Tensor, lanes: int | None, frames: int, substeps: int, given: _Given) -> None:
         if like.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"a program runs in float32 or float64, not in {like.dtype}")
         self.frames, self.substeps = frames, substeps
-        self.control, self.held, self.parameters, self.weights = control, held, parameters, weights
+        self.control, self.held, self.parameters, self.weights = given
         self.worlds = like.shape[0]
         self.on_cpu = like.is_cpu
         self.single = like.dtype == torch.float32
@@ -124,13 +119,7 @@ class ProgramGradients:
 
 
 class TracedProgram(OperatorHandle):
-    """A traced recurrence, compiled on first use.
-
-    Attributes:
-        sizes: Lengths of the arrays.
-        step: The step function.
-        threads: Maximum number of CPU threads that worlds are split among.
-    """
+    """A traced recurrence, compiled on first use."""
 
     def __init__(self, sizes: ProgramSizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
         """Trace a step and its adjoint.
@@ -148,16 +137,11 @@ class TracedProgram(OperatorHandle):
         self._lanes = lanes
         self._scalar_only = False
         self._texts = recurrence_texts(sizes, step)
-        self._operations = self.operations
+        self.operations = tuple(text.count("const real v") for text in (self._texts.forward, self._texts.adjoint))
         self._cpu: dict[tuple[int, bool, int], CpuLaunch] = {}
         self._cuda: dict[Any, CudaLaunch] = {}
         self._kernels: dict[Any, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
-
-    @property
-    def operations(self) -> tuple[int, int]:
-        """Number of statements of the step and of its adjoint."""
-        return self._texts.forward.count("const real v"), self._texts.adjoint.count("const real v")
 
     def rollout(
         self,
@@ -190,7 +174,7 @@ class TracedProgram(OperatorHandle):
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
-        given = self._fitted(x, frames, control, held, parameters, weights)
+        given = self._fitted(x, frames, (control, held, parameters, weights))
         silent = not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in (x, *given))
         if silent and takes_operator(x):  # must precede any use of addresses, which tensors in torch.compile lack
             return rollout_operator(x, *given, self.handle, frames, substeps)
@@ -211,19 +195,11 @@ class TracedProgram(OperatorHandle):
         weights: Tensor | None = None,
     ) -> "ProgramRun":
         """Return the inputs of `forward` and `adjoint`, for use without torch's autograd; arguments: see `rollout`."""
-        return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
+        return self._run(state, frames, substeps, self._fitted(state, frames, (control, held, parameters, weights)))
 
-    def _fitted(
-        self,
-        state: Tensor,
-        frames: int,
-        control: Tensor | None,
-        held: Tensor | None,
-        parameters: Tensor | None,
-        weights: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _fitted(self, state: Tensor, frames: int, given: tuple[Tensor | None, ...]) -> _Given:
         """Return control, held inputs, parameters and weights, checked and in the precision of the state."""
-        worlds, s = state.shape[0], self.sizes
+        (control, held, parameters, weights), worlds, s = given, state.shape[0], self.sizes
         return (
             _fitting("control", control, [(worlds, frames, s.control)], state),
             _fitting("held", held, [(worlds, frames, s.held)], state),
@@ -231,10 +207,8 @@ class TracedProgram(OperatorHandle):
             _fitting("weights", weights, [(s.weights,)], state, whole=True),
         )
 
-    def _run(
-        self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]
-    ) -> "ProgramRun":
-        return ProgramRun(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
+    def _run(self, state: Tensor, frames: int, substeps: int, given: _Given) -> ProgramRun:
+        return ProgramRun(state, 1 if self._scalar_only else self._lanes, frames, substeps, given)
 
     def forward(self, run: "ProgramRun", state: Tensor) -> Tensor:
         """Return the states at the frames, shape [worlds, frames + 1, state], without gradients."""
@@ -278,12 +252,9 @@ class TracedProgram(OperatorHandle):
         return like.new_empty(run.frames + 1, self.sizes.state, run.worlds).permute(2, 0, 1)
 
     def adjoint(self, run: "ProgramRun", tape: Tensor, seeds: Tensor) -> "ProgramGradients":
-        """Return the gradients of sum(seeds * states at the frames).
+        """Return the gradients of sum(seeds * states at the frames) of a recorded run and its tape.
 
-        Args:
-            run: The run passed to `record`.
-            tape: The tape that it returned.
-            seeds: Seeds, shape [worlds, frames + 1, state].
+        Seeds have shape [worlds, frames + 1, state].
         """
         worlds, sizes = run.worlds, self.sizes
         seeds = _readable(seeds)
@@ -316,9 +287,7 @@ class TracedProgram(OperatorHandle):
         the gradients with respect to the states before it (same shape) and the controls, shape [worlds, rows, control].
         Arguments: see `rollout`.
         """
-        run = self.run(
-            state, frames=1, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
-        )
+        run = self._run(state, 1, substeps, self._fitted(state, 1, (control, held, parameters, weights)))
         run.lanes = 1
         path, tape = self.record(run, state)
         return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
@@ -352,7 +321,7 @@ class TracedProgram(OperatorHandle):
         blocks = -(-run.worlds // run.lanes)
         pieces = 1
         if self.threads > 1:
-            work = _OPERATION * self._operations[which] * run.frames * run.substeps * blocks
+            work = _OPERATION * self.operations[which] * run.frames * run.substeps * blocks
             if work > _THREAD_WORTH:
                 pieces = min(-(-blocks // group), 4 * self.threads)
         if pieces == 1:
@@ -381,21 +350,18 @@ class TracedProgram(OperatorHandle):
         launch = self._cpu.get((which, run.single, run.lanes))
         if launch is not None:
             return launch
-        if run.lanes > 1:
-            try:
-                with native_stderr_dropped():
-                    return self._compiled(which, run)
-            except Exception:  # Warp's error for a text that does not compile
-                notice(
-                    "a compiled program runs one world at a time: the text of a contact model or network does not "
-                    "compile for vectors (see `neurodyn.multibody.trace.Loop` for what such texts may do)"
-                )
-                self._scalar_only, run.lanes = True, 1
-                return self._cpu_launch(which, run)
-        return self._compiled(which, run)
-
-    def _compiled(self, which: int, run: "ProgramRun") -> CpuLaunch:
-        launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
+        try:
+            with native_stderr_dropped() if run.lanes > 1 else nullcontext():
+                launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
+        except Exception:  # Warp's error for a text that does not compile
+            if run.lanes == 1:
+                raise
+            notice(
+                "a compiled program runs one world at a time: the text of a contact model or network does not "
+                "compile for vectors (see `neurodyn.multibody.trace.Loop` for what such texts may do)"
+            )
+            self._scalar_only, run.lanes = True, 1
+            return self._cpu_launch(which, run)
         self._cpu[which, run.single, run.lanes] = launch
         return launch
 
@@ -416,12 +382,7 @@ class TracedProgram(OperatorHandle):
         over as many multiprocessors as possible. If a thread needs fewer than 64 registers, more than 32 warps fit, and
         a block is two warps.
         """
-        return 64 if self._operations[which] * (1 if single else 4) < _SMALL else 32
-
-    def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
-        """Return the GPU kernels of forward and adjoint in a precision."""
-        target = Target("cuda", dtype == torch.float32)
-        return self.kernel(0, target), self.kernel(1, target)
+        return 64 if self.operations[which] * (1 if single else 4) < _SMALL else 32
 
     def kernel(self, which: int, target: Target) -> Any:
         """Return a kernel (0: forward, 1: adjoint, 2: seeded adjoint) for a target."""

@@ -198,24 +198,19 @@ for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
 """
 
 
+@dataclass
 class ProgramTexts:
-    """Texts of the forward loop, of its adjoint, and of the adjoint with many seeds for the same states.
+    """Texts of the forward loop, of its adjoint, and of the adjoint with many seeds for the same states."""
 
-    Attributes:
-        forward: The forward loop.
-        adjoint: Its adjoint.
-        taped: Number of values that a step puts on the tape, its state first.
-    """
-
-    def __init__(self, forward: str, adjoint: str, taped: int, make_seeded: Callable[[], str]) -> None:
-        """Keep the texts, and the function that makes the last one on demand: it is slow to make and rarely used."""
-        self.forward, self.adjoint, self.taped = forward, adjoint, taped
-        self._make_seeded = make_seeded
+    forward: str
+    adjoint: str
+    taped: int  # number of values that a step puts on the tape, its state first
+    make_seeded: Callable[[], str]
 
     @cached_property
     def seeded(self) -> str:
-        """The adjoint of one frame with respect to state and control, with seeds in the lanes in place of worlds."""
-        return self._make_seeded()
+        """The adjoint of one frame by state and control, with seeds in the lanes in place of worlds; slow to make."""
+        return self.make_seeded()
 
 
 def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
@@ -251,8 +246,8 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     reading = "\n".join(f"const real v{index} = KEPT({place});" for index, place in taped.items())
     kept = {i: [f"v{x}" for x in results] for i, results in _sufficient(graph, taped).items()}
     before, body, known = _around(graph, changes, _ADJOINT_ELEMENTS, taped, effects=True, kept=kept)
-    ends = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
-    last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(ends)], _ADJOINT_ELEMENTS, known)
+    by_parameters = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
+    last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(by_parameters)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
     return ProgramTexts(forward, adjoint, lengths["nk"], lambda: _seeded_text(inputs, after, taped, numbers))
 

@@ -17,16 +17,10 @@ from neurodyn.multibody.trace.expression import (
 
 
 def pull_back(outputs: Sequence[Scalar], seeds: Sequence[Scalar], inputs: Sequence[Expression]) -> list[Expression]:
-    """Return the gradient of sum_i seeds_i outputs_i with respect to each input.
+    """Return the gradient of sum_i seeds_i outputs_i with respect to each input, with the seeds held fixed.
 
-    Args:
-        outputs: The outputs to differentiate.
-        seeds: One weight per output, held fixed.
-        inputs: Nodes of one graph, treated as independent: dependencies between them are not followed.
-
-    Returns:
-        One expression per input, in the same graph. The created nodes also accumulate the gradients of the weights of
-        loops, as a side effect.
+    The inputs are nodes of one graph and treated as independent: dependencies between them are not followed. As a side
+    effect, the created nodes accumulate the gradients of the weights of loops.
 
     Raises:
         ValueError: An output depends on the derivative of a loop, which cannot be differentiated again.

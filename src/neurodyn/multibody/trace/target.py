@@ -5,71 +5,40 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 
-
-@dataclass(frozen=True)
-class _Precision:
-    """Constants of a precision; polynomial coefficients in ascending order."""
-
-    magic: str
-    """1.5 * 2^(bits of the mantissa): adding it rounds to an integer, held in the low bits of the sum."""
-
-    mantissa: int
-    bias: int
-    root_half: str
-    turn: tuple[str, ...]
-    limit: str
-    sine: tuple[float, ...]
-    cosine: tuple[float, ...]
-    ln2: tuple[str, str]
-    least: float
-    most: float
-    exponential: tuple[float, ...]
-    logarithm: tuple[float, ...]
-    tanh: tuple[tuple[float, ...], tuple[float, ...]]
-
-
-_DOUBLE = _Precision(
-    magic="6755399441055744.0",
-    mantissa=52,
-    bias=1023,
-    root_half="0x3fe6a09e667f3bcdLL",
-    turn=("1.5707963267948966", "6.123233995736766e-17"),
-    limit="140737488355328.0",
-    sine=(-0.16666666666666663, 0.00833333333333013, -0.00019841269835557402, 2.755731549825422e-06,
-          -2.5051009657015125e-08, 1.5909586259665044e-10),
-    cosine=(0.041666666666666664, -0.0013888888888886886, 2.4801587298014246e-05, -2.7557316893681153e-07,
-            2.0876069826994487e-09, -1.137728782340167e-11),
-    ln2=("0.6931471806019545", "-4.2009150726810846e-11"),
-    least=-746.0,
-    most=710.0,
-    exponential=(0.5000000000000001, 0.16666666666666669, 0.041666666666616864, 0.008333333333329503,
-                 0.0013888888920770123, 0.00019841269865788537, 2.4801515879478315e-05, 2.7557264294679126e-06,
-                 2.762261407861969e-07, 2.5102327723609146e-08),
-    logarithm=(0.6666666666666666, 0.4000000000000116, 0.2857142857063252, 0.22222222429714564, 0.18181791661479374,
-               0.1538645176833365, 0.13263207033098087, 0.13143683088185512),
-    tanh=((-1614.6876844170845, -99.28772310019186, -0.9643991794250523),
-          (4844.063053251255, 2235.4883906010045, 112.81167849163293, 1.0)),
-)  # fmt: skip
-
-_SINGLE = _Precision(
-    magic="12582912.0f",
-    mantissa=23,
-    bias=127,
-    root_half="0x3f3504f3",
-    turn=("1.5707963705062866f", "-4.371138828673793e-08f", "-1.7151245100058819e-15f"),
-    limit="2097152.0f",
-    sine=(-0.16666666663107013, 0.00833333159248636, -0.00019839938821894978, 2.7231313338415453e-06),
-    cosine=(0.04166666666369673, -0.0013888887436470086, 2.4800476921798433e-05, -2.7285423943765487e-07),
-    ln2=("0.693115234375f", "3.194618329871446e-05f"),
-    least=-104.0,
-    most=90.0,
-    exponential=(0.5, 0.16666569628115477, 0.04166654542109553, 0.00836438069329107, 0.0013927684616575004),
-    logarithm=(0.6666666653497173, 0.40000137489384224, 0.28549080703876956, 0.23376880371521097),
-    tanh=((-0.333332819422, 0.133314422036, -0.0537397155531, 0.0206390887954, -0.00570498872745), (1.0,)),
-)
+# Constants of each precision; coefficients of polynomials in ascending order. Adding `magic`, which is
+# 1.5 * 2^(bits of the mantissa), rounds to an integer, held in the low bits of the sum.
+_DOUBLE: dict[str, Any] = {
+    "magic": "6755399441055744.0", "mantissa": 52, "bias": 1023, "limit": "140737488355328.0",
+    "root_half": "0x3fe6a09e667f3bcdLL", "turn": ("1.5707963267948966", "6.123233995736766e-17"),
+    "ln2_high": "0.6931471806019545", "ln2_low": "-4.2009150726810846e-11", "least": -746.0, "most": 710.0,
+    "sine": (-0.16666666666666663, 0.00833333333333013, -0.00019841269835557402, 2.755731549825422e-06,
+             -2.5051009657015125e-08, 1.5909586259665044e-10),
+    "cosine": (0.041666666666666664, -0.0013888888888886886, 2.4801587298014246e-05, -2.7557316893681153e-07,
+               2.0876069826994487e-09, -1.137728782340167e-11),
+    "exponential": (0.5000000000000001, 0.16666666666666669, 0.041666666666616864, 0.008333333333329503,
+                    0.0013888888920770123, 0.00019841269865788537, 2.4801515879478315e-05, 2.7557264294679126e-06,
+                    2.762261407861969e-07, 2.5102327723609146e-08),
+    "logarithm": (0.6666666666666666, 0.4000000000000116, 0.2857142857063252, 0.22222222429714564, 0.18181791661479374,
+                  0.1538645176833365, 0.13263207033098087, 0.13143683088185512),
+    "tanh_above": (-1614.6876844170845, -99.28772310019186, -0.9643991794250523),
+    "tanh_below": (4844.063053251255, 2235.4883906010045, 112.81167849163293, 1.0),
+}  # fmt: skip
+_SINGLE: dict[str, Any] = {
+    "magic": "12582912.0f", "mantissa": 23, "bias": 127, "limit": "2097152.0f", "root_half": "0x3f3504f3",
+    "turn": ("1.5707963705062866f", "-4.371138828673793e-08f", "-1.7151245100058819e-15f"),
+    "ln2_high": "0.693115234375f", "ln2_low": "3.194618329871446e-05f", "least": -104.0, "most": 90.0,
+    "sine": (-0.16666666663107013, 0.00833333159248636, -0.00019839938821894978, 2.7231313338415453e-06),
+    "cosine": (0.04166666666369673, -0.0013888887436470086, 2.4800476921798433e-05, -2.7285423943765487e-07),
+    "exponential": (0.5, 0.16666569628115477, 0.04166654542109553, 0.00836438069329107, 0.0013927684616575004),
+    "logarithm": (0.6666666653497173, 0.40000137489384224, 0.28549080703876956, 0.23376880371521097),
+    "tanh_above": (-0.333332819422, 0.133314422036, -0.0537397155531, 0.0206390887954, -0.00570498872745),
+    "tanh_below": (1.0,),
+}  # fmt: skip
+_VARIABLES = {"exponential": "r", **dict.fromkeys(("sine", "cosine", "logarithm", "tanh_above", "tanh_below"), "z")}
 
 _TEXT = """
 INLINE real fused(real a, real b, real c) {{ return __builtin_elementwise_fma(a, b, c); }}
@@ -106,7 +75,7 @@ const real above = SELECT(x < (real){least}, (real){least}, x);
 const real y = SELECT((real){most} < above, (real){most}, above);
 const real t = fused(y, (real)1.4426950408889634, (real){magic});
 const real k = t - (real){magic};
-const real r = fused(k, (real)-{ln2_low}, fused(k, (real)-{ln2_high}, y));
+const real r = fused(k, (real)-({ln2_low}), fused(k, (real)-({ln2_high}), y));
 const whole power = bits(t) - bits((real){magic});
 const real size = (real)1 + fused(r * r, {exponential}, r);
 return size * power_of_two(power >> 1) * power_of_two(power - (power >> 1));
@@ -116,8 +85,8 @@ const whole exponent = (bits(x) - (whole){root_half}) >> {mantissa};
 const real f = from_bits(bits(x) - (exponent << {mantissa})) - (real)1;
 const real k = from_bits(exponent + bits((real){magic})) - (real){magic};
 const real s = f / ((real)2 + f), z = s * s, half = (real)0.5 * f * f;
-const real found = k * (real){ln2_high}
-- ((half - fused(s, fused(z, {logarithm}, half), k * (real){ln2_low})) - f);
+const real found = k * (real)({ln2_high})
+- ((half - fused(s, fused(z, {logarithm}, half), k * (real)({ln2_low}))) - f);
 const real edge = SELECT(x == (real)0, (real)-__builtin_inf(), (real)__builtin_nan(""));
 return SELECT(x == (real)__builtin_inf(), x, SELECT(x > (real)0, found, edge));
 }}
@@ -142,34 +111,13 @@ INLINE real pow(real x, real y) {{ {pow} }}
 
 
 def functions_text(lanes: int, single: bool) -> str:
-    """Return the struct `functions` with sqrt, sin, cos, exp, log, tanh, atan2, pow, abs, min and max of a `real`.
-
-    Args:
-        lanes: Worlds in a `real`.
-        single: Whether it is of single precision.
-    """
+    """Return the struct `functions` with sqrt, sin, cos, exp, log, tanh, atan2, pow, abs, min and max of a `real`."""
     kind = _SINGLE if single else _DOUBLE
     angle = ["const real r0 = x;"]
-    angle += [f"const real r{i + 1} = fused(k, (real)-({part}), r{i});" for i, part in enumerate(kind.turn)]
-    above, below = kind.tanh
-    text = _TEXT.format(
-        bias=kind.bias,
-        mantissa=kind.mantissa,
-        magic=kind.magic,
-        limit=kind.limit,
-        root_half=kind.root_half,
-        reduce="\n".join([*angle, f"return r{len(kind.turn)};"]),
-        sine=_polynomial(kind.sine, "z"),
-        cosine=_polynomial(kind.cosine, "z"),
-        least=kind.least,
-        most=kind.most,
-        ln2_high=f"({kind.ln2[0]})",
-        ln2_low=f"({kind.ln2[1]})",
-        exponential=_polynomial(kind.exponential, "r"),
-        logarithm=_polynomial(kind.logarithm, "z"),
-        tanh_above=_polynomial(above, "z"),
-        tanh_below=_polynomial(below, "z"),
-    )
+    angle += [f"const real r{i + 1} = fused(k, (real)-({part}), r{i});" for i, part in enumerate(kind["turn"])]
+    angle.append(f"return r{len(kind['turn'])};")
+    polynomials = {name: _polynomial(kind[name], variable) for name, variable in _VARIABLES.items()}
+    text = _TEXT.format(reduce="\n".join(angle), **(kind | polynomials))
     two = {name: _each(name, lanes, "y, x" if name == "atan2" else "x, y") for name in ("atan2", "pow")}
     plain = "".join(f"INLINE real {name}(real x) {{ {_each(name, lanes, 'x')} }}\n" for name in _PLAIN)
     return (
@@ -209,27 +157,19 @@ _MOST_BITS = {"AVX512": 512, "AVX2": 256}
 
 @dataclass(frozen=True)
 class Target:
-    """A compilation target.
+    """A compilation target."""
 
-    Attributes:
-        device: "cpu" or "cuda".
-        single: Whether numbers are of single precision.
-        lanes: Worlds in a vector.
-    """
-
-    device: str
-    single: bool
-    lanes: int = 1
+    device: str  # "cpu" or "cuda"
+    single: bool  # precision
+    lanes: int = 1  # worlds in a vector
 
     def text(self, rows: Sequence[str], plain: Sequence[str], body: str) -> str:
-        """Return the complete text of a kernel.
+        """Return the complete text of a kernel; `rows` and `plain` are the arrays of its table in order.
 
-        Args:
-            rows: Arrays with one row per world and frame, in the order of the kernel's table.
-            plain: Other arrays, after them.
-            body: The computation.
+        The former have one row per world and frame.
         """
-        head = _NAMES.format(number="float" if self.single else "double", lanes=self.lanes)
+        undefined = "\n".join(f"#undef {name}" for name in _MACROS)
+        head = _NAMES.format(number="float" if self.single else "double", lanes=self.lanes, undefined=undefined)
         if self.device == "cpu":
             head += _CPU + self._vectors() + functions_text(self.lanes, self.single) + self._of_one() + self._rows()
             body = body.replace("::wp::", "functions::").replace("::one::", "functions_of_one::")
@@ -271,9 +211,8 @@ class Target:
         places = " ".join(
             f"rows.at[{n}] = base + (from + least(part * {self.lanes} + {n}, count - 1)) * by;" for n in lanes
         )
-        return _ROWS.format(lanes=self.lanes, places=places, get=get, put=put, begin=begin, step=" ".join(
-            f"at[{n}] += by;" for n in lanes
-        ))  # fmt: skip
+        step = " ".join(f"at[{n}] += by;" for n in lanes)
+        return _ROWS.format(lanes=self.lanes, places=places, get=get, put=put, begin=begin, step=step)
 
 
 def table_length(rows: Sequence[str], plain: Sequence[str]) -> int:
@@ -290,25 +229,13 @@ def vector_lanes(single: bool) -> int:
     return max(bits // (32 if single else 64), 1)
 
 
+_MACROS = (
+    "LANES", "INLINE", "SELECT", "ANY", "ALL", "NOT", "LIVE", "ROWS", "KEEP", "KEPT", "STRIDE", "FUSE", "SUMS",
+    "UNROLL", "FIRST", "LANE_IS", "OPAQUE",
+)  # fmt: skip
 _NAMES = """
 typedef {number} number;
-#undef LANES
-#undef INLINE
-#undef SELECT
-#undef ANY
-#undef ALL
-#undef NOT
-#undef LIVE
-#undef ROWS
-#undef KEEP
-#undef KEPT
-#undef STRIDE
-#undef FUSE
-#undef SUMS
-#undef UNROLL
-#undef FIRST
-#undef LANE_IS
-#undef OPAQUE
+{undefined}
 #define LANES {lanes}
 #define SELECT(condition, a, b) ((condition) ? (a) : (b))
 #define NOT(condition) (!(condition))

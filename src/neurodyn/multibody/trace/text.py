@@ -6,7 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from neurodyn.multibody.trace.expression import Expression, Graph, Loop, Scalar, apply_loop
 from neurodyn.multibody.trace.reverse import pull_back
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_FORMS = {
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
+    "min": "SELECT({1} < {0}, {1}, {0})", "max": "SELECT({0} < {1}, {1}, {0})", "less": "SELECT({0} < {1}, {2}, {3})",
+}  # fmt: skip
 _CALLS = {"sqrt", "sin", "cos", "exp", "log", "tanh", "atan2"}
 
 
@@ -26,7 +29,7 @@ def statements(
 
     Args:
         graph: The graph.
-        assignments: Left-hand sides with operators, e.g. "out[3] =", and their values.
+        assignments: Left-hand sides with operators, for example "out[3] =", and their values.
         arrays: Text of an element of each input array, with {} for its index.
         known: Nodes already computed by the surrounding text.
         effects: Whether to accumulate the gradients of the weights of loops.
@@ -96,16 +99,8 @@ def _declaration(
 
 
 def _operation(kind: str, names: list[str]) -> str:
-    if kind in _INFIX:
-        return f"{names[0]} {_INFIX[kind]} {names[1]}"
-    if kind == "neg":
-        return f"-{names[0]}"
-    if kind == "min":
-        return f"SELECT({names[1]} < {names[0]}, {names[1]}, {names[0]})"
-    if kind == "max":
-        return f"SELECT({names[0]} < {names[1]}, {names[1]}, {names[0]})"
-    if kind == "less":
-        return f"SELECT({names[0]} < {names[1]}, {names[2]}, {names[3]})"
+    if kind in _FORMS:
+        return _FORMS[kind].format(*names)
     if kind not in _CALLS:
         raise ValueError(f"no text for the operation {kind!r}")
     return f"::wp::{kind}({', '.join(names)})"
@@ -146,7 +141,7 @@ def mapped(
     graph: Graph, name: str, body: Body, common: Sequence[Scalar], blocks: Sequence[Sequence[Scalar]],
     items: Sequence[tuple[int, Sequence[Scalar]]],
 ) -> list[list[Expression]]:  # fmt: skip
-    """Return the results of a function for each of several items, computed in a loop.
+    """Return the results of a function, traced once, for each of several items, computed in a loop.
 
     An item is skipped, with results 0, if its first number is not above 0 in any world of a vector. If it is above 0 in
     some of the worlds, the results are computed in all of them and must be finite.
@@ -154,7 +149,7 @@ def mapped(
     Args:
         graph: The graph of all values.
         name: Name in messages.
-        body: The function, traced once.
+        body: The function.
         common: Values common to all items; numbers are folded.
         blocks: Values shared by the items of a block, equally many per block.
         items: Block index and values of each item, equally many per item; these values have no derivative.
