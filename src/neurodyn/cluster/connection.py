@@ -81,7 +81,10 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
             except Exception as error:  # Ray raises anything, for example after too slow a start
                 _leave(ray)
                 if not left or address != LOCAL:
-                    raise _unreachable(address, error) from None
+                    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                    here = "a machine with memory and disk to spare"
+                    valid = here if address == LOCAL else "a cluster that `ray status` shows"
+                    raise InputError(f"cluster {address}: cannot be reached ({reason}); valid: {valid}") from None
         context.callback(_leave, ray)
         context.enter_context(_watched(ray, address))
         yield
@@ -109,12 +112,6 @@ def _join(ray: ModuleType, address: str, workers: int | None, folder: Path | Non
     with _signals_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init(address, log_to_driver=False, logging_level="CRITICAL", **options)
-
-
-def _unreachable(address: str, error: Exception) -> InputError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    valid = "a machine with memory and disk to spare" if address == LOCAL else "a cluster that `ray status` shows"
-    return InputError(f"cluster {address}: cannot be reached ({reason}); valid: {valid}")
 
 
 def _leave(ray: ModuleType) -> None:

@@ -268,6 +268,12 @@ class IdentifiedRobot:
         rigid = [joint for joint, drive in self.drives.items() if not drive.elastic]
         return {f"{ACTUATOR}{joint}.{number}" for joint in rigid for number in ("coulomb", "viscous")}
 
+    def moved(self, joint: str, place: str) -> str:
+        """Return the place of a joint in an asset, as three numbers, after its identified change of origin [m]."""
+        names = [f"{joint}.origin.{x}" for x in "xyz"]
+        shift = [self.free.get(name, 0.0) - self.nominal.get(name, 0.0) for name in names]
+        return " ".join(number(float(a) + b) for a, b in zip(place.split(), shift, strict=True))
+
     def changes(self, names: Iterable[str]) -> list[str]:
         """Return a line, as "elbow.mass: 1 -> 1.07", for each of these quantities that is free."""
         return [

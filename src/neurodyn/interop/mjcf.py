@@ -403,27 +403,19 @@ def _write_joint(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> 
 def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
     """Write identified origins, as shifts of their bodies, and axes of joints."""
     placed: set[str] = set()
-    for link in identified.mechanism.links:
+    links = identified.mechanism.links
+    for link in links:
         name, body = link.joint.name, asset.body(link)
+        parent = asset.root.find("worldbody") if link.joint.parent < 0 else asset.body(links[link.joint.parent])
         origin, axis = identified.names(f"{name}.origin"), identified.names(f"{name}.axis")
-        if origin and body is not None and asset.parents[body] is _leader(asset, identified, link):
-            shift = [identified.free.get(f"{name}.origin.{x}", 0.0) - identified.nominal.get(f"{name}.origin.{x}", 0.0)
-                     for x in "xyz"]  # fmt: skip
-            place = [float(x) for x in body.get("pos", "0 0 0").split()]
-            body.set("pos", vector(a + b for a, b in zip(place, shift, strict=True)))
+        if origin and body is not None and asset.parents[body] is parent:
+            body.set("pos", identified.moved(name, body.get("pos", "0 0 0")))
             note(asset.parents[body], body, identified.changes(sorted(origin)))
             placed |= origin
         if axis:
             asset.joint(link).set("axis", vector(link.joint.axis))
             placed |= axis
     return placed
-
-
-def _leader(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> Element | None:
-    """Return the body in whose frame the origin of a link's joint is given."""
-    if link.joint.parent < 0:
-        return asset.root.find("worldbody")
-    return asset.body(identified.mechanism.links[link.joint.parent])
 
 
 def _write_contact(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:

@@ -167,10 +167,7 @@ def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
     parent = asset.base if link.joint.parent < 0 else asset.link(parents[link.joint.parent])
     if origin and _end(joint, "parent") == parent.get("name"):
         element = _child(joint, "origin")
-        place = [float(x) for x in element.get("xyz", "0 0 0").split()]
-        names = [f"{name}.origin.{x}" for x in "xyz"]
-        shift = [identified.free.get(one, 0.0) - identified.nominal.get(one, 0.0) for one in names]
-        element.set("xyz", vector(a + b for a, b in zip(place, shift, strict=True)))
+        element.set("xyz", identified.moved(name, element.get("xyz", "0 0 0")))
         placed |= origin
     if axis:
         _child(joint, "axis").set("xyz", vector(link.joint.axis))

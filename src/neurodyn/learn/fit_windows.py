@@ -148,21 +148,13 @@ def fit_windows(
             drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
             rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
         found = found.rows(rows)
-    return _with_readings(_compact(found), store)
-
-
-def _with_readings(windows: FitWindows, store: Store) -> FitWindows:
+    used, log = torch.unique(found.log, return_inverse=True)
+    found = replace(found, log=log, logs=tuple(names[i] for i in used.tolist()))  # without logs that have no window
     if store.measured is None:
-        return windows
-    first = store.offsets[windows.places[:, 0]] + windows.places[:, 1]
-    rows = first[:, None] + np.arange(windows.frames + 1)
-    return replace(windows, measured=torch.from_numpy(store.measured[rows]).double())
-
-
-def _compact(windows: FitWindows) -> FitWindows:
-    """Return windows whose `logs` are only those that they come from."""
-    used, log = torch.unique(windows.log, return_inverse=True)
-    return replace(windows, log=log, logs=tuple(windows.logs[i] for i in used.tolist()))
+        return found
+    first = store.offsets[found.places[:, 0]] + found.places[:, 1]
+    rows = first[:, None] + np.arange(frames + 1)
+    return replace(found, measured=torch.from_numpy(store.measured[rows]).double())
 
 
 def require_finite_path(path: Trajectory, spec: StateSpec, windows: FitWindows) -> None:

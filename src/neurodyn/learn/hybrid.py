@@ -23,24 +23,24 @@ from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimis
 
 
 class NetworkTrainingSettings(Config, frozen=True):
-    """How the networks of a blueprint are trained, together with the parameters.
+    """Settings of the training of a blueprint's networks, together with the parameters.
 
     Attributes:
         optimiser: "adam", "soap", "lbfgs" (on the same batch throughout), or another one of
             `learn.optimiser.OPTIMISERS`.
-        rate: Highest learning rate of the weights; it falls to zero along half a cosine.
+        rate: Highest learning rate of the weights; it falls to 1 % of that along half a cosine.
         parameter_rate: Highest learning rate of the free quantities, in their unbounded coordinates; 0 keeps them as
             they were identified.
         batch: Windows in a batch.
-        windows: Most windows of which batches are drawn, spread evenly over all possible ones.
+        windows: Largest number of windows to draw batches from, spread evenly over all possible ones.
         loss: "absolute" or "squared" error of a roll-out, by channel over its scale.
         regularisation: R in the penalty R |weights|^2.
-        clip: Greatest norm of a gradient.
-        validations: How often the roll-out error is measured on the validation split.
-        patience: Validations without a better one after which the training ends; the best model is kept.
-        steps: Optimiser steps where no time budget is given.
-        moving: Whether only windows that move are trained on, where the parameters' are: what networks have not seen
-            they may make worse.
+        clip: Largest norm of a gradient.
+        validations: Number of validations by the roll-out error on the validation split.
+        patience: Validations without improvement after which the training ends; the best model is kept.
+        steps: Optimiser steps, without a time budget.
+        moving: Whether to train only on windows that move, if the parameters were fitted to such windows. Networks may
+            then be worse without motion, which they have not seen.
     """
 
     optimiser: str = "adam"

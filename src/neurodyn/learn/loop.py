@@ -172,7 +172,9 @@ class TrainingLoop:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
                 raise Interrupted(self._interrupted(), stop.code) from None
-            self.state.verdict, self.state.starved = self._agreed_verdict(), self._is_starved()
+            words = current_ranks().gather(next((fault.words for fault in self._watch.faults), ""))
+            self.state.verdict = current_ranks().agree(lambda: str(self._judge(next(filter(None, words), ""))))
+            self.state.starved = self._is_starved()
             if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
                 closing = self.learner.closing(self.state)
@@ -217,7 +219,8 @@ class TrainingLoop:
 
     def _run_phase(self) -> None:
         at, checks, saved = self.state, self._checks(self.state.phase), self.state.seconds
-        while (done := self.budget.done(at)) < 1.0 and not self._exhausted():
+        patience = math.inf if self._patience is None else self._patience
+        while (done := self.budget.done(at)) < 1.0 and at.stale < patience:
             self.last = self.learner.step(done, at)
             at.step, at.phase_step, at.skipped = at.step + 1, at.phase_step + 1, at.skipped + (not self.last.taken)
             at.left_out += self.last.left_out
@@ -230,7 +233,9 @@ class TrainingLoop:
                 at.measured += 1
                 found = self._validate()
             self._write(found)
-            self._show(found)
+            text = self.learner.text(self, found)
+            if text is not None and self._progress is not None:
+                self._progress.update(self.budget.overall(at), text)
             if self._improved or at.seconds - saved > SAVE_SECONDS:
                 self.save()
                 saved = at.seconds
@@ -263,10 +268,6 @@ class TrainingLoop:
         plain = {name: value for name, value in to_dict(self._record).items() if name != "data"}
         return {"--out": str(self.folder), "data": str(self._data), "step": str(self.state.step), **_flat(plain)}
 
-    def _agreed_verdict(self) -> str:
-        words = current_ranks().gather(next((fault.words for fault in self._watch.faults), ""))
-        return current_ranks().agree(lambda: str(self._judge(next(filter(None, words), ""))))
-
     def _judge(self, fault: str) -> Verdict:
         """Return whether the model can be used; `fault` is the first that the guard found."""
         at, found = self.state, self.learner.verdicts(self.state)
@@ -293,9 +294,6 @@ class TrainingLoop:
         if not math.isfinite(last):
             return True
         return self.learner.better(first, last) and abs(last - first) > abs(first)
-
-    def _exhausted(self) -> bool:
-        return self._patience is not None and self.state.stale >= self._patience
 
     def _clock(self) -> None:
         """Add the time of a step: wall time and budget of rank 0, processor time of all ranks."""
@@ -330,11 +328,6 @@ class TrainingLoop:
         values = self.learner.metrics(self, found)
         if values and self.log is not None:
             self.log.write(self.state.step, **values)
-
-    def _show(self, found: Validation | None) -> None:
-        text = self.learner.text(self, found)
-        if text is not None and self._progress is not None:
-            self._progress.update(self.budget.overall(self.state), text)
 
     def _interrupted(self) -> str:
         if self.folder is None:

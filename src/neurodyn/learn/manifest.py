@@ -78,10 +78,12 @@ def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str =
 
 def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> Manifest:
     """Return the manifest of a training that begins now, on this machine."""
+    known = torch.device(device)
+    gpu = f" ({torch.cuda.get_device_name(known)})" if known.type == "cuda" else ""
     return Manifest(
         training=verb_of(record), started=datetime.now(UTC).isoformat(timespec="seconds"), command=shlex.join(sys.argv),
         commit=source_commit(), packages={"python": platform.python_version(), **package_versions(*_PACKAGES)},
-        processor=processor(), device=_described(device), threads=torch.get_num_threads(),
+        processor=processor(), device=f"{known}{gpu}", threads=torch.get_num_threads(),
         seed=getattr(record.settings, "seed", None),
         files=file_checksums(record), models=model_checksums(record), ranks=current_ranks().count,
     )  # fmt: skip
@@ -136,8 +138,3 @@ def model_checksums(record: RunRecord[Any]) -> dict[str, str]:
         elif (folder / "config.json").is_file():
             found[name] = of_files(folder, "config.json", "policy.safetensors", "state/*")
     return found
-
-
-def _described(device: torch.device | str) -> str:
-    known = torch.device(device)
-    return f"{known} ({torch.cuda.get_device_name(known)})" if known.type == "cuda" else str(known)

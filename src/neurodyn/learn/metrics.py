@@ -39,7 +39,8 @@ class MetricsLog:
         make_folder(run)
         self._first, self._run, self._tracker = 0, run, open_tracker(run, step)
         path = run / "metrics.jsonl"
-        kept = [line for line in _complete_lines(path) if _before(_entry(line, path), step)] if step else []
+        entries = [(line, _entry(line, path)) for line in _complete_lines(path)] if step else []
+        kept = (line for line, entry in entries if entry and entry["step"] <= step and not entry.get("finished"))
         write_text(path, "".join(kept))
         self._file = path.open("a", encoding="utf-8")
         self._kept: dict[Path, tuple[int, int]] = {}
@@ -139,10 +140,6 @@ def _entry(line: str, path: Path) -> dict[str, Any] | None:
             return entry
     notice(f"{path}: left out a damaged line ({line.strip()[:40]!r})")
     return None
-
-
-def _before(entry: dict[str, Any] | None, step: int) -> bool:
-    return entry is not None and entry["step"] <= step and not entry.get("finished")
 
 
 def model_files(run: Path) -> list[Path]:

@@ -56,7 +56,8 @@ class MemberSampler:
         mixture = Mixture.of(data)
         every = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
         self.episodes = [
-            [_resampled(own, seed, member) for own in every] if bootstrap else every for member in range(members)
+            [generator(seed, "bootstrap", member).choice(own, len(own)) for own in every] if bootstrap else every
+            for member in range(members)
         ]
         self._samplers = [
             MixtureSampler(
@@ -97,10 +98,6 @@ class MemberSampler:
         """Continue the draws from a saved state."""
         for m, sampler in enumerate(self._samplers):
             sampler.load_state_dict(state[str(m)])
-
-
-def _resampled(episodes: np.ndarray, seed: int, member: int) -> np.ndarray:
-    return generator(seed, "bootstrap", member).choice(episodes, len(episodes))
 
 
 def _stacked(parts: list[Tensor | None]) -> Tensor | None:

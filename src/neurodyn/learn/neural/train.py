@@ -108,7 +108,12 @@ def train(job: TrainingJob[Settings]) -> TrainState:
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
         )  # fmt: skip
     torch.manual_seed(derive_seed(settings.seed, "weights"))
-    model = build_model(config, _model_spec(robot, mixture, spec, mechanism))
+    scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
+    model_spec = ModelSpec(
+        state=spec, fingerprint=header.fingerprint, contact_points=header.contact_points, scene=scene,
+        mechanism=mechanism, training_range=training_range(mixture),
+    )  # fmt: skip
+    model = build_model(config, model_spec)
     _fit_statistics(model, samples)
     learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
     return train_by_plan(learner, job, record, resume=going_on)
@@ -220,15 +225,6 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
     if model.members > 1:
         states = torch.cat([torch.cat([sample.q, sample.qd], -1) for sample in samples])
         model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))
-
-
-def _model_spec(robot: Robot, mixture: Mixture, spec: StateSpec, mechanism: Mechanism | None) -> ModelSpec:
-    header = mixture.header
-    scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
-    return ModelSpec(
-        state=spec, fingerprint=header.fingerprint, contact_points=header.contact_points, scene=scene,
-        mechanism=mechanism, training_range=training_range(mixture),
-    )  # fmt: skip
 
 
 def _base_com(header: StoreHeader) -> Vector3:
