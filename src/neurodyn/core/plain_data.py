@@ -10,6 +10,7 @@ import math
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +97,6 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _read_yaml(text: str) -> Any:
-    return yaml.load(text, Loader=_Loader)
-
-
-def _read_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_table)
-
-
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     _require_once(key for key, _ in pairs)
     return dict(pairs)
@@ -119,10 +112,10 @@ def _require_once(keys: Iterable[str]) -> None:
 
 
 _PARSERS = {
-    ".yaml": _read_yaml,
-    ".yml": _read_yaml,
+    ".yaml": partial(yaml.load, Loader=_Loader),
+    ".yml": partial(yaml.load, Loader=_Loader),
     ".toml": tomllib.loads,
-    ".json": _read_json,
+    ".json": partial(json.loads, object_pairs_hook=_table),
 }
 
 

@@ -21,7 +21,7 @@ _loaded: list[str] = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Entries of one kind, `what`, by name."""
+    """Entries of one kind by name; `what` names the kind in error messages."""
 
     def __init__(self, what: str, **entries: T | str) -> None:
         """Start with some entries; a text "module:attribute" is imported on first use."""

@@ -177,15 +177,11 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     schema = file.attrs.get("schema_version")
     if schema != SCHEMA_VERSION:
         raise InputError(f"{where}: has schema version {schema}; this version of neurodyn reads {SCHEMA_VERSION}")
-    text = _checked_text(dataset(file, "header"), where)
-    return from_dict(json.loads(text), StoreHeader, f"{where} (header)")
-
-
-def _checked_text(header: h5py.Dataset, where: str) -> str:
-    text, wanted = bytes(header[()]), header.attrs.get(_CRC)  # stores that others wrote have none
+    stored = dataset(file, "header")
+    text, wanted = bytes(stored[()]), stored.attrs.get(_CRC)  # stores that others wrote have none
     if wanted is not None and zlib.crc32(text) != int(wanted):
         raise InputError(f"{where}: damaged store: its header changed; copy it again from where it is whole")
-    return text.decode()
+    return from_dict(json.loads(text.decode()), StoreHeader, f"{where} (header)")
 
 
 def _text(value: Any) -> str:

@@ -330,7 +330,7 @@ class _Seen:
     def __init__(self, stamp: str | None) -> None:
         self.runs: set[str] = set()
         self._stamp = stamp
-        self._columns: dict[str, _SeenColumn] = defaultdict(_SeenColumn)
+        self.columns: dict[str, _SeenColumn] = defaultdict(_SeenColumn)
 
     def add(self, part: LogPart) -> None:
         """Take in a part of the log."""
@@ -341,19 +341,15 @@ class _Seen:
                 steps = np.diff(series.time)
                 steps[[run.rows.start - 1 for run in part.runs[1:] if run.rows.start]] = np.nan
                 clocks[id(series.time)] = steps[np.isfinite(steps)]
-            column = self._columns[name]
+            column = self.columns[name]
             column.add(series.value, clocks[id(series.time)])
             if column.first is None and len(series.value):
                 rows = slice(0, min(_KEPT, part.runs[0].rows.indices(len(series.value))[1]))
                 column.first = ColumnSeries(series.time[rows], series.value[rows].copy())
 
-    def clock(self, name: str, factor: float) -> dict[str, float | None]:
-        """Return what is known of the clock of a column; see `_SeenColumn.clock`."""
-        return self._columns[name].clock(factor)
-
     def column(self, name: str) -> dict[str, Any]:
         """Return count, range and likely unit of a column."""
-        seen = self._columns[name]
+        seen = self.columns[name]
         good = seen.count - seen.missing
         return {
             "name": name, "rows": seen.count, "missing": seen.missing, "unit": self.unit(name) or "",
@@ -372,7 +368,7 @@ class _Seen:
 
     def unit(self, name: str) -> str | None:
         """Return the likely unit of a joint's position or velocity; None if it is neither."""
-        found, own = meaning(name), self._columns[name].first
+        found, own = meaning(name), self.columns[name].first
         if found is None or own is None:
             return None
         if found.quantity == "position":
@@ -394,7 +390,7 @@ class _Seen:
 
     def _position_of(self, key: str) -> tuple[str, ColumnSeries | None]:
         """Return the name and the first values of the position of a joint."""
-        for name, column in self._columns.items():
+        for name, column in self.columns.items():
             found = meaning(name)
             if column.first is not None and found is not None and (found.quantity, found.key) == ("position", key):
                 return name, column.first
@@ -402,7 +398,7 @@ class _Seen:
 
     def time_unit(self) -> tuple[str, float]:
         """Return the likely unit of the time stamps, and its size [s]."""
-        steps = next((column.steps for column in self._columns.values() if column.steps), None)
+        steps = next((column.steps for column in self.columns.values() if column.steps), None)
         if self._stamp is None or steps is None:
             return "s", 1.0
         step = float(np.median(np.concatenate(steps)))
@@ -432,5 +428,5 @@ def _topic(topic: Topic, seen: _Seen | None, factor: float) -> dict[str, Any]:
         return entry | {"columns": [{"name": column} for column in topic.columns]}
     columns = [seen.column(column) for column in topic.columns]
     rows = topic.rows if topic.rows is not None else max(column["rows"] for column in columns)
-    clock = max((seen.clock(column, factor) for column in topic.columns), key=lambda c: c["rate_hz"] or 0.0)
+    clock = max((seen.columns[column].clock(factor) for column in topic.columns), key=lambda c: c["rate_hz"] or 0.0)
     return entry | {"rows": rows} | clock | {"columns": columns}

@@ -254,10 +254,12 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     """
     first = Mixture.of(list(stores)).header
     for store in stores[1:]:
-        if store.frames.shape[1] != stores[0].frames.shape[1]:
-            raise InputError("stores with other columns do not join; valid: stores that were written alike")
-        if store.header.streams != first.streams:
-            raise InputError("stores with other streams of sensors do not join; valid: stores that were written alike")
+        for what, one, other in (
+            ("columns", stores[0].frames.shape[1], store.frames.shape[1]),
+            ("streams of sensors", first.streams, store.header.streams),
+        ):
+            if one != other:
+                raise InputError(f"stores with other {what} do not join; valid: stores that were written alike")
         if store.header.controller != first.controller:
             raise InputError("stores of logs with other controllers do not join; valid: one controller for all")
     tables, begin = [], 0

@@ -8,7 +8,7 @@ scale times the action. Contacts are 0 or 1; termination says whether the episod
 """
 
 import math
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from neurodyn.core.config import Config
@@ -74,9 +74,7 @@ class RowLayout(Config, frozen=True):
     @property
     def slices(self) -> dict[str, slice]:
         """Columns of each part."""
-        bounds = [0]
-        for width in self.widths.values():
-            bounds.append(bounds[-1] + width)
+        bounds = accumulate(self.widths.values(), initial=0)
         return {name: slice(*pair) for name, pair in zip(self.widths, pairwise(bounds), strict=True)}
 
     @property

@@ -99,20 +99,13 @@ class WindowSampler:
         stream: int | None = None,
         rows: slice = slice(None),
     ) -> None:
-        """Index the windows and open their source.
+        """Index the windows and open their source; rows in memory are copied to `device` once.
 
-        Args:
-            store: The trajectories; rows in memory are copied to `device` once.
-            length: Frames L of a window.
-            split: Which episodes to draw from; see `data.split.episodes_of`.
-            batch: Windows B in a batch.
-            seed: Seed of the draws.
-            device: Device of the batches.
-            episodes: Episodes to draw from instead of a split; repeated ones are drawn more often.
-            stream: Bytes of a file's rows to hold in memory while streaming through it
-                (`data.window_sources.StreamedWindows`); for many draws. None reads each window from the file when it is
-                drawn, with the same draws as for rows in memory.
-            rows: Which windows of each batch to return, if other processes take the rest.
+        Windows have L = `length` frames and come from a split (see `data.split.episodes_of`) or from `episodes`, of
+        which repeated ones are drawn more often. `stream` is how many bytes of a file's rows to hold in memory while
+        streaming through it (`data.window_sources.StreamedWindows`), for many draws; None reads each window from the
+        file when it is drawn, with the same draws as for rows in memory. `rows` selects windows of each batch, if other
+        processes take the rest.
 
         Raises:
             InputError: No episode of the split is long enough.

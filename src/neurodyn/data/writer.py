@@ -74,14 +74,10 @@ class StoreWriter:
         rewarded: bool = False,
         keep: bool = False,
     ) -> None:
-        """Begin a store.
+        """Begin a store; an existing file at `path` stays untouched until the writer finishes.
 
-        Args:
-            path: File to write; an existing one stays untouched until the writer finishes.
-            header: Origin and layout of the data.
-            resume: Whether to continue from the batches that an interrupted writer committed.
-            rewarded: Whether the store has rewards.
-            keep: Whether an error leaves PATH.part, so that another call can resume.
+        With `resume`, it continues from the batches that an interrupted writer committed. With `keep`, an error leaves
+        PATH.part, so that another call can resume. A `rewarded` store has rewards.
 
         Raises:
             InputError: The file cannot be written, another process is writing it, or `resume` finds another header.

@@ -9,7 +9,7 @@ import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import Pose, Vector3
-from neurodyn.core.description.spec import HasJointKind, JointKind, is_floating
+from neurodyn.core.description.spec import HasJointKind, HasJoints, JointKind
 from neurodyn.core.errors import require
 
 
@@ -56,7 +56,7 @@ class ContactPoint(Config, frozen=True):
         return self.name.rpartition("/")[0] or self.name
 
 
-class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"}):
+class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points": "probes"}):
     """All contact points of a robot.
 
     Attributes:
@@ -71,11 +71,6 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
     joints: tuple[ChainJoint, ...]
     contact_points: tuple[ContactPoint, ...]
     base_com: Vector3 = (0.0, 0.0, 0.0)
-
-    @property
-    def floating(self) -> bool:
-        """Whether the base floats."""
-        return is_floating(self.joints)
 
     def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
         """List in words how `other` differs from this layout."""

@@ -168,23 +168,13 @@ class DriveLaw:
     needs: tuple[str, ...] = ()
 
 
-def _direct(number: Number, command: Any, q: Any, qd: Any) -> Any:
-    return command
-
-
-def _pd(number: Number, error: Any, q: Any, qd: Any) -> Any:
-    return number("kp") * error - number("kd") * qd
-
-
-def _none(number: Number, command: Any, q: Any, qd: Any) -> Any:
-    return 0.0
-
-
-DRIVE_LAWS: Registry[DriveLaw] = Registry("kind of drive")
+DRIVE_LAWS: Registry[DriveLaw] = Registry(
+    "kind of drive",
+    torque=DriveLaw("torque", lambda number, command, q, qd: command),
+    pd=DriveLaw("target", lambda number, error, q, qd: number("kp") * error - number("kd") * qd, ("kp", "kd")),
+    velocity=DriveLaw("velocity", lambda number, command, q, qd: 0.0),
+)
 """Laws from command to torque, by the `kind` of a drive."""
-DRIVE_LAWS.add("torque", DriveLaw("torque", _direct))
-DRIVE_LAWS.add("pd", DriveLaw("target", _pd, ("kp", "kd")))
-DRIVE_LAWS.add("velocity", DriveLaw("velocity", _none))
 
 
 def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:

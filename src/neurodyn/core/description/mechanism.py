@@ -22,7 +22,7 @@ from neurodyn.core.description.contacts import (
 from neurodyn.core.description.drive import Drive, bounds
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.description.spec import is_floating
+from neurodyn.core.description.spec import HasJoints
 from neurodyn.core.errors import require
 
 Inertia = tuple[float, float, float, float, float, float]
@@ -84,7 +84,7 @@ class Link(Config, frozen=True):
             raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
 
 
-class Mechanism(Config, frozen=True):
+class Mechanism(Config, HasJoints, frozen=True):
     """A tree of links.
 
     Attributes:
@@ -144,21 +144,6 @@ class Mechanism(Config, frozen=True):
     def joints(self) -> tuple[ChainJoint, ...]:
         """The joints of the links."""
         return tuple(link.joint for link in self.links)
-
-    @property
-    def floating(self) -> bool:
-        """Whether the base floats: whether the first joint is free."""
-        return is_floating(self.joints)
-
-    @property
-    def nq(self) -> int:
-        """Number of position coordinates."""
-        return sum(link.joint.nq for link in self.links)
-
-    @property
-    def nv(self) -> int:
-        """Number of velocity coordinates."""
-        return sum(link.joint.nv for link in self.links)
 
     def quantities(self) -> dict[str, float]:
         """Return the nominal value of every quantity by its name, in a fixed order."""

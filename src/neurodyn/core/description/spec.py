@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -102,6 +102,28 @@ def is_floating(joints: Iterable[HasJointKind]) -> bool:
     return next((joint.kind == "free" for joint in joints), False)
 
 
+class HasJoints:
+    """Base of records with `joints`, and what follows from their kinds."""
+
+    __slots__ = ()
+    joints: Any
+
+    @property
+    def nq(self) -> int:
+        """Number of position coordinates."""
+        return sum(joint.nq for joint in self.joints)
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return sum(joint.nv for joint in self.joints)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats: whether the first joint is free."""
+        return is_floating(self.joints)
+
+
 class JointSpec(Config, HasJointKind, frozen=True):
     """One joint with degrees of freedom.
 
@@ -170,7 +192,7 @@ class Channel(Config, frozen=True):
         return self.name.partition(".")[0]
 
 
-class StateSpec(Config, frozen=True):
+class StateSpec(Config, HasJoints, frozen=True):
     """Names, order, units and time step of a robot's state and control.
 
     Attributes:
@@ -238,16 +260,6 @@ class StateSpec(Config, frozen=True):
         return tuple(unit for joint in self.joints for unit in joint.tangent_units)
 
     @property
-    def nq(self) -> int:
-        """Number of position coordinates."""
-        return sum(joint.nq for joint in self.joints)
-
-    @property
-    def nv(self) -> int:
-        """Number of velocity coordinates."""
-        return sum(joint.nv for joint in self.joints)
-
-    @property
     def nu(self) -> int:
         """Number of controls."""
         return len(self.controls)
@@ -261,11 +273,6 @@ class StateSpec(Config, frozen=True):
     def nc(self) -> int:
         """Number of bodies with a known contact state."""
         return len(self.contacts)
-
-    @property
-    def floating(self) -> bool:
-        """Whether the first joint is free: whether the base floats."""
-        return is_floating(self.joints)
 
     @property
     def places(self) -> list[JointPlace]:

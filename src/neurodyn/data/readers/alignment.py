@@ -143,7 +143,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
             best = compared.best((best, *near))
             delays = tuple(sorted({*delays, best}))
     if any(run.control_time is not None for run in chosen_runs):
-        best = compared.between(best, step)
+        best = refined(compared.mean, best, step, _FINEST)
         delays = tuple(sorted({*delays, best}))
     significance, clear = _gain(compared.error(best))
     chosen, reason = _choose(best, clear, significance, declared)
@@ -151,7 +151,10 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         delays=delays,
         r2=tuple(compared.r2(delay) for delay in delays),
         error=tuple(float(np.exp(compared.error(delay).mean())) for delay in delays),
-        groups={name or "all": tuple(compared.of_group(name, delay) for delay in delays) for name in compared.problems},
+        groups={
+            name or "all": tuple(float(np.exp(compared.relative(name, delay).mean())) for delay in delays)
+            for name in compared.problems
+        },
         best=best,
         chosen=chosen,
         significance=significance,
@@ -172,11 +175,7 @@ class _Compared:
 
     def error(self, delay: float) -> np.ndarray:
         """Return the logarithm of the error relative to no delay, by block, shape [blocks]."""
-        return np.concatenate([self._relative(name, delay) for name in self.problems])
-
-    def of_group(self, name: str, delay: float) -> float:
-        """Return the geometric mean of the relative error over the blocks of a group."""
-        return float(np.exp(self._relative(name, delay).mean()))
+        return np.concatenate([self.relative(name, delay) for name in self.problems])
 
     def r2(self, delay: float) -> float:
         """Return the held-out coefficient of determination, mean over groups."""
@@ -185,13 +184,14 @@ class _Compared:
 
     def best(self, delays: Iterable[float]) -> float:
         """Return the delay of the least error."""
-        return min(delays, key=lambda delay: float(self.error(delay).mean()))
+        return min(delays, key=self.mean)
 
-    def between(self, best: float, step: float) -> float:
-        """Return the delay of the least error within a step of `best`."""
-        return refined(lambda delay: float(self.error(delay).mean()), best, step, _FINEST)
+    def mean(self, delay: float) -> float:
+        """Return the logarithm of the error relative to no delay, mean over blocks."""
+        return float(self.error(delay).mean())
 
-    def _relative(self, name: str, delay: float) -> np.ndarray:
+    def relative(self, name: str, delay: float) -> np.ndarray:
+        """Return the logarithm of a group's error relative to no delay, by block, shape [blocks]."""
         floor = 1e-9 * self.problems[name].total / self.problems[name].blocks
         return np.log(self._error(name, delay) + floor) - np.log(self._error(name, 0.0) + floor)
 

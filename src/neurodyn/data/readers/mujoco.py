@@ -52,7 +52,7 @@ class MujocoSource(Source):
                 continue
             flat = len(shape) == len(self._lead)
             columns = [name] if flat else [f"{name}[{index}]" for index in range(shape[-1])]
-            numbers = self._arrays.kind(name) in "fiub"
+            numbers = self._arrays.dtype(name).kind in "fiub"
             rows = int(np.prod(shape[: len(self._lead)]))
             kind = f"{self._arrays.dtype(name)} {list(shape[len(self._lead) :])}"
             trouble = "" if numbers else "is no array of numbers"
@@ -92,7 +92,10 @@ class MujocoSource(Source):
             step = 1.0
         if clock is not None:
             shape = self._arrays.shape(clock)
-            if shape not in (self._lead, (*self._lead, 1), self._lead[-1:]) or self._arrays.kind(clock) not in "fiu":
+            if (
+                shape not in (self._lead, (*self._lead, 1), self._lead[-1:])
+                or self._arrays.dtype(clock).kind not in "fiu"
+            ):
                 raise InputError(f"{self.path}: array {clock!r} has shape {list(shape)}; expected {list(self._lead)}")
         episodes = self._lead[0] if len(self._lead) == 2 else 1
         for episode in range(episodes):

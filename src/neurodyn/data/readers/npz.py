@@ -62,10 +62,6 @@ class NpzArrays:
         """Return the data type of an array without reading it."""
         return self._header(name)[2]
 
-    def kind(self, name: str) -> str:
-        """Return numpy's letter for the kind of an array's values."""
-        return self.dtype(name).kind
-
     def array(self, name: str) -> np.ndarray:
         """Return a whole array, or raise an InputError if it is missing or damaged."""
         self._require(name)
@@ -148,7 +144,7 @@ class NpzSource(Source):
         by_rows: dict[int, list[str]] = {}
         for name in self._arrays.names:
             shape = self._arrays.shape(name)
-            if self._arrays.kind(name) in "fiub" and len(shape) in (1, 2):
+            if self._arrays.dtype(name).kind in "fiub" and len(shape) in (1, 2):
                 columns = [name] if len(shape) == 1 else [f"{name}[{index}]" for index in range(shape[1])]
                 by_rows.setdefault(shape[0], []).extend(columns)
         ordered = sorted(by_rows.items(), reverse=True)
