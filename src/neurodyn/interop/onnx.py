@@ -158,7 +158,8 @@ def neural_frame(model: NeuralDynamics) -> OnnxFrame:
     spec = model.spec
     state = {"q": _positions(spec), "qd": torch.randn(EXAMPLES, spec.nv), "control": torch.randn(EXAMPLES, spec.nu)}
     memory = dict(zip(names, module.predictor.begin(EXAMPLES), strict=True))
-    before = model.encoding.base_onnx(model.home)
+    motion = model.encoding.motion
+    before = None if motion is None else motion.onnx(model.home)
     return OnnxFrame(module, {**state, **memory}, module.outputs(), before=before, reference=NeuralFrame(model))
 
 

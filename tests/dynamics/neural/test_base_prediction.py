@@ -267,7 +267,7 @@ def test_a_training_that_adds_nothing_leaves_the_base_alone_and_says_so(tmp_path
     last = read_metrics(tmp_path)[-1]
     assert last["best_score"] == last["base_score"] < 1e-4
     kept = copy.deepcopy(NEURAL.load(tmp_path)).predictor
-    assert kept.forward(torch.randn(1, 20, kept.inputs)).abs().max() < 1e-9
+    assert kept.forward(torch.randn(1, 20, kept.net.inputs)).abs().max() < 1e-9
 
 
 def test_a_base_takes_what_was_identified(tmp_path: Path):

@@ -49,11 +49,7 @@ class BoundMotion:
 
 
 class BaseMotion(ABC):
-    """Known part of the motion of a robot over one frame.
-
-    Attributes:
-        whole: Whether the motion is complete, so that the network starts from a correction of zero.
-    """
+    """Known part of the motion of a robot over one frame; if `whole`, the network starts from a correction of zero."""
 
     whole = False
 
@@ -78,22 +74,16 @@ class BaseMotion(ABC):
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch with fixed buffers; None if it cannot be recorded.
 
-        All tensors have to be contiguous.
-
         Args:
-            state: Positions and velocities, shape [worlds, nq + nv].
-            torque: Torques during the frame [N m or N], shape [worlds, nu].
-            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous.
+            torque: Torques during the frame [N m or N], shape [worlds, nu], contiguous.
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3], contiguous.
             environment: The ground; its gravity is not read.
         """
         return None
 
     def onnx(self, environment: Environment) -> Any:
-        """Return the motion in an environment as an ONNX graph from `q`, `qd`, `control` to `q_ahead`, `qd_ahead`.
-
-        Raises:
-            InputError: It has no form in ONNX.
-        """
+        """Return the motion as an ONNX graph from `q`, `qd`, `control` to `q_ahead`, `qd_ahead`, or an `InputError`."""
         raise InputError(f"base {type(self).__name__} has no form in ONNX; valid: base free or contact, or none")
 
 
@@ -101,11 +91,7 @@ class FreeBase(BaseMotion):
     """Motion without contacts, joint limits and joint friction."""
 
     def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
-        """Trace the motion of a mechanism.
-
-        Raises:
-            InputError: The base has identified values.
-        """
+        """Trace the motion of a mechanism; an `InputError` for identified values."""
         from neurodyn.multibody.motion import FreeMotion  # loads Warp
 
         if base.values:
@@ -215,11 +201,7 @@ class BasePrediction:
 
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:
-    """Return the base motion of a robot; None without a base.
-
-    Raises:
-        InputError: There is no mechanism.
-    """
+    """Return the base motion of a robot; None without a base; an `InputError` without a mechanism."""
     if base is None:
         return None
     if mechanism is None:

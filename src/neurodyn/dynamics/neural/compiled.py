@@ -23,9 +23,7 @@ class CompiledFrame:
     """One frame of a batch of worlds, with buffers for inputs and outputs.
 
     Attributes:
-        state: Positions and velocities at the start, shape [worlds, nq + nv].
-        q: The positions [rad or m], a view of `state`.
-        qd: The velocities [rad/s or m/s], a view of `state`.
+        state: Positions and velocities at the start, shape [worlds, nq + nv], with the views `q` and `qd`.
         torque: Torques during the frame [N m or N], shape [worlds, nu].
         gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
         q_next: Positions one frame later, shape [worlds, nq].
@@ -55,12 +53,9 @@ class CompiledFrame:
             encoding: The encoding.
             predictor: The predictor.
             worlds: Number of worlds.
-            environment: Gravity and ground; `place` changes to another one with the same shapes.
+            environment: Gravity and ground, with a pose per world; `place` changes to another one with the same shapes.
             network: Whether the network is compiled too, which needs a compiled form (`kernels.is_plain`).
             members: Number of members whose next states are computed too; for a compiled network all or none.
-
-        Raises:
-            InputError: The ground is for another number of worlds.
         """
         start_warp()
         spec, like = encoding.spec, encoding.dt
@@ -86,7 +81,8 @@ class CompiledFrame:
     def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
         """Return the launches that compute the network inputs, and the objects to keep alive."""
         spec, worlds = encoding.spec, len(self.state)
-        bound = encoding.bound_base(self.state, self.torque, self.gravity, environment)
+        motion = encoding.motion
+        bound = None if motion is None else motion.bound(self.state, self.torque, self.gravity, environment)
         self._place_base = None if bound is None else bound.place
         self._predict_base = encoding.predict_base if bound is None and encoding.starts_ahead else None
         self._start = self.state if bound is None else bound.after
@@ -168,6 +164,12 @@ class CompiledFrames:
         self._parameters: list[dict[str, Any]] = [m._parameters for m in modules if m._parameters]
         self._kept = KeptFrames()
 
+    def __deepcopy__(self, memo: Any) -> None:
+        """Return None: copies of a model compile their own frames."""
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
     def of(self, encoding: Encoding, predictor: Predictor) -> bool:
         """Return whether the frames were made for this encoding and predictor."""
         return encoding is self._encoding and predictor is self._predictor
@@ -195,11 +197,9 @@ class CompiledFrames:
             mean: Whether the worlds follow a single network or the mean of all.
 
         Returns:
-            The state one frame later, the states by each member, shape [spread, worlds, ...], valid until the next call
-            (None if `spread` is 0), and the network's memory.
-
-        Raises:
-            InputError: The ground is for another number of worlds.
+            The state one frame later, the states by each member [spread, worlds, ...] (valid until the next call; None
+                if
+            `spread` is 0), and the network's memory.
         """
         q, qd = state.q, state.qd
         hidden = memory if isinstance(memory, tuple) else ()
@@ -269,11 +269,7 @@ class NeuralFixedFrame:
     """See `FixedFrame`."""
 
     def __init__(self, encoding: Encoding, predictor: Predictor, worlds: int, environment: Environment) -> None:
-        """Record the frame of a model.
-
-        Raises:
-            InputError: The ground is for another number of worlds.
-        """
+        """Record the frame of a model. Arguments: see `CompiledFrame`."""
         self._encoding, self._predictor = encoding, predictor
         like = encoding.dt
         plain = is_plain(predictor, like)
@@ -310,7 +306,7 @@ class NeuralFixedFrame:
             raise RuntimeError("the network of a fixed frame was changed to another precision, device or form")
 
     def reset(self, mask: Tensor | None) -> None:
-        """Forget the history of some worlds."""
+        """Clear the history of some worlds; see `FixedFrame.reset`."""
         network = self._frame.network
         if network is not None:
             network.hidden.zero_() if mask is None else network.hidden.masked_fill_(mask[None, :, None], 0.0)

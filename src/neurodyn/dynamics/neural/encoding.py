@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From state, torque and environment to network inputs, and from network outputs to the next state."""
+"""Network inputs from state, torque and environment, and the next state from network outputs."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.neural.base_prediction import (
     Base,
     BasePrediction,
-    BoundMotion,
     build_base,
     down,
     ground_of,
@@ -35,14 +34,14 @@ class ContactConfig(Config, frozen=True):
     """Constants of the contact inputs.
 
     Attributes:
-        margins: Distance of each contact point's surface from the ground at which it begins to be seen [m].
+        margins: Distance between each contact point's surface and the ground below which the network sees it [m].
     """
 
     margins: tuple[float, ...]
 
 
 def default_margins(layout: ContactPointLayout, margin: float | None = None) -> tuple[float, ...]:
-    """Return how far each contact point sees [m]: four radii, at least 0.12 m, unless declared otherwise."""
+    """Return the sensing distance of each contact point [m]: `margin`, or four radii and at least 0.12 m."""
     return tuple(
         max(4.0 * contact_point.radius, 0.12) if margin is None else margin for contact_point in layout.contact_points
     )
@@ -59,7 +58,7 @@ class Limit(Config, frozen=True):
         coordinate: Index of the position coordinate.
         bound: Position of the limit [rad or m].
         side: +1 for an upper limit, -1 for a lower one.
-        margin: Distance from the limit at which the network begins to see it [rad or m].
+        margin: Distance from the limit below which the network sees it [rad or m].
     """
 
     coordinate: int
@@ -72,14 +71,14 @@ class EncodingConfig(Config, frozen=True):
     """Constants of an encoding, fitted once on training data and stored with the model.
 
     Attributes:
-        invariant: Position coordinates that stay out of the inputs, because nothing but limits depends on them.
-        limits: Joint limits that enter the inputs.
+        invariant: Position coordinates that are left out of the inputs, because only limits depend on them.
+        limits: Joint limits in the inputs.
         kappa: Share of the velocity change that acts within the frame, shape [nv].
-        velocity_products: Whether products of velocities enter the inputs.
-        base_com: Centre of mass of a floating base in its own frame [m].
-        contact: Constants of the contact inputs; None where no ground enters them.
-        base: Known motion from the end of which predictions start; None where they start from the state itself.
-        periodic: Position coordinates of joints with limits that enter by sine and cosine, as those without do.
+        velocity_products: Whether products of velocities are inputs.
+        base_com: Centre of mass of a floating base in the base frame [m].
+        contact: Constants of the contact inputs; None without a ground in the inputs.
+        base: Known motion that predictions start from; None to start from the present state.
+        periodic: Position coordinates of joints with limits that enter by sine and cosine, as continuous ones do.
     """
 
     invariant: tuple[int, ...]
@@ -93,7 +92,7 @@ class EncodingConfig(Config, frozen=True):
 
 
 def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
-    """Refuse constants of another robot, which only files that were edited have."""
+    """Refuse constants of another robot, which only edited files have."""
     if len(config.kappa) != spec.nv:
         raise InputError(f"encoding: kappa has {len(config.kappa)} numbers; valid: {spec.nv}")
     scalars = [place.q.start for place, joint in zip(spec.places, spec.joints, strict=True) if joint.scalar]
@@ -109,12 +108,18 @@ class Encoding(nn.Module):
     Attributes:
         spec: Names, order, units and dt of state and control.
         config: Fitted constants.
-        layout: The contact points; None where no ground enters the inputs.
+        layout: The contact points; None without a ground in the inputs.
         coordinates: Conversion to and from the frame of the base.
-        contact: What contact points read of the ground as inputs; None where no ground enters them.
-        mechanism: The robot's tree of links, for a base; None without one.
+        contact: Inputs from the contact points; None without a ground in the inputs.
+        mechanism: The robot's tree of links, for a base motion; None without one.
+        motion: The base motion that predictions start from; None to start from the present state.
+        angles: Position coordinates that enter the inputs by sine and cosine.
+        plain: Position coordinates that enter the inputs as they are.
+        limit_rows: Position coordinate of each limit in the inputs.
+        limit_dofs: Velocity coordinate of each limit in the inputs.
     """
 
+    contact: "ContactFeatures | None"
     dt: Tensor
     kappa: Tensor
     _bound: Tensor
@@ -134,16 +139,10 @@ class Encoding(nn.Module):
         layout: ContactPointLayout | None = None,
         mechanism: Mechanism | None = None,
     ) -> None:
-        """Prepare an encoding.
-
-        Args:
-            spec: Names, order, units and dt of state and control.
-            config: Fitted constants.
-            layout: The contact points; None where no ground enters the inputs.
-            mechanism: The robot's tree of links; needed for a base only.
+        """Prepare an encoding; arguments: see the attributes.
 
         Raises:
-            InputError: A base is asked for without a mechanism, or constants do not fit the spec.
+            InputError: A base motion has no mechanism, or constants do not fit the spec.
         """
         super().__init__()
         _require_fit(spec, config)
@@ -152,21 +151,23 @@ class Encoding(nn.Module):
         self.layout = layout
         self.coordinates = Coordinates(spec, config.base_com)
         self.mechanism = mechanism if config.base else None
-        self._base = build_base(spec, mechanism, config.base)
-        self.contact: ContactFeatures | None = None
+        self.motion = build_base(spec, mechanism, config.base)
+        self.contact = None
         if config.contact is not None and layout is not None:
-            self.contact = _contacts(layout, config.contact, spec.dt)
+            from neurodyn.geometry.contact_features import ContactFeatures  # loads Warp, which only contacts need
+
+            self.contact = ContactFeatures(layout, config.contact.margins, spec.dt)
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
-        self._angles = [i for i in seen if continuous[i] or i in config.periodic]
-        self._plain = [i for i in seen if i not in self._angles]
+        self.angles = [i for i in seen if continuous[i] or i in config.periodic]
+        self.plain = [i for i in seen if i not in self.angles]
         self.register_buffer("dt", torch.tensor(spec.dt), persistent=False)
         self.register_buffer("kappa", torch.tensor(config.kappa), persistent=False)
-        self._limit_rows = [limit.coordinate for limit in config.limits]
+        self.limit_rows = [limit.coordinate for limit in config.limits]
         dof_of = dict(zip(self.coordinates.scalars, self.coordinates.scalar_dofs, strict=True))
-        self._limit_dofs = [dof_of[row] for row in self._limit_rows]
+        self.limit_dofs = [dof_of[row] for row in self.limit_rows]
         for name in ("angles", "plain", "limit_rows", "limit_dofs"):  # index tensors: lists are converted at each use
-            index = torch.tensor(getattr(self, f"_{name}"), dtype=torch.long)
+            index = torch.tensor(getattr(self, name), dtype=torch.long)
             self.register_buffer(f"_{name}_index", index, persistent=False)
         pairs = torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0).long()
         self.register_buffer("_pairs", pairs, persistent=False)
@@ -176,42 +177,32 @@ class Encoding(nn.Module):
         self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
 
     @property
-    def angles(self) -> list[int]:
-        """Position coordinates that enter the inputs by sine and cosine."""
-        return self._angles
-
-    @property
-    def plain(self) -> list[int]:
-        """Position coordinates that enter the inputs as they are."""
-        return self._plain
-
-    @property
     def pairs(self) -> list[list[int]]:
         """First and second velocity coordinates of the products in the inputs."""
         return self._pairs.tolist()
 
     @property
     def limit_constants(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Bounds, sides and margins of the joint limits that enter the inputs, shape [limits] each."""
+        """Bounds, sides and margins of the joint limits in the inputs, shape [limits] each."""
         return self._bound, self._side, self._margin
 
     @property
     def starts_ahead(self) -> bool:
-        """Whether predictions start from another state than the present one."""
-        return self._base is not None
+        """Whether predictions start from a base motion instead of the present state."""
+        return self.motion is not None
 
     @property
     def base_is_whole(self) -> bool:
-        """Whether predictions start from a motion that leaves nothing out."""
-        return self._base is not None and self._base.whole
+        """Whether predictions start from a base motion that is complete."""
+        return self.motion is not None and self.motion.whole
 
     @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
-        positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
+        positions = 2 * len(self.angles) + len(self.plain) + 3 * len(self.limit_rows)
         contacts = 0 if self.contact is None else self.contact.width
-        velocities = self.spec.nv * (1 if self._base is None else 2)
+        velocities = self.spec.nv * (1 + self.starts_ahead)
         return rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu + contacts
 
     @property
@@ -222,25 +213,15 @@ class Encoding(nn.Module):
     def predict_base(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
     ) -> BasePrediction:
-        """Return where the prediction of a frame starts from; arguments as of `BaseMotion`."""
-        return self.viewed(predict_base(self._base, q, qd, torque, environment), environment)
+        """Return the base prediction of a frame, with its view; arguments: see `BaseMotion.__call__`."""
+        return self.viewed(predict_base(self.motion, q, qd, torque, environment), environment)
 
     def viewed(self, prediction: BasePrediction, environment: Environment | None = None) -> BasePrediction:
-        """Return where a prediction starts from with what a floating base sees of itself there."""
+        """Return a base prediction with the view of a floating base."""
         if not self.coordinates.free:
             return prediction
         seen = self.coordinates.view(prediction.q, prediction.qd, down(prediction.q, environment))
         return BasePrediction(prediction.q, prediction.qd, prediction.gained, seen)
-
-    def base_onnx(self, environment: Environment) -> Any:
-        """Return what leads to where predictions start from as an ONNX graph, as of `BaseMotion.onnx`; None of none."""
-        return None if self._base is None else self._base.onnx(environment)
-
-    def bound_base(
-        self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment
-    ) -> BoundMotion | None:
-        """Return what leads to where predictions start from, between fixed buffers; arguments as of `BaseMotion`."""
-        return None if self._base is None else self._base.bound(state, torque, gravity, environment)
 
     def encode(
         self,
@@ -252,12 +233,11 @@ class Encoding(nn.Module):
         """Return network inputs, shape [..., inputs].
 
         Args:
-            base_prediction: What `predict_base` returned.
+            base_prediction: The result of `predict_base`.
             torque: Torques during the frame [N m or N], shape [..., nu].
-            environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
-                gravity along -z and free space.
-            contacts: What measures the contact points in place of the kernels: from positions and velocities to
-                features.
+            environment: Gravity and ground; with several batch axes, its worlds run along the first. None for gravity
+                along -z and free space.
+            contacts: Function from positions and velocities to contact features, in place of the kernels.
         """
         q, qd = base_prediction.q, base_prediction.qd
         velocity, seen = _velocity(base_prediction), base_prediction.view
@@ -265,12 +245,12 @@ class Encoding(nn.Module):
         if seen is not None and seen.down is not None:
             parts.append(seen.down)
         parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
-        if self._angles:
+        if self.angles:
             angle = q.index_select(-1, self._angles_index)
             parts += [torch.sin(angle), torch.cos(angle)]
-        if self._plain:
+        if self.plain:
             parts.append(q.index_select(-1, self._plain_index))
-        if self._limit_rows:
+        if self.limit_rows:
             parts += self._limit_features(
                 q.index_select(-1, self._limit_rows_index), qd.index_select(-1, self._limit_dofs_index)
             )
@@ -319,7 +299,7 @@ class Encoding(nn.Module):
         return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
 
     def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None, out: Tensor | None = None) -> Tensor:
-        """Return what the contact points read in all states, zero in free space; written into `out` if given."""
+        """Return the contact features of all states, zero in free space; written into `out` if given."""
         assert self.contact is not None
         batch, width = q.shape[:-1], self.contact.width
         ground = None if environment is None else ground_of(environment, batch)
@@ -330,7 +310,7 @@ class Encoding(nn.Module):
 
 
 def _rotation(prediction: BasePrediction) -> Tensor | None:
-    """Return the rotation of a floating base, shape [..., 3, 3]; None of a fixed one."""
+    """Return the rotation of a floating base, shape [..., 3, 3]; None for a fixed base."""
     return None if prediction.view is None else prediction.view.rotation
 
 
@@ -340,14 +320,6 @@ def _velocity(prediction: BasePrediction) -> Tensor:
     if seen is None:
         return prediction.qd
     return torch.cat([seen.linear, seen.angular, prediction.qd[..., 6:]], dim=-1)
-
-
-def _contacts(layout: ContactPointLayout, config: ContactConfig, dt: float) -> "ContactFeatures":
-    from neurodyn.geometry.contact_features import (
-        ContactFeatures,  # loads Warp, which a robot without contact points does not need
-    )
-
-    return ContactFeatures(layout, config.margins, dt)
 
 
 def fit_encoding(
@@ -367,18 +339,18 @@ def fit_encoding(
     """Fit the constants of an encoding on training data.
 
     Args:
-        spec: What the data are.
+        spec: Names, order, units and dt of state and control.
         qd: Velocities at the starts of frames in the frame of the base [rad/s or m/s], shape [frames, nv].
-        dq: Position changes from the anchors to the ends of the frames, as of `Coordinates.change`, shape
+        dq: Position changes from the base predictions to the ends of the frames, see `Coordinates.change`, shape
             [frames, nv].
-        dqd: Velocity changes, likewise.
-        invariant: Position coordinates on which nothing but limits depends.
-        velocity_products: Whether products of velocities enter the inputs.
-        base_com: Centre of mass of a floating base in its own frame [m].
+        dqd: Velocity changes from the base predictions, see `Coordinates.change`, shape [frames, nv].
+        invariant: See `EncodingConfig`.
+        velocity_products: See `EncodingConfig`.
+        base_com: See `EncodingConfig`.
         layout: Contact points that are measured against the ground; None for none.
-        margin: Distance from the ground at which contact points begin to see it [m]; None for that of the shapes.
-        base: Known motion from the end of which predictions start; None for the state itself.
-        mechanism: The robot's tree of links; needed for a base only.
+        margin: Sensing distance of contact points [m]; None to derive it from their radii.
+        base: See `EncodingConfig`.
+        mechanism: The robot's tree of links; needed only for a base motion.
     """
     excess = dq.double() / spec.dt - (0.0 if base else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
@@ -397,18 +369,17 @@ def fit_encoding(
 
 
 def periodic_columns(spec: StateSpec) -> tuple[int, ...]:
-    """Return the coordinates of joints that turn all the way round between their limits.
+    """Return the coordinates of joints that can turn at least once between their limits.
 
-    What depends on the angle repeats with every turn, which a network would have to learn of each; how far the limits
-    are is an input of its own.
+    Everything that depends on such an angle repeats with every turn, which a network would have to learn for each turn.
+    The distance to the limits is a separate input.
     """
-    found = []
-    for joint in spec.joints:
-        if joint.kind != "revolute" or joint.lower is None or joint.upper is None:
-            continue
-        if joint.upper - joint.lower >= _TURN:
-            found.append(spec.q_names.index(joint.name))
-    return tuple(found)
+    return tuple(
+        spec.q_names.index(joint.name)
+        for joint in spec.joints
+        if joint.kind == "revolute" and joint.lower is not None and joint.upper is not None
+        if joint.upper - joint.lower >= _TURN
+    )
 
 
 def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
@@ -440,27 +411,20 @@ def count_inputs(
     velocity_products: bool = True,
     base: bool = False,
 ) -> int:
-    """Return how many network inputs an encoding has, which takes no data to know.
-
-    Arguments are those of `fit_encoding`, but for `base`: whether there is one.
-    """
-    config = EncodingConfig(
-        invariant=invariant,
-        limits=_limits(spec, torch.zeros(1, spec.nv)),
-        periodic=periodic_columns(spec),
-        kappa=(0.0,) * spec.nv,
-        velocity_products=velocity_products,
-        contact=None if layout is None else ContactConfig(margins=default_margins(layout, None)),
+    """Return the number of inputs of `fit_encoding`, which needs no data; `base`: whether there is a base motion."""
+    still = torch.zeros(1, spec.nv)
+    made = fit_encoding(
+        spec, still, still, still, invariant=invariant, velocity_products=velocity_products, layout=layout
     )
-    return Encoding(spec, config, layout).inputs + (spec.nv if base else 0)
+    return made.inputs + (spec.nv if base else 0)
 
 
 class Outputs(NamedTuple):
-    """Outputs of a frame.
+    """Network outputs of a frame.
 
     Attributes:
-        followed: Those that lead to the next state, shape [worlds, outputs].
-        members: Those of all members, where they have all seen the worlds, shape [members, worlds, outputs].
+        followed: Outputs that lead to the next state, shape [worlds, outputs].
+        members: Outputs of all members if they have all seen the worlds, shape [members, worlds, outputs].
     """
 
     followed: Tensor

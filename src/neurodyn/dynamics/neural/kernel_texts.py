@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of the kernels of a frame: from state to network inputs, the network, and from its outputs to the next state.
+"""Source texts of the kernels of a frame: from state to network inputs, the network, and from its outputs to the state.
 
-They hold no number of any robot or network: sizes, indices, constants and weights are data behind the addresses in a
-kernel's table. So all models share three kernels, which Warp compiles once on a machine. `encode` and `decode` follow
-`dynamics.neural.encoding` and `dynamics.coordinates` line by line, for one world in each thread; `network` follows
+They contain no number of any robot or network: sizes, indices, constants and weights are data behind the addresses in a
+kernel's table. So all models share three kernels, which Warp compiles once per machine. `encode` and `decode` follow
+`dynamics.neural.encoding` and `dynamics.coordinates` line by line, one world per thread; `network` follows
 `nets.predictor`, `nets.gru` and `nets.mlp`.
 
-The network takes a block of threads for each world on a GPU, and one thread for a group of worlds on a CPU, where a row
-of weights meets all worlds of the group before it leaves the cache.
+The network uses a block of threads per world on a GPU, and one thread per group of worlds on a CPU, where a row of
+weights is used for all worlds of the group before it leaves the cache.
 """
 
 import torch
@@ -341,12 +341,7 @@ mean[thread] = sum / members;
 
 
 def encode_text(dtype: torch.dtype, gravity: float) -> str:
-    """Return the text that fills network inputs but for contact features.
-
-    Args:
-        dtype: float32 or float64.
-        gravity: Standard gravity [m/s^2].
-    """
+    """Return the text that computes network inputs without contact features; `gravity` is standard gravity [m/s^2]."""
     head = _head(dtype, ENCODE_NUMBERS, ENCODE_ARRAYS, indices=True)
     return head + _ROTATION + _ENCODE.replace("GRAVITY", f"(real){gravity!r}")
 
@@ -357,7 +352,7 @@ def decode_text(dtype: torch.dtype) -> str:
 
 
 def network_text(dtype: torch.dtype) -> str:
-    """Return the text of normalisation, network and short cut."""
+    """Return the text of normalisation, network and linear skip."""
     head = _head(dtype, NETWORK_NUMBERS, NETWORK_ARRAYS, indices=False)
     weights = str(len(NETWORK_NUMBERS) + len(NETWORK_ARRAYS))
     layers = _LAYERS.replace("WEIGHTS", weights).replace("ACTIVATE", _activate(compiled_activations()))
@@ -365,12 +360,12 @@ def network_text(dtype: torch.dtype) -> str:
 
 
 def compiled_activations() -> tuple[str, ...]:
-    """Return activations by their number in the table of `network`."""
+    """Return the activations in the order of their numbers in the table of `network`."""
     return activations_with("kernel")
 
 
 def _activate(names: tuple[str, ...]) -> str:
-    """Return the text that replaces the values of a layer by those of its activation."""
+    """Return the text that applies the activation to the values of a layer."""
     loop, lines = "for (int i = lane; i < after; i += lanes_)", []
     for number, name in enumerate(names):
         case = "" if number == len(names) - 1 else f"if (activation == {number})"
@@ -387,7 +382,7 @@ def mean_text(dtype: torch.dtype) -> str:
 
 
 def _head(dtype: torch.dtype, numbers: tuple[str, ...], arrays: tuple[str, ...], *, indices: bool) -> str:
-    """Return the text that names what a table holds: numbers, arrays of reals, and then the indices."""
+    """Return the text that names the entries of a table: numbers, arrays of reals, and indices."""
     lines = [f"typedef {'double' if dtype == torch.float64 else 'float'} real;"]
     lines += [f"const int {name} = (int)table.data[{i}]; (void){name};" for i, name in enumerate(numbers)]
     start = len(numbers)

@@ -27,27 +27,23 @@ def encode_launch(
 ) -> tuple[Any, Any]:
     """Return the recorded launch that fills all network inputs but contact features, and the objects to keep alive.
 
-    All tensors but `start` have to be contiguous.
-
     Args:
         encoding: The encoding.
-        state: Present state, shape [worlds, nq + nv].
+        state: Present state, shape [worlds, nq + nv], contiguous.
         start: Base prediction, shape [worlds, nq + nv]; rows need not be adjacent in memory.
-        torque: Torques [N m or N], shape [worlds, nu].
-        gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
-        x: Network inputs, shape [worlds, inputs].
+        torque: Torques [N m or N], shape [worlds, nu], contiguous.
+        gravity: Gravity in world axes [m/s^2], shape [worlds, 3], contiguous.
+        x: Network inputs, shape [worlds, inputs], contiguous.
     """
-    spec, config, coordinates = encoding.spec, encoding.config, encoding.coordinates
-    limits, pairs = config.limits, encoding.pairs
+    spec, coordinates = encoding.spec, encoding.coordinates
+    pairs = encoding.pairs
     numbers = [
         spec.nq, spec.nv, spec.nu, x.shape[1], int(coordinates.free), int(encoding.starts_ahead),
-        len(coordinates.balls), len(encoding.angles), len(encoding.plain), len(limits), len(pairs[0]),
+        len(coordinates.balls), len(encoding.angles), len(encoding.plain), len(encoding.limit_rows), len(pairs[0]),
         state.stride(0), start.stride(0),
     ]  # fmt: skip
-    dof_of = dict(zip(coordinates.scalars, coordinates.scalar_dofs, strict=True))
-    rows = [limit.coordinate for limit in limits]
     indices = [
-        *encoding.angles, *encoding.plain, *rows, *(dof_of[row] for row in rows), *pairs[0], *pairs[1],
+        *encoding.angles, *encoding.plain, *encoding.limit_rows, *encoding.limit_dofs, *pairs[0], *pairs[1],
         *(row for row, _ in coordinates.balls),
     ]  # fmt: skip
     constants = torch.cat([encoding.dt[None], *encoding.limit_constants])
@@ -112,10 +108,10 @@ class CompiledNetwork:
     """
 
     def __init__(self, predictor: Predictor, x: Tensor, y: Tensor) -> None:
-        """Record the launch.
+        """Record the launch for a predictor with a compiled form (`is_plain`).
 
         Args:
-            predictor: The predictor, which must have a compiled form (`is_plain`).
+            predictor: The predictor.
             x: Buffer of the inputs, shape [worlds, inputs], contiguous.
             y: Buffer of the outputs, contiguous: shape [1, worlds, outputs] for a single network, or
                 [1 + members, worlds, outputs] with the mean first.
@@ -141,7 +137,10 @@ class CompiledNetwork:
         rest = [tensor.data_ptr() for tensor in self._kept[2:]]
         self._fixed = [[*numbers, x.data_ptr(), own.data_ptr(), *rest] for own in outputs]
         weights = _weights(predictor, dense)
-        self._places = [_place(weight) for weight in weights]
+        # By module and name, because tensors are replaced when modules are moved.
+        self._places: list[tuple[dict[str, Any], str] | None] = [
+            None if weight is None else (weight.holder, weight.name) for weight in weights
+        ]
         self._strides = [0 if weight is None else weight.stride for weight in weights]
         self._widths = [matrix.rows for matrix, _ in dense.layers]
         threads, self._found = worlds * BLOCK if on_gpu else -(-worlds // group), self._addresses()
@@ -156,11 +155,7 @@ class CompiledNetwork:
             self.commands.append(self._mean.command)
 
     def refresh(self) -> bool:
-        """Update the addresses of the weights, which change when modules are moved.
-
-        Returns:
-            False if the network has no compiled form any more.
-        """
+        """Update the addresses of the weights, which change when modules are moved; False without a compiled form."""
         found = self._addresses()
         if found == self._found:
             return True
@@ -191,10 +186,6 @@ def is_plain(predictor: Predictor, like: Tensor) -> bool:
     return all(w.dtype == like.dtype and w.device == like.device and w.is_contiguous() for w in tensors)
 
 
-_Place = tuple[dict[str, Any], str]
-"""Dictionary of a module and the name of a parameter or buffer in it."""
-
-
 def _weights(predictor: Predictor, dense: Dense) -> list[Weight | None]:
     """Return statistics, linear skip, cells and layers, in the order of the kernel's arguments."""
     given, wanted = predictor.normaliser, predictor.denormaliser
@@ -203,10 +194,6 @@ def _weights(predictor: Predictor, dense: Dense) -> list[Weight | None]:
     weights += [None, None] if predictor.skip is None else linear_weights(predictor.skip)
     weights += [weight for cell in dense.cells for weight in cell]
     return weights + [weight for layer in dense.layers for weight in layer]
-
-
-def _place(weight: Weight | None) -> _Place | None:
-    return None if weight is None else (weight.holder, weight.name)
 
 
 @cache

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755).
-
-And their files.
-"""
+"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755); files."""
 
 import copy
 from collections.abc import Callable
@@ -38,13 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NeuralCarry:
-    """History of a batch of worlds, as the network keeps it.
+    """History of a batch of worlds.
 
     Attributes:
-        memory: The network's own carry (hidden state, or keys and values of recent frames).
-        environment: Gravity and ground that the worlds are in.
-        member: The member that each world follows, shape [worlds]; None where all follow the mean of all.
-        groups: The worlds by member, where each is seen by its own member alone; None where all members see all worlds.
+        memory: The network's carry (hidden state, or keys and values of recent frames).
+        environment: Gravity and ground of the worlds.
+        member: The member that each world follows, shape [worlds]; None to follow the mean.
+        groups: The worlds by member, if each is seen by its own member only; None if all members see all worlds.
     """
 
     memory: Any
@@ -53,34 +50,21 @@ class NeuralCarry:
     groups: Groups | None = None
 
 
-class _Compiled:
-    """What a model has compiled; copies of the model begin without."""
-
-    def __init__(self) -> None:
-        self.frames: CompiledFrames | None = None
-
-    def __deepcopy__(self, memo: Any) -> "_Compiled":
-        return _Compiled()
-
-    def __reduce__(self) -> Any:
-        return _Compiled, ()
-
-
 class NeuralDynamics(LearnedDynamics):
-    """A network that predicts one frame at a time from state, torque and its own memory.
+    """A network that predicts one frame at a time from state, torque and its memory.
 
-    Gradients flow through `step` and `rollout` to the initial state, the torques and the weights. Loaded models
-    have frozen weights; `requires_grad_(True)` makes them trainable.
+    Gradients flow through `step` and `rollout` to the initial state, the torques and the weights. Loaded models have
+    frozen weights; `requires_grad_(True)` makes them trainable.
 
     Attributes:
         spec: Names, order, units and dt of state and control.
         encoding: From state and torque to network inputs, and back.
-        predictor: Normalisation, network or networks, and linear skip.
-        state_scale: Standard deviation of the states of the training data, shape [nq + nv]; of members only.
-        calibration_scales: By what the disagreement of the members is multiplied at `MARKS` frames into a roll-out, so
-            that it covers what it should on held-out data, shape [marks, nq + nv]; of members only.
+        predictor: Normalisation, one or more networks, and linear skip.
+        state_scale: Standard deviation of the training states, shape [nq + nv]; with members only.
+        calibration_scales: Factors on the members' disagreement at `MARKS` frames into a roll-out, so that it has the
+            nominal coverage on held-out data, shape [marks, nq + nv]; with members only.
         fingerprint: The articulation that the model was trained on; None for a model of logs.
-        scene: The ground that is assumed where no environment is given; None for free space.
+        scene: The default ground; None for free space.
         declaration: Name of the robot, or absolute path of its declaration.
     """
 
@@ -107,14 +91,14 @@ class NeuralDynamics(LearnedDynamics):
             size = self.spec.nq + self.spec.nv
             self.register_buffer("state_scale", torch.ones(size))
             self.register_buffer("calibration_scales", torch.ones(len(MARKS), size))
-        self._compiled = _Compiled()
+        self._compiled: CompiledFrames | None = None
         self._home = Environment(
             gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
         )
 
     @property
     def network(self) -> str:
-        """What kind of network it is."""
+        """Kind of network."""
         return self.predictor.net.title
 
     @property
@@ -124,26 +108,26 @@ class NeuralDynamics(LearnedDynamics):
 
     @property
     def epistemic_scale(self) -> Tensor | None:
-        """Standard deviation of the states in the training data, shape [nq + nv]; None of a single network."""
+        """Standard deviation of the training states, shape [nq + nv]; None for a single network."""
         return self.state_scale if self.members > 1 else None
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
-        """Points that are measured against the ground; None where it feels none."""
+        """Points that are measured against the ground; None if the model feels none."""
         return None if self.encoding.contact is None else self.encoding.layout
 
     @property
     def base_com(self) -> Tensor | None:
-        """Centre of mass of a floating base in its own frame [m], shape [3]; None where it is the origin."""
+        """Centre of mass of a floating base in the base frame [m], shape [3]; None for the origin."""
         return self.encoding.coordinates.com if any(self.encoding.config.base_com) else None
 
     @property
     def home(self) -> Environment:
-        """The robot's own gravity, on the model's own ground."""
+        """The default environment: the robot's gravity, and the ground of the model."""
         return self._home
 
     def base_alone(self) -> "NeuralDynamics":
-        """Return a model that predicts what the base of this one predicts, without correction."""
+        """Return a model with the base predictions of this one, without corrections."""
         predictor = copy.deepcopy(self.predictor)
         predictor.silence()
         return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
@@ -156,18 +140,17 @@ class NeuralDynamics(LearnedDynamics):
         members: Tensor | None = None,
         alone: bool = False,
     ) -> NeuralCarry:
-        """Return the carry of worlds whose history is `context`; a bare state has none.
+        """Return the carry of a batch of worlds; a `State` is a start without history.
 
         Args:
             context: History that ends in the present state.
-            environment: What the worlds are in; None for the robot's own gravity, on the model's own ground.
-            members: The member that each world follows, also after `reset`, shape [worlds]; None for the mean of all.
-            alone: Whether only that member sees a world: as fast as a model of one network, and without a standard
-                deviation.
+            environment: Environment of the worlds; None for the default one.
+            members: The member that each world follows, also after `reset`, shape [worlds]; None to follow the mean.
+            alone: Whether only that member sees a world: as fast as a single network, without a standard deviation.
 
         Raises:
-            InputError: `environment` asks for another gravity than the model was trained in (of a floating base:
-                one of another strength), or for a ground that the model has no contact points to feel.
+            InputError: The gravity differs from training (for a floating base: in magnitude), or there is a ground and
+                the model has no contact points.
         """
         environments = self.resolve_environment(environment)
         worlds = present_state(context).worlds
@@ -185,23 +168,22 @@ class NeuralDynamics(LearnedDynamics):
     def imagine(
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
     ) -> NeuralCarry:
-        """Return the carry of worlds in which a policy acts: members take turns to be followed; see `Dynamics`."""
+        """Return the carry of worlds in which a policy acts, with members in turn; see `Dynamics`."""
         members = in_turn(present_state(context).worlds, self.members)
         return self.begin(context, environment, members=members, alone=not uncertainty)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
-        """Predict one frame; `carry` stays valid, so that two futures can be tried from one past.
+        """Predict one frame; `carry` stays valid.
 
-        With members the state is that of the member that a world follows, or of the mean of their outputs, and the
-        epistemic standard deviation is that of the states to which they lead.
-
-        Where no gradient is wanted the frame is compiled (`dynamics.neural.compiled`): the same numbers up to rounding.
+        With members the state follows a world's member, or the mean of all outputs; the epistemic standard deviation is
+        taken over the states that the members predict. Without gradients the frame is compiled
+        (`dynamics.neural.compiled`) and returns the same numbers up to rounding.
         """
         return self._predict(carry, state, control, self.predictor.step)
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
-        """Predict one frame without gradients: the carry that is passed in is used up."""
+        """Predict one frame without gradients; the given carry is used up."""
         return self._predict(carry, state, control, self.predictor.step_)
 
     def _predict(
@@ -230,32 +212,29 @@ class NeuralDynamics(LearnedDynamics):
         return replace(carry, memory=memory), Step.unchecked(state=after, epistemic=epistemic)
 
     def _seen(self, inputs: Tensor, groups: Groups | None) -> Tensor:
-        """Return inputs of worlds, shape [worlds, ...], as the network takes them."""
+        """Return inputs of worlds, shape [worlds, ...], in the layout of the network."""
         if self.members == 1:
             return inputs
         return inputs[None] if groups is None else groups.gather(inputs)
 
     def _outputs(self, y: Tensor, carry: NeuralCarry) -> Outputs:
-        """Return what the network says of the worlds."""
+        """Return the network's outputs for the worlds."""
         if self.members == 1:
             return Outputs(y)
         return Outputs(followed(y, carry.member), y) if carry.groups is None else Outputs(carry.groups.scatter(y))
 
     @property
     def _frames(self) -> "CompiledFrames":
-        """The compiled frames, for the encoding and the predictor that the model has now."""
-        frames = self._compiled.frames
+        """The compiled frames for the present encoding and predictor."""
+        frames = self._compiled
         if frames is None or not frames.of(self.encoding, self.predictor):
             from neurodyn.dynamics.neural.compiled import CompiledFrames  # loads Warp
 
-            frames = self._compiled.frames = CompiledFrames(self.encoding, self.predictor)
+            frames = self._compiled = CompiledFrames(self.encoding, self.predictor)
         return frames
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
-
-        The worlds stay in the environment that they were begun in, and with the member that they follow.
-        """
+        """Restart some worlds, in the same environment and with the same member; see `Dynamics.reset`."""
         if carry.groups is not None:
             mask = carry.groups.gather(mask)
         if isinstance(context, Window):
@@ -266,8 +245,8 @@ class NeuralDynamics(LearnedDynamics):
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
-        With members the path is that of `step`, which follows their mean in every frame. The epistemic standard
-        deviation is that of the paths on which each member follows itself, calibrated and without gradients.
+        With members the path follows their mean in every frame, as `step` does. The epistemic standard deviation is
+        taken over paths on which each member follows itself, and is calibrated and without gradients.
         """
         path = super()._rollout(context, controls, environment)
         if self.members == 1:
@@ -278,30 +257,23 @@ class NeuralDynamics(LearnedDynamics):
             return replace(path, epistemic=self.spread(self._followed(carry, state, controls[rows], tracked=False)))
 
     def apart(self, worlds: int) -> Tensor:
-        """Return the world of each row where every world is there once for each member, shape [members worlds]."""
+        """Return the world of each row with every world repeated for each member, shape [members worlds]."""
         return torch.arange(worlds, device=self.device).repeat(self.members)
 
     def begin_apart(self, context: State | Window, environment: Environment | None = None) -> tuple[NeuralCarry, State]:
-        """Return carry and state of worlds that are there once for each member, in the order of `apart`."""
+        """Return carry and state of worlds repeated for each member, in the order of `apart`."""
         rows = self.apart(present_state(context).worlds)
         member = torch.arange(self.members).repeat_interleave(len(rows) // self.members)
         several, whole = context.rows(rows), self.resolve_environment(environment).rows(rows)
         return self.begin(several, whole, members=member, alone=True), present_state(several)
 
     def spread(self, path: Trajectory) -> Tensor:
-        """Return the calibrated standard deviation of the members along paths on which each follows itself.
-
-        Args:
-            path: Roll-outs from `begin_apart`.
-
-        Returns:
-            Shape [worlds, T, nq + nv].
-        """
+        """Return the calibrated standard deviation of roll-outs from `begin_apart`, shape [worlds, T, nq + nv]."""
         each = torch.cat([path.q, path.qd], -1)[:, 1:].unflatten(0, (self.members, -1))
         return deviation(each) * between_marks(self.calibration_scales, each.shape[2])
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
-        """Return a frame between fixed buffers, compiled where they are in the precision of the weights."""
+        """Return a frame with fixed buffers, compiled if they have the precision of the weights."""
         if like.dtype != self.encoding.dt.dtype or like.device != self.encoding.dt.device:
             return super().fixed_frame(worlds, environment, like)
         from neurodyn.dynamics.neural.compiled import NeuralFixedFrame  # loads Warp
@@ -323,7 +295,7 @@ class NeuralDynamics(LearnedDynamics):
             qd: Velocities, shape [batch, T, nv].
             torque: Torques during the frames [N m or N], shape [batch, T, nu].
             environment: Gravity and ground, as for `begin`.
-            members: The member that predicts each row, shape [batch]; None for a model of one network.
+            members: The member that predicts each row, shape [batch]; None for a single network.
         """
         base_prediction, inputs = self._inputs(q, qd, torque, self.resolve_environment(environment))
         if members is None:
@@ -339,7 +311,7 @@ class NeuralDynamics(LearnedDynamics):
         return base_prediction, self.encoding.encode(base_prediction, torque, environment)
 
     def require_ground(self) -> None:
-        """Refuse every ground, where the model feels none."""
+        """Raise an `InputError` if the model feels no ground."""
         if self.encoding.contact is None:
             raise InputError(
                 f"model of {self.spec.robot!r}: was trained without contact points and feels no ground; "
@@ -347,7 +319,7 @@ class NeuralDynamics(LearnedDynamics):
             )
 
     def require_gravity(self, gravity: Tensor) -> None:
-        """Refuse a gravity that the model does not know."""
+        """Raise an `InputError` for a gravity other than in training."""
         if self.fingerprint is None:
             return
         own = torch.tensor(self.fingerprint.gravity, dtype=gravity.dtype, device=gravity.device)
@@ -363,7 +335,7 @@ class NeuralDynamics(LearnedDynamics):
 
 
 class ModelConfig(Config, frozen=True):
-    """Everything but the weights: what config.json holds.
+    """Contents of config.json: everything but the weights.
 
     Attributes:
         kind: Kind of dynamics.
@@ -381,15 +353,15 @@ class ModelConfig(Config, frozen=True):
 
 
 class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
-    """What the model is a model of: what spec.json holds.
+    """Contents of spec.json: what the model is a model of.
 
     Attributes:
         state: Names, order, units and dt.
         fingerprint: The articulation that it was trained on; None for a model of logs.
-        contact_points: Points that are measured against the ground; None where no ground enters the inputs.
-        scene: The ground that is assumed where no environment is given; None for free space.
-        mechanism: The robot's tree of links, where predictions start from its known motion.
-        training_range: Range of motion in its training data; None where that is unknown.
+        contact_points: Points that are measured against the ground; None without a ground in the inputs.
+        scene: The default ground; None for free space.
+        mechanism: The robot's tree of links, for a base motion.
+        training_range: Range of motion in the training data; None if unknown.
     """
 
     state: StateSpec
@@ -410,11 +382,7 @@ def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
 
 
 def describe(model: NeuralDynamics) -> tuple[ModelConfig, ModelSpec]:
-    """Return what a model's files say of it.
-
-    Raises:
-        InputError: Its network was not built from a configuration.
-    """
+    """Return the contents of a model's files; raise an `InputError` if its network has no configuration."""
     encoding, net = model.encoding, model.predictor.config
     if net is None:
         raise InputError(
