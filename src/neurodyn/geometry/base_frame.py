@@ -23,31 +23,19 @@ from neurodyn.geometry.tensors import Matrices, Positions, Vectors, Velocities
 
 
 class BaseView(NamedTuple):
-    """Velocity and gravity of a floating base in base axes.
+    """Velocity and gravity of a floating base in base axes."""
 
-    Attributes:
-        orientation: Quaternion from base to world, shape [..., 4].
-        rotation: The same as a matrix, shape [..., 3, 3].
-        linear: Linear velocity in base axes [m/s], shape [..., 3].
-        angular: Angular velocity in base axes [rad/s], shape [..., 3].
-        down: Gravity in base axes, in the unit of the input, shape [..., 3]; None if no gravity was passed.
-    """
-
-    orientation: Tensor
-    rotation: Matrices
-    linear: Vectors
-    angular: Vectors
-    down: Vectors | None
+    orientation: Tensor  # quaternion from base to world
+    rotation: Matrices  # the same as a matrix
+    linear: Vectors  # velocity [m/s]
+    angular: Vectors  # velocity [rad/s]
+    down: Vectors | None  # gravity in the unit of the input; None if none was passed
 
 
 def view(q: Positions, qd: Velocities, down: Tensor | None, *, unit: bool) -> BaseView:
-    """Express the velocity of a floating base, and gravity, in base axes.
+    """Express the velocity of a floating base, and gravity, in base axes; positions and velocities of the base first.
 
-    Args:
-        q: Positions, base pose first, shape [..., nq].
-        qd: Velocities, base velocity first, shape [..., nv].
-        down: Gravity in world axes, in any unit, broadcastable to [..., 3]; None to skip it.
-        unit: Whether to normalise the quaternion first.
+    Gravity `down` is in world axes, in any unit, broadcastable to [..., 3]. `unit` normalises the quaternion first.
     """
     if _one_kernel(q, qd):
         from neurodyn.geometry.base_kernels import base_view  # loads Warp
@@ -72,12 +60,11 @@ def advance(
     """Integrate a floating base and the joints of one degree of freedom that follow it.
 
     Args:
-        base: Rotation of the base, shape [..., 3, 3].
-        q: Positions, shape [..., nq]; only the base's where other joints are integrated elsewhere (velocities still
-            change).
-        qd: Velocities, shape [..., nv].
+        base: Rotation of the base.
+        q: Positions; only the base's where other joints are integrated elsewhere (velocities still change).
+        qd: Velocities.
         dq: Position change, shape [..., nv]: of the centre of mass in base axes, a rotation vector, then joints.
-        dqd: Velocity change, shape [..., nv], base part in base axes.
+        dqd: Velocity change, base part in base axes.
         com: Centre of mass of the base in base axes [m], shape [3]; None for the origin.
     """
     if _one_kernel(q, qd, dq, dqd):

@@ -26,40 +26,24 @@ FEATURES = 18
 
 
 class ContactFeatures(OperatorHandle):
-    """Contact features from the kernel that measures the contact points, differentiable with respect to the state.
-
-    Attributes:
-        proximity: Query that measures the contact points.
-        width: Number of features per state.
-    """
+    """Contact features from the kernel that measures the contact points, differentiable with respect to the state."""
 
     def __init__(self, layout: ContactPointLayout, margins: Sequence[float], dt: float) -> None:
-        """Create the query.
+        """Create the query for frames of `dt` [s].
 
-        Args:
-            layout: Contact points and the joints that move them.
-            margins: Gap between contact point and ground below which features are nonzero, for each contact point [m].
-            dt: Length of a frame [s].
+        Features of a contact point are nonzero where its gap to the ground is below its margin [m].
         """
         super().__init__()
         self.proximity = ProximityQuery(layout)
         self.width = FEATURES * len(layout.contact_points)
-        self._sight = Sight(
-            [
-                (contact_point.radius, margin, dt)
-                for contact_point, margin in zip(layout.contact_points, margins, strict=True)
-            ]
-        )
+        points = zip(layout.contact_points, margins, strict=True)
+        self._sight = Sight([(point.radius, margin, dt) for point, margin in points])
         self._launches = Launches()
 
     def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:
         """Return the features, shape [worlds, width], in base axes if the base floats.
 
-        Args:
-            ground: The shapes around the robots.
-            q: Positions, shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-            out: Output buffer, used only without gradients; its last axis is contiguous.
+        The output buffer `out` is used only without gradients; its last axis is contiguous.
 
         Raises:
             InputError: The ground has another number of worlds, or the state has a wrong width or precision.
@@ -81,12 +65,7 @@ class ContactFeatures(OperatorHandle):
     def bound(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
         """Record a launch that recomputes the features in place; return it and the objects that must outlive it.
 
-        Args:
-            ground: The shapes around the robots.
-            q: Positions, shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-            pose: Pose of the ground, shape [worlds or 1, 7].
-            features: Output buffer, shape [worlds, width].
+        The pose of the ground has the shape [worlds or 1, 7], the features [worlds, width].
         """
         proximity = self.proximity
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
@@ -176,13 +155,7 @@ class PlaneContacts(nn.Module):
     def __init__(
         self, layout: ContactPointLayout, sight: list[tuple[float, float, float]], planes: list[tuple[float, ...]]
     ) -> None:
-        """Create the module.
-
-        Args:
-            layout: Contact points and the joints that move them.
-            sight: Radius [m], margin [m] and frame length [s] of each contact point.
-            planes: A point on each plane and its unit normal, in the world; at least one plane.
-        """
+        """Take radius [m], margin [m] and frame length [s] of each contact point, and each plane's point and normal."""
         super().__init__()
         self._layout, self._places = layout, places(layout.joints)
         self._groups = _groups(layout.joints)
@@ -200,12 +173,7 @@ class PlaneContacts(nn.Module):
             self.register_buffer(f"_{name}", torch.tensor(rows), persistent=False)
 
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
-        """Return the features, shape [worlds, 18 contact points], in base axes if the base floats.
-
-        Args:
-            q: Positions, shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-        """
+        """Return the features, shape [worlds, 18 contact points], in base axes if the base floats."""
         bodies = self._bodies(q, qd)
         turn, origin, speed, spin = (x[:, self._on] for x in bodies)
         arm = rotation.rotate(turn, self._points.expand_as(origin))

@@ -96,9 +96,7 @@ def _chain(layout: ContactPointLayout, joint: int) -> list[int]:
 class ShapeArrays:
     """Shapes as the kernel arguments `shape_start` ... `ranges`; the third size of a heightfield is its lowest height.
 
-    Attributes:
-        arrays: The arrays.
-        worlds: Number of worlds with individual shapes; 0 if all shapes are shared.
+    `worlds` is the number of worlds with individual shapes; 0 if all shapes are shared.
     """
 
     def __init__(

@@ -178,17 +178,9 @@ def _gap(point: Any, low: Any, high: Any):
 
 @wp.func
 def _search_cell(point: Any, a: Any, size: Any, b: Any, c: Any, d: Any, best: Any, nearest: Any):
-    """Return the least distance and the nearest point after a look at one cell.
+    """Return the least distance and the nearest point after a look at one cell, from the best so far.
 
-    Args:
-        point: The point [m].
-        a: Vertex of the cell of least x and y [m].
-        size: Edges of the cell along x and y [m].
-        b: Height of the next vertex along x [m].
-        c: Height of the next vertex along y [m].
-        d: Height of the vertex across [m].
-        best: Least distance so far [m].
-        nearest: Nearest point so far [m].
+    `a` is the vertex of least x and y; b, c and d are the heights of the next along x, along y, and across.
     """
     x = _gap(point[0], a[0], a[0] + size[0])
     y = _gap(point[1], a[1], a[1] + size[1])
@@ -234,13 +226,8 @@ def heightfield_distance(
 ):
     """Return distance and normal of a heightfield; `reach` where nothing is within that distance.
 
-    Args:
-        heights: Heights of all heightfields [m].
-        ranges: Least and greatest height in each block of all heightfields [m].
-        grid: First height, rows, columns and first block of this heightfield.
-        size: Edges of a cell along x and y [m].
-        point: Point in the frame of the heightfield [m].
-        reach: Distance beyond which nothing is searched [m].
+    `heights`, and `ranges` (least and greatest height of each block), are of all heightfields. `grid` holds first
+    height, rows, columns and first block of this one, `size` the edges of a cell along x and y.
     """
     half_x = size[0] * size.dtype(grid[2] - 1) * size.dtype(0.5)
     half_y = size[1] * size.dtype(grid[1] - 1) * size.dtype(0.5)

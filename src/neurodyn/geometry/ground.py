@@ -10,13 +10,14 @@ from torch import Tensor
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.solids import Solid
+from neurodyn.geometry.tensors import made
 
 if TYPE_CHECKING:
     from neurodyn.geometry.device_arrays import CompiledShapes
 
 
 _FREE_SPACE = Scene()
-_IDENTITY: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+_IDENTITY = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,27 +75,15 @@ class Ground:
         return self._compiled[0]
 
     def poses(self, worlds: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Return the poses of the scene, shape [worlds or 1, 7].
-
-        Raises:
-            InputError: The poses are for another number of worlds.
-        """
+        """Return the poses of the scene, shape [worlds or 1, 7]; an InputError if they are for other worlds."""
         if self.pose is None:
-            return identity_pose(device, dtype)
+            return made(_IDENTITY, device, dtype)
         if self.pose.shape not in ((worlds, 7), (1, 7)):
             raise InputError(
                 f"the ground has poses of shape {list(self.pose.shape)}; valid: [{worlds}, 7] "
                 f"for {worlds} worlds, or [1, 7]"
             )
         return self.pose.detach().to(device=device, dtype=dtype).contiguous()
-
-
-def identity_pose(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the identity pose, shape [1, 7]."""
-    key = (device, dtype)
-    if key not in _IDENTITY:
-        _IDENTITY[key] = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]], device=device, dtype=dtype)
-    return _IDENTITY[key]
 
 
 NOTHING = Ground()

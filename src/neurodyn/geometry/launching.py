@@ -11,13 +11,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
+
+T = TypeVar("T")
 
 _MOST = 16
 _LIBRARY = torch.library.Library("neurodyn", "DEF")
@@ -28,12 +30,8 @@ _HELD: WeakValueDictionary[int, Any] = WeakValueDictionary()
 def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any] = lambda *_: None) -> Any:
     """Register a function of tensors as the torch operator `neurodyn::name` and return it.
 
-    Args:
-        name: Name of the operator.
-        schema: Arguments and results in torch's notation; other objects are passed by their `handle`.
-        run: Implementation on every device.
-        fake: Implementation on tensors without data: returns the results, launches nothing. The default is for
-            operators that only write to their arguments.
+    The schema lists arguments and results in torch's notation; other objects are passed by their `handle`. `fake`
+    returns the results on tensors without data; its default is for operators that only write to their arguments.
     """
     _LIBRARY.define(name + schema)
     # Not torch.library.custom_op, which costs 8 microseconds more a call.
@@ -49,11 +47,7 @@ def takes_operator(tensor: Tensor) -> bool:
 
 
 class OperatorHandle:
-    """Base class of objects that are passed to operators by number.
-
-    Attributes:
-        handle: The number; `held` finds the object as long as it lives.
-    """
+    """Base class of objects that are passed to operators by a number, `handle`; `held` finds them while they live."""
 
     def __init__(self) -> None:
         self._hold()
@@ -146,15 +140,10 @@ class Launch:
     def __init__(
         self, kernel: Any, dim: tuple[int, ...], device: torch.device, arguments: list[Any], keep: Any = None
     ) -> None:
-        """Record a launch without running it.
+        """Record a launch of `dim` threads without running it.
 
-        Args:
-            kernel: The kernel.
-            dim: Numbers of threads.
-            device: Torch device.
-            arguments: Kernel arguments; a pair of a tensor and its Warp type (None for scalars) is exchanged on each
-                call.
-            keep: Objects kept alive with the launch, which holds arrays and meshes by address only.
+        Arguments that are pairs of a tensor and its Warp type (None for scalars) are exchanged on each call. `keep` is
+        kept alive with the launch, which holds arrays and meshes by address only.
         """
         self._keep = keep
         self._device = device
@@ -190,13 +179,7 @@ class Chain:
     """
 
     def __init__(self, commands: list[Any], device: torch.device, keep: Any = None) -> None:
-        """Keep the launches.
-
-        Args:
-            commands: Results of `wp.launch(..., record_cmd=True)`.
-            device: Torch device.
-            keep: Objects kept alive with the launches, which hold tensors by address only.
-        """
+        """Take recorded launches; `keep` is kept alive with them, because they hold tensors by address only."""
         self._commands, self._keep = commands, keep
         self._torch_device, self._device = device, wp.device_from_torch(device)
         self._calls = [_packed(command) for command in commands] if self._device.is_cpu else []
@@ -225,9 +208,9 @@ class Launches:
     """A bounded cache of recorded launches; the oldest is dropped first."""
 
     def __init__(self) -> None:
-        self._launches: dict[Any, Launch] = {}
+        self._launches: dict[Any, Any] = {}
 
-    def get(self, key: Any, make: Callable[[], Launch]) -> Launch:
+    def get(self, key: Any, make: Callable[[], T]) -> T:
         """Return the launch of a key; `make` records it if there is none."""
         launch = self._launches.get(key)
         if launch is None:
@@ -255,22 +238,10 @@ def table_kernel(text: str) -> Any:
 
 
 class FixedLaunch:
-    """A recorded launch of a `table_kernel`; it can be captured in a graph.
-
-    Attributes:
-        command: Warp's recorded command.
-        words: The table.
-    """
+    """A recorded launch of a `table_kernel`; it can be captured in a graph."""
 
     def __init__(self, kernel: Any, threads: int, words: list[int], device: str) -> None:
-        """Record a launch without running it.
-
-        Args:
-            kernel: Result of `table_kernel`.
-            threads: Number of threads.
-            words: The table.
-            device: Warp device.
-        """
+        """Record a launch on a Warp device without running it; `words` is the table."""
         self.words = words
         self._table = wp.array(np.array(words, dtype=np.uint64), dtype=wp.uint64, device=device)
         self.command: Any = wp.launch(kernel, threads, inputs=[self._table], device=device, record_cmd=True)

@@ -17,11 +17,7 @@ _SAME = 1e-6
 
 
 def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read vertices, shape [vertices, 3], and triangles, shape [faces, 3].
-
-    Raises:
-        InputError: The file is missing, of an unknown format, or damaged.
-    """
+    """Read vertices, shape [vertices, 3], and triangles, shape [faces, 3]; an InputError if the file is not valid."""
     readers = {".obj": _read_obj, ".stl": _read_stl}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -87,15 +83,10 @@ class TriangleMesh:
 
 
 def read_mesh(path: Path, scale: float = 1.0) -> TriangleMesh:
-    """Read a mesh file (.obj or .stl) that bounds a solid.
-
-    Args:
-        path: The file.
-        scale: Factor on the coordinates in the file.
+    """Read a mesh file (.obj or .stl) that bounds a solid, and scale its coordinates.
 
     Raises:
-        InputError: The file is missing or not a mesh; or the mesh has holes, non-finite numbers or inconsistently
-            oriented faces.
+        InputError: The file is missing or not a mesh, or the mesh does not bound a solid.
     """
     vertices, faces = read_triangles(path)
     return closed_mesh(vertices * scale, faces, str(path))
@@ -104,13 +95,10 @@ def read_mesh(path: Path, scale: float = 1.0) -> TriangleMesh:
 def closed_mesh(vertices: np.ndarray, faces: np.ndarray, where: str) -> TriangleMesh:
     """Return a checked mesh: merge equal vertices, drop triangles without area, orient normals outward.
 
-    Args:
-        vertices: Vertices [m], shape [vertices, 3].
-        faces: Vertex indices of each triangle, shape [faces, 3].
-        where: Origin of the mesh, for error messages.
+    Arguments: see `TriangleMesh`; `where` names the mesh in error messages.
 
     Raises:
-        InputError: The mesh does not bound a solid.
+        InputError: The mesh has holes, non-finite numbers or inconsistently oriented faces.
     """
     vertices = np.asarray(vertices, dtype=np.float64).reshape(-1, 3)
     faces = np.asarray(faces, dtype=np.int64).reshape(-1, 3)

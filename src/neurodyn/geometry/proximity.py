@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays, layout_arrays
+from neurodyn.geometry.device_arrays import PRECISIONS, Precision, ShapeArrays, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
 from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
 from neurodyn.geometry.launching import Launch, Launches, OperatorHandle, held, operator, start_warp, warp_device
@@ -64,12 +64,6 @@ class ProximityQuery(OperatorHandle):
     Works in float32 and float64 on any device. Autograd propagates gradients to positions and velocities. The normal n
     and the ground point p are held fixed in the world, so that $d = n \cdot (x - p)$ and the gradient of the distance
     with respect to the contact point x is n.
-
-    Attributes:
-        layout: Contact points and the joints that move them.
-        nq: Number of position coordinates.
-        nv: Number of velocity coordinates.
-        free_base: Whether the base floats.
     """
 
     def __init__(self, layout: ContactPointLayout) -> None:
@@ -97,20 +91,10 @@ class ProximityQuery(OperatorHandle):
                 )
 
     def __call__(
-        self,
-        ground: Ground | None,
-        q: Float[Tensor, "worlds nq"],
-        qd: Float[Tensor, "worlds nv"],
-        *,
+        self, ground: Ground | None, q: Float[Tensor, "worlds nq"], qd: Float[Tensor, "worlds nv"], *,
         base_frame: bool = False,
-    ) -> Readings:
-        """Measure all contact points.
-
-        Args:
-            ground: The shapes around the robots; None for free space.
-            q: Positions, shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-            base_frame: Whether to return readings in base axes; ignored if the base is fixed.
+    ) -> Readings:  # fmt: skip
+        """Measure all contact points, in base axes if the base floats and `base_frame` is set; None is free space.
 
         Raises:
             InputError: The ground has another number of worlds, or the state has a wrong width or precision.
@@ -146,20 +130,9 @@ class ProximityQuery(OperatorHandle):
         self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, *,
         readings: Readings | None = None, sight: "Sight | None" = None, features: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Run the kernel without recording gradients.
+        """Write readings, features or both, without recording gradients; positions and velocities are contiguous.
 
-        Args:
-            ground: The shapes around the robots.
-            base_frame: Whether results are in the axes of the floating base.
-            q: Positions, shape [worlds, nq], contiguous.
-            qd: Velocities, shape [worlds, nv], contiguous.
-            readings: Output readings; None to skip them.
-            sight: Radius, margin and frame length of each contact point, for `features`.
-            features: Output contact features (`contact_features`), shape [worlds, 6 contact points, 3]; None to skip
-                them.
-
-        Raises:
-            InputError: The ground has another number of worlds.
+        Contact features (`contact_features`) have the shape [worlds, 6 contact points, 3] and need `sight`.
         """
         pose = ground.poses(q.shape[0], q.device, q.dtype)
         seen = [] if features is None else [features]
@@ -172,15 +145,11 @@ class ProximityQuery(OperatorHandle):
         """Record a launch that recomputes contact features in place; return it and the objects that must outlive it.
 
         Arguments: see `run`; `pose` is the pose of the ground, shape [worlds or 1, 7].
-
-        Raises:
-            InputError: The ground has another number of worlds.
         """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
         shapes, group = ground.compiled.arrays(device, q.dtype), self._group(q)
         shapes.require_worlds(len(q))
-        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
-        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
+        none = _no_readings(kinds, device)
         given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
         command = wp.launch(
             proximity_kernel, (q.shape[0], len(self.layout.contact_points) // group), device=device, record_cmd=True,
@@ -209,14 +178,12 @@ class ProximityQuery(OperatorHandle):
         if worlds * contact_points == 0:
             return
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
-        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)  # of readings
         changing: list[Any] = [(q, None), (qd, None), (pose, kinds.transform)]
-        read = list(zip(readings, types, strict=True)) if readings else []
+        read = list(zip(readings, _types(kinds), strict=True)) if readings else []
         seen = [(rows, kinds.vec3) for rows in features]
 
         def record() -> Launch:
-            group = self._group(q)
-            none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
+            group, none = self._group(q), _no_readings(kinds, device)
             own = wp.empty(0, dtype=kinds.vec3, device=device) if sight is None else sight.array(q)
             return Launch(proximity_kernel, (worlds, contact_points // group), q.device, [
                 *changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays,
@@ -260,6 +227,15 @@ class ProximityQuery(OperatorHandle):
                 self.layout, warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
             )
         return self._layouts[key]
+
+
+def _types(kinds: Precision) -> tuple[Any, ...]:
+    """Return the Warp types of readings."""
+    return (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
+
+
+def _no_readings(kinds: Precision, device: str) -> list[Any]:
+    return [wp.empty((0, 0), dtype=kind, device=device) for kind in _types(kinds)]
 
 
 def _measure(

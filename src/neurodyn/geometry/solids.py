@@ -46,11 +46,7 @@ def heightfield_heights(path: Path) -> np.ndarray:
 
 
 def check_heights(heights: object, where: str) -> np.ndarray:
-    """Return heights as float64.
-
-    Raises:
-        InputError: They are not a grid of finite numbers.
-    """
+    """Return heights as float64; raise InputError if they are not a grid of finite numbers."""
     if not isinstance(heights, np.ndarray) or heights.dtype.kind not in "fiu":
         raise InputError(f"{where}: holds no array of numbers; valid: heights [m], shape [rows, columns]")
     if heights.ndim != 2 or min(heights.shape) < 2:
@@ -142,21 +138,14 @@ Kind = Literal["plane", "box", "sphere", "capsule", "cylinder", "mesh", "heightf
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """A shape with its pose, triangles and heights.
-
-    Attributes:
-        kind: Kind of shape.
-        place: Position and rotation [x y z, qx qy qz qw] in the scene, shape [7].
-        size: Half edges of a box; radius and half length; or cell edges of a heightfield along x and y [m].
-        mesh: Triangles of a mesh.
-        heights: Heights of a heightfield [m], shape [rows along y, columns along x].
-    """
+    """A shape with its pose, triangles and heights."""
 
     kind: Kind
-    place: np.ndarray
+    place: np.ndarray  # position and rotation [x y z, qx qy qz qw] in the scene, shape [7]
+    # Half edges of a box; radius and half length; or cell edges of a heightfield along x and y [m].
     size: tuple[float, float, float] = (0.0, 0.0, 0.0)
     mesh: TriangleMesh | None = None
-    heights: np.ndarray | None = None
+    heights: np.ndarray | None = None  # of a heightfield [m], shape [rows along y, columns along x]
 
     def ball(self) -> tuple[float, float, float, float]:
         """Return centre (in the scene) and radius of a bounding sphere; radius -1 for a plane."""
@@ -180,11 +169,7 @@ class Solid:
 
 @lru_cache(maxsize=32)
 def solids_of_scene(scene: Scene) -> tuple[Solid, ...]:
-    """Return the solids of a scene: files are read, terrains generated.
-
-    Raises:
-        InputError: A file is missing or invalid.
-    """
+    """Return the solids of a scene: files are read, terrains generated; an InputError if a file is not valid."""
     return tuple(_solid(shape, Path(scene.folder)) for shape in scene.shapes)
 
 

@@ -21,22 +21,18 @@ WorldMask = Bool[Tensor, " worlds"]
 
 
 def constant(values: tuple[Any, ...], like: Tensor) -> Tensor:
-    """Return numbers as a tensor with the dtype and device of `like`; read-only.
-
-    Args:
-        values: Numbers, or tuples of numbers of equal length.
-        like: A tensor.
-    """
-    return _made(values, like.device, like.dtype)
+    """Return numbers, or tuples of them, as a read-only tensor with the dtype and device of `like`."""
+    return made(values, like.device, like.dtype)
 
 
 def index(values: tuple[int, ...], like: Tensor) -> Tensor:
     """Return numbers as an int64 index tensor on the device of `like`; read-only."""
-    return _made(values, like.device, torch.long)
+    return made(values, like.device, torch.long)
 
 
 @lru_cache(maxsize=512)
-def _made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+def made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return numbers as a tensor, created once; read-only."""
     with torch.inference_mode(False):  # kept for later calls, which may want gradients
         return torch.tensor(values, device=device, dtype=dtype)
 

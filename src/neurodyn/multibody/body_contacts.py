@@ -36,17 +36,12 @@ def _of_box(half: Sequence[float], p: Vector) -> tuple[Any, Vector]:
     away = safe_sqrt(dot(out, out))
     nearest = maximum(maximum(beyond[0], beyond[1]), beyond[2])
     # Beyond one face, the normal is the face's; beyond several, it points away from an edge or a corner.
-    face = _first_of([select_less(x, nearest, 0.0, 1.0) for x in beyond])
+    first, also, third = (select_less(x, nearest, 0.0, 1.0) for x in beyond)
+    face = [first, (1.0 - first) * also, (1.0 - first) * (1.0 - also) * third]  # the first of those on a tie
     second = maximum(maximum(minimum(beyond[0], beyond[1]), minimum(beyond[0], beyond[2])),
                      minimum(beyond[1], beyond[2]))  # fmt: skip
     normal = array([s * select_less(0.0, second, o / away, f) for s, o, f in zip(sign, out, face, strict=True)])
     return select_less(0.0, second, away, nearest), normal
-
-
-def _first_of(marks: list[Any]) -> list[Any]:
-    """Keep only the first of several marks that equal 1."""
-    first, second, third = marks
-    return [first, (1.0 - first) * second, (1.0 - first) * (1.0 - second) * third]
 
 
 def _of_polygon(vertices: Sequence[tuple[float, float]], p: Vector) -> tuple[Any, Vector]:

@@ -69,11 +69,6 @@ class ContactRows:
             row[i] = row[i] + each[i]
         return matrix
 
-    def velocity_change(self, impulses: Sequence[Any]) -> list[Any]:
-        """Return M^-1 J^T x."""
-        columns = zip(*self.half, strict=True)
-        return self.inertia.velocities([_sum_of_products(impulses, column) for column in columns])
-
     def pushes(self, impulses: Sequence[Any], dt: Any) -> list[ContactPush]:
         """Return the mean force of each point over a step of dt [s]."""
         found, first = [], 0
@@ -156,16 +151,10 @@ def contact_velocities(
     links: Kinematics, touched: Sequence[PointContact], qd_free: Sequence[Any], dt: Any, quantity: Quantity,
     settings: ImpulseSettings = DEFAULT_SETTINGS, pushes: list[ContactPush] | None = None,
 ) -> list[Any]:  # fmt: skip
-    """Return the velocities after the impulses, in Newton's coordinates.
+    """Return the velocities after a step of `dt` [s] with impulses, from those without, in Newton's coordinates.
 
-    Args:
-        links: The mechanism at the start of the step.
-        touched: Points near the ground, with their velocities at the start of the step.
-        qd_free: Velocities at the end of the step without contact.
-        dt: Length of the step [s].
-        quantity: Values of the quantities in `DEFAULTS`.
-        settings: Solver settings.
-        pushes: List that receives the mean forces over the step; None to skip them.
+    Links and touched points are at the start of the step, `quantity` has the quantities in `DEFAULTS`, and `pushes`
+    receives the mean forces over the step.
     """
     rows = contact_rows(links.tree, links.poses, touched)
     if not rows.touched:
@@ -173,7 +162,8 @@ def contact_velocities(
     impulses = contact_impulses(rows, qd_free, dt, quantity, settings)
     if pushes is not None:
         pushes += rows.pushes(impulses, dt)
-    return [v + more for v, more in zip(qd_free, rows.velocity_change(impulses), strict=True)]
+    half = [_sum_of_products(impulses, column) for column in zip(*rows.half, strict=True)]
+    return [v + more for v, more in zip(qd_free, rows.inertia.velocities(half), strict=True)]
 
 
 class ImpulseContactModel(ContactModel):

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.drive import require_drives
-from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
@@ -92,6 +92,7 @@ class Engine:
     Attributes:
         mechanism: The mechanism.
         config: The configuration.
+        constants: Nominal values of all quantities that do not depend on the state.
         program: The recurrence over the state [q, qd, memory] with control, held ground, parameters and weights.
         memory: Numbers that a step keeps beside q and qd (`multibody.memory`); 0 for none.
         names: Names of all quantities that the step uses, in order of use; a blueprint may act on these.
@@ -116,15 +117,13 @@ class Engine:
         self.mechanism, self.config = mechanism, config
         self._spec = spec
         self._dt = spec.dt / config.substeps
-        self._nominal = nominal(mechanism, config.contact)
-        self._leading = tuple(
-            name for name in spec.controls if name in mechanism.drives and mechanism.drives[name].leads
-        )
-        self._nominal |= {f"{name}.armature": _HEAVY for name in self._leading}
+        drives = mechanism.drives
+        self._leading = tuple(name for name in spec.controls if name in drives and drives[name].leads)
+        self.constants = nominal(mechanism, config.contact) | {f"{name}.armature": _HEAVY for name in self._leading}
         self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
-            if name not in self._nominal:
-                raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
+            if name not in self.constants:
+                raise InputError(f"there is no parameter {name!r}; valid: {choices(self.constants)}")
         self.names, self.memory = self._names()
         sizes = ProgramSizes(
             state=mechanism.nq + mechanism.nv + self.memory,
@@ -143,14 +142,9 @@ class Engine:
         return held_numbers(self.mechanism, self.config.ground)
 
     @property
-    def constants(self) -> dict[str, float]:
-        """Nominal values of all quantities that do not depend on the state."""
-        return self._nominal
-
-    @property
     def nominal(self) -> tuple[float, ...]:
         """Nominal values of the parameters."""
-        return tuple(self._nominal[name] for name in self.config.free)
+        return tuple(self.constants[name] for name in self.config.free)
 
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks to collect names; return them and the memory size with networks."""
@@ -168,7 +162,7 @@ class Engine:
 
     def _traced(self, inputs: ProgramInputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, StepMemory]:
         parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
-        constants: dict[str, Scalar] = {**self._nominal, **parameters}
+        constants: dict[str, Scalar] = {**self.constants, **parameters}
         q, qd, instant = self.instant(inputs, constants, blueprint)
         scope, memory = instant.scope, instant.memory
         q, qd = self._advanced(instant.tree, q, qd, instant.acceleration, self._dt)
@@ -204,7 +198,9 @@ class Engine:
             )
         )
         self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
-        qd = self._led(qd, control)
+        for name, dof, command in zip(self._spec.controls, self._spec.control_dofs, control, strict=True):
+            if name in self._leading:  # moves on a prescribed path, at its command
+                qd[dof] = command
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
@@ -272,19 +268,10 @@ class Engine:
         """Convert encoder readings to joint positions; with sign -1, joint positions to readings."""
         q = list(readings)
         for name in self.mechanism.drives:
-            if name in self._leading:
-                continue
-            row = self._spec.q_names.index(name)
-            q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
+            if name not in self._leading:
+                row = self._spec.q_names.index(name)
+                q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
-
-    def _led(self, qd: list[Any], control: list[Any]) -> list[Any]:
-        """Return the velocities of a step; joints on a prescribed path move at their commands."""
-        moving = list(qd)
-        for name, dof, command in zip(self._spec.controls, self._spec.control_dofs, control, strict=True):
-            if name in self._leading:
-                moving[dof] = command
-        return moving
 
     def _driven(
         self, scope: Scope, memory: StepMemory, readings: list[Any], qd: list[Any], control: list[Any]
@@ -322,11 +309,10 @@ class Engine:
     def _external(self, scope: Scope) -> Wrenches:
         """Return external wrenches; zero unless a blueprint adds to them."""
 
-        def vector(name: str) -> Vector:
-            return array([scope.define(f"{name}.{axis}", 0.0) for axis in "xyz"])
+        def vector(link: Link, what: str) -> Vector:
+            return array([scope.define(f"wrench.{link.joint.name}.{what}.{axis}", 0.0) for axis in "xyz"])
 
-        names = [f"wrench.{link.joint.name}" for link in self.mechanism.links]
-        return {index: (vector(f"{name}.moment"), vector(f"{name}.force")) for index, name in enumerate(names)}
+        return {i: (vector(link, "moment"), vector(link, "force")) for i, link in enumerate(self.mechanism.links)}
 
     def _grounds(self, held: list[Any]) -> list[tuple[Vector, Vector]]:
         if self.config.ground == "prisms":

@@ -225,14 +225,8 @@ def cone_impulses(
 ) -> list[Any]:  # fmt: skip
     """Return the impulses after `sweeps` sweeps from zero, as floats, or as loop results if any input is traced.
 
-    Args:
-        matrix: A, symmetric; entries [i][j] with j <= i are read. Constant zeros cost nothing.
-        offset: b.
-        tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
-        friction: mu of each point.
-        depth: Depth of each point in the ground; impulses are exactly 0 unless it is above 0.
-        sweeps: Number of sweeps.
-        adjoint: How derivatives are computed; see `complementarity.ImpulseSettings`.
+    Of the symmetric matrix A the entries [i][j] with j <= i are read; constant zeros cost nothing. `offset` is b.
+    Tangents (see `Sweeps`), friction mu and depth are of each point; impulses are 0 unless the depth is above 0.
     """
     rows, constant = _scaled(matrix, offset, tangents)
     columns = tuple(

@@ -44,15 +44,8 @@ def held_numbers(mechanism: Mechanism, mode: GroundMode) -> int:
 
 
 def ground_mode(ground: Ground | None, *, prisms: bool = False) -> GroundMode:
-    """Return the representation of a ground; no ground counts as a plane.
-
-    Args:
-        ground: The ground.
-        prisms: Whether contacts with a heightfield may be contacts of shapes.
-    """
-    if ground is None or ground.empty:
-        return "plane"
-    if _planes(ground) is not None:
+    """Return the representation of a ground, with contacts of shapes if wanted; no ground counts as a plane."""
+    if ground is None or ground.empty or _planes(ground) is not None:
         return "plane"
     return "prisms" if prisms and _is_heightfield(ground) else "contact_points"
 
@@ -70,10 +63,7 @@ def _is_heightfield(ground: Ground) -> bool:
 
 
 def plane_numbers(ground: Ground | None) -> tuple[float, ...] | None:
-    """Return a point and the normal of the plane that all worlds share, far below if there is no ground.
-
-    None for other grounds.
-    """
+    """Return point and normal of the plane that all worlds share, far below without ground; None for other grounds."""
     if ground is None or ground.empty:
         return (0.0, 0.0, FAR, 0.0, 0.0, 1.0)
     if ground_mode(ground) != "plane":
@@ -114,13 +104,9 @@ class HeldGround:
         self._last: tuple[Ground, tuple[object, ...], Tensor] | None = None
 
     def __call__(self, ground: Ground | None, q: Positions, qd: Velocities, mode: GroundMode) -> Tensor:
-        """Return the ground of a batch of worlds, shape [worlds, `held_numbers`].
+        """Return the ground of a batch of worlds, shape [worlds, `held_numbers`]; None is free space.
 
-        Args:
-            ground: The ground; None for free space.
-            q: Positions in Newton's convention [rad or m], shape [worlds, nq].
-            qd: Velocities [rad/s or m/s], shape [worlds, nv].
-            mode: Representation; a plane may also be represented per contact point.
+        A plane may also be represented per contact point.
         """
         if mode == "prisms" and ground is not None and self._prisms is not None:
             return self._prisms(ground, q, qd).flatten(1)

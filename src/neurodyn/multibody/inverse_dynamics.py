@@ -29,13 +29,7 @@ LINK_PARAMETERS = 10
 
 
 def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
-    r"""Return the regressor Y of the joint torques, $\tau = Y \pi$, shape [N, nv, 10 links].
-
-    Args:
-        mechanism: A tree of revolute and prismatic joints.
-        q: Positions [rad or m], shape [N, nv].
-        qd: Velocities [rad/s or m/s], shape [N, nv].
-        qdd: Accelerations [rad/s^2 or m/s^2], shape [N, nv].
+    r"""Return the regressor Y of the joint torques, $\tau = Y \pi$, shape [N, nv, 10 links], from samples [N, nv].
 
     Raises:
         InputError: The mechanism has a free or ball joint.
@@ -74,10 +68,7 @@ def regressor(mechanism: Mechanism, q: np.ndarray, qd: np.ndarray, qdd: np.ndarr
 def link_parameters(mass: Tensor, com: Tensor, inertia: Tensor) -> Tensor:
     """Return the ten inertial parameters of links, shape [..., 10]; differentiable.
 
-    Args:
-        mass: Masses [kg], shape [...].
-        com: Centres of mass in the body frames [m], shape [..., 3].
-        inertia: Inertias about the centres of mass, xx yy zz xy xz yz [kg m^2], shape [..., 6].
+    Centres of mass [..., 3] are in the body frames, inertias [..., 6] about them: xx yy zz xy xz yz.
     """
     moment = mass[..., None] * com
     x, y, z = com.unbind(-1)

@@ -89,11 +89,7 @@ def triangle(outputs: Sequence[Any], n: int) -> list[list[Any]]:
 
 
 def conservative(net: ActingNetwork) -> list[Any]:
-    """Return the torques of an energy: the network's output times its greatest `output_scale` [J].
-
-    Raises:
-        InputError: The network acts on quantities other than torques, or has inputs other than their joints' positions.
-    """
+    """Return the torques of an energy: the network's output times its greatest `output_scale` [J]; see `joints_of`."""
     joints = joints_of(net, "torque")
     size = max(abs(x) for x in net.sizes)
     return [-(size * net.along(direction(net, joint))[0]) for joint in joints]
@@ -130,12 +126,7 @@ def direction(net: ActingNetwork, joint: str) -> list[Any]:
 
 
 def inertial(net: ActingNetwork) -> list[Any]:
-    """Record an addition to the mass matrix; add nothing to torques.
-
-    Raises:
-        InputError: The network acts on quantities other than mass_matrix.JOINT, or has inputs other than the joints'
-            positions.
-    """
+    """Record an addition to the mass matrix; add nothing to torques. See `joints_of`."""
     joints = joints_of(net, "mass_matrix")
     n, gains = len(joints), [math.sqrt(abs(size)) for size in net.sizes]
     lower = triangle(net.outputs, n)

@@ -7,7 +7,16 @@ import warp as wp
 
 from neurodyn.geometry.chain import advance
 from neurodyn.geometry.distances import BLOCK
-from neurodyn.geometry.prisms.pair import APART, Body, Pair, column, reach_along, rounded_on_prism, upward_normal
+from neurodyn.geometry.prisms.pair import (
+    APART,
+    Body,
+    Pair,
+    column,
+    point_at,
+    reach_along,
+    rounded_on_prism,
+    upward_normal,
+)
 from neurodyn.geometry.prisms.polytope import box_in_prism
 
 # Warp compiles these functions, with types that it infers and that neither checker knows.
@@ -176,11 +185,6 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
 
 
 @wp.func
-def _place(places: Any, index: int):
-    return wp.vec3d(places[index, 0], places[index, 1], places[index, 2])
-
-
-@wp.func
 def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3d):
     """Return the indices of up to four contacts that are far apart, the deepest first."""
     chosen = Chosen(-1, -1, -1, -1)
@@ -189,7 +193,7 @@ def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3
     taken = Chosen(-1, -1, -1, -1)
     taken[0] = nearest
     chosen[0] = numbers[nearest]
-    p0 = _place(places, nearest)
+    p0 = point_at(places, nearest)
     p1 = p0
     p2 = p0
     done = bool(False)
@@ -202,7 +206,7 @@ def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3
         second = wp.cross(normal, p1 - p2)
         for i in range(count):
             if i != taken[0] and i != taken[1] and i != taken[2]:
-                p = _place(places, i)
+                p = point_at(places, i)
                 apart = wp.length(p - p0)
                 if turn == 2:
                     apart = wp.abs(wp.dot(p - p0, first))
@@ -217,9 +221,9 @@ def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3
             taken[turn] = index
             chosen[turn] = numbers[index]
             if turn == 1:
-                p1 = _place(places, index)
+                p1 = point_at(places, index)
             elif turn == 2:
-                p2 = _place(places, index)
+                p2 = point_at(places, index)
     return chosen
 
 

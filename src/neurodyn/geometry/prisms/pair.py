@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contact of a rounded box with the prism below a triangle of a heightfield: distance and touching features."""
 
+from typing import Any
+
 import warp as wp
 
 from neurodyn.geometry.distances import nearest_on_triangle
@@ -29,19 +31,12 @@ _SHORT = wp.constant(wp.float64(1e-9))  # a cross product of unit vectors below 
 
 @wp.struct
 class Body:
-    """A rounded box in the frame of the heightfield.
-
-    Attributes:
-        centre: Centre.
-        turn: Box axes as columns.
-        half: Half edges; a capsule has only the third.
-        radius: Rounding radius; 0 for a box.
-    """
+    """A rounded box in the frame of the heightfield."""
 
     centre: wp.vec3d
-    turn: wp.mat33d
-    half: wp.vec3d
-    radius: wp.float64
+    turn: wp.mat33d  # box axes as columns
+    half: wp.vec3d  # half edges; a capsule has only the third
+    radius: wp.float64  # of the rounding; 0 for a box
 
 
 @wp.struct
@@ -51,36 +46,30 @@ class Pair:
     The normal of a `NEAREST` pair is core - ground without its components along `along` and `across`. The normal of a
     `FLAT` pair is along (across - along) x (across_too - along_too). The normal of an `UPRIGHT` pair is `across_too`,
     and its distance is across . (core - ground).
-
-    Attributes:
-        kind: Kind of pair, which determines the normal; `APART` without contact.
-        distance: Signed distance of the surfaces, below zero.
-        normal: Outward normal of the ground.
-        place: Midpoint between the surfaces.
-        core: A point of the robot's feature, without rounding.
-        along: An edge of the robot's feature; zero for a point.
-        along_too: Second edge of a face.
-        ground: A point of the ground's feature.
-        across: An edge of the ground's feature; zero for a vertex.
-        across_too: Second edge of a face.
     """
 
-    kind: int
-    distance: wp.float64
-    normal: wp.vec3d
-    place: wp.vec3d
-    core: wp.vec3d
-    along: wp.vec3d
-    along_too: wp.vec3d
-    ground: wp.vec3d
-    across: wp.vec3d
-    across_too: wp.vec3d
+    kind: int  # which determines the normal; `APART` without contact
+    distance: wp.float64  # of the surfaces, below zero
+    normal: wp.vec3d  # outward from the ground
+    place: wp.vec3d  # midpoint between the surfaces
+    core: wp.vec3d  # a point of the robot's feature, without rounding
+    along: wp.vec3d  # an edge of the robot's feature; zero for a point
+    along_too: wp.vec3d  # second edge of a face
+    ground: wp.vec3d  # a point of the ground's feature
+    across: wp.vec3d  # an edge of the ground's feature; zero for a vertex
+    across_too: wp.vec3d  # second edge of a face
 
 
 @wp.func
 def column(turn: wp.mat33d, i: int):
     """Return a column of a matrix."""
     return wp.vec3d(turn[0, i], turn[1, i], turn[2, i])
+
+
+@wp.func
+def point_at(points: Any, index: int):
+    """Return a row of a matrix of points."""
+    return wp.vec3d(points[index, 0], points[index, 1], points[index, 2])
 
 
 @wp.func

@@ -13,11 +13,9 @@ search often stops early, at a face inside the difference. Simulated boxes on ro
 prediction has to reproduce them.
 """
 
-from typing import Any
-
 import warp as wp
 
-from neurodyn.geometry.prisms.pair import Body, Pair, column, flat_pair, in_the_middle, straight_up
+from neurodyn.geometry.prisms.pair import Body, Pair, column, flat_pair, in_the_middle, point_at, straight_up
 
 _ITERATIONS = wp.constant(35)  # MuJoCo's for both searches
 _SMALL = wp.constant(wp.float64(1e-7))  # MuJoCo's tolerance of the depth of polyhedra [m]
@@ -236,7 +234,10 @@ def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.f
         for i in range(3):
             corners[face, i] = (face + 1 + i) % 4
         foot = _foot(
-            _row(points, corners[face, 0]), _row(points, corners[face, 1]), _row(points, corners[face, 2]), centre
+            point_at(points, corners[face, 0]),
+            point_at(points, corners[face, 1]),
+            point_at(points, corners[face, 2]),
+            centre,
         )
         squares[face] = wp.dot(foot, foot)
         for axis in range(3):
@@ -310,7 +311,7 @@ def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.f
                     corners[faces, 0] = vertices - 1
                     corners[faces, 1] = rim[k, 0]
                     corners[faces, 2] = rim[k, 1]
-                    foot = _foot(point, _row(points, rim[k, 0]), _row(points, rim[k, 1]), centre)
+                    foot = _foot(point, point_at(points, rim[k, 0]), point_at(points, rim[k, 1]), centre)
                     squares[faces] = wp.dot(foot, foot)
                     for axis in range(3):
                         feet[faces, axis] = foot[axis]
@@ -345,8 +346,3 @@ def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.f
         edge = body.half[i] * column(body.turn, i)
         far += wp.sign(wp.dot(edge, witness)) * edge
     return straight_up(far, zero, a, b, c)
-
-
-@wp.func
-def _row(points: Any, index: int):
-    return wp.vec3d(points[index, 0], points[index, 1], points[index, 2])

@@ -36,13 +36,7 @@ class PrismContacts(OperatorHandle):
     """Finds the contacts of a robot's shapes with a heightfield in one kernel over (world, link)."""
 
     def __init__(self, joints: tuple[ChainJoint, ...], shapes: Sequence[RoundedBox], base_com: Vector3) -> None:
-        """Prepare the query.
-
-        Args:
-            joints: The robot's joints, in the order of its coordinates.
-            shapes: The robot's shapes.
-            base_com: Centre of mass of the first joint's child body in its frame [m].
-        """
+        """Prepare the query; `base_com` is the centre of mass of the first joint's child body in its frame [m]."""
         start_warp()
         super().__init__()
         self._slots = contact_slots(shapes)
@@ -52,25 +46,14 @@ class PrismContacts(OperatorHandle):
         self._arrays: dict[torch.device, list[Any]] = {}
         self._launches = Launches()
 
-    @property
-    def slots(self) -> int:
-        """Maximum number of contacts of a robot."""
-        return sum(self._slots.values())
-
     def __call__(self, ground: Ground, q: Positions, qd: Velocities) -> Tensor:
         """Return the contacts, shape [worlds, slots, NUMBERS]; zeros in unused slots. Not differentiable.
 
-        Args:
-            ground: One heightfield, shared or per world, and nothing else.
-            q: Positions, shape [worlds, nq].
-            qd: Velocities, shape [worlds, nv].
-
-        Raises:
-            InputError: The ground has another number of worlds.
+        The ground is one heightfield, shared or per world, and nothing else.
         """
         state = [x.detach().double().contiguous() for x in (q, qd)]
         pose = ground.poses(len(q), q.device, torch.float64)
-        out = state[0].new_empty(len(q), self.slots, NUMBERS)
+        out = state[0].new_empty(len(q), sum(self._slots.values()), NUMBERS)
         _FIND(*state, pose, self.handle, ground.compiled.handle, out)
         return out.to(q.dtype)
 

@@ -8,7 +8,7 @@ from typing import Any
 from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters
 from neurodyn.multibody.trace import exp, log, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import Vector, array, dot
+from neurodyn.multibody.vectors import Vector, array, dot, normalised
 
 _LEAST, _MOST = 1e-4, 0.9999
 """MuJoCo clamps impedances and midpoints to this range."""
@@ -86,14 +86,9 @@ def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
     steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 if the y axis is too close to the normal
     chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
     if axis is None:
-        return _unit(chosen)
+        return normalised(chosen)
     flat = axis - dot(normal, axis) * array(normal)
     # MuJoCo uses the y or z axis itself here, not its projection to the plane.
     fallback = [steep * 0.0, 1.0 - steep, steep]
     size = safe_sqrt(dot(flat, flat))
     return array([select_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])
-
-
-def _unit(a: Vector) -> Vector:
-    inverse = 1.0 / safe_sqrt(dot(a, a))
-    return array([inverse * x for x in a])

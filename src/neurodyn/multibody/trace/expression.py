@@ -325,32 +325,21 @@ class Loop:
     A `number` is always one number of the working precision: weights are numbers, everything else is `real`. The
     gradients of the weights are `Sums`: `weight_adj + i` is a `Sums` too, and `weight_adj[i] += x` adds to it.
 
-    Attributes:
-        name: Name in messages.
-        inputs: Number of inputs.
-        outputs: Number of outputs.
-        saved: Length of `saved`.
-        forward: Text that fills `out` and `saved`.
-        adjoint: Text that adds to `adj`.
-        weights: Number of weights it reads.
-        first_weight: Index of the first in the program's weights.
-        sufficient: Number of first outputs from which alone the adjoint text works, so that the forward text need not
-            run again; 0 if it needs more.
-        fixed: Number of last inputs without derivative.
-        onnx: Adds the loop as nodes of an ONNX graph: from the name of the concatenated inputs to the name of the
-            concatenated first outputs and their number; None if there is no such form.
     """
 
-    name: str
-    inputs: int
-    outputs: int
-    saved: int
-    forward: str
-    adjoint: str
-    weights: int = 0
-    first_weight: int = 0
+    name: str  # in messages
+    inputs: int  # number of inputs
+    outputs: int  # number of outputs
+    saved: int  # length of `saved`
+    forward: str  # text that fills `out` and `saved`
+    adjoint: str  # text that adds to `adj`
+    weights: int = 0  # number of weights it reads
+    first_weight: int = 0  # index of the first in the program's weights
+    # Number of first outputs from which alone the adjoint works, without running the forward text again; 0 for none.
     sufficient: int = 0
-    fixed: int = 0
+    fixed: int = 0  # number of last inputs without derivative
+    # Adds the loop as nodes of an ONNX graph: from the name of the concatenated inputs to the name of the concatenated
+    # first outputs and their number; None if there is no such form.
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
 
 

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from neurodyn.core.errors import notice
 from neurodyn.geometry.launching import (
+    Launches,
     OperatorHandle,
     native_stderr_dropped,
     start_warp,
@@ -52,7 +53,6 @@ from neurodyn.multibody.trace.target import Target, table_length, vector_lanes
 
 __all__ = ["ProgramGradients", "ProgramInputs", "ProgramRun", "ProgramSizes", "Step", "TracedProgram"]
 
-_MOST_LAUNCHES = 16
 _GROUPS = 16
 """Maximum number of partial sums of weight gradients, independent of the number of threads."""
 
@@ -139,7 +139,7 @@ class TracedProgram(OperatorHandle):
         self._texts = recurrence_texts(sizes, step)
         self.operations = tuple(text.count("const real v") for text in (self._texts.forward, self._texts.adjoint))
         self._cpu: dict[tuple[int, bool, int], CpuLaunch] = {}
-        self._cuda: dict[Any, CudaLaunch] = {}
+        self._cuda = Launches()
         self._kernels: dict[Any, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
 
@@ -366,14 +366,11 @@ class TracedProgram(OperatorHandle):
         return launch
 
     def _cuda_launch(self, which: int, single: bool, like: Tensor, worlds: int) -> CudaLaunch:
-        key = (which, single, like.device, worlds)
-        launch = self._cuda.get(key)
-        if launch is None:
-            if len(self._cuda) >= _MOST_LAUNCHES:
-                self._cuda.pop(next(iter(self._cuda)))
+        def record() -> CudaLaunch:
             kernel, block = self.kernel(which, Target("cuda", single)), self.cuda_block(which, single)
-            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, block, warp_device(like.device))
-        return launch
+            return CudaLaunch(kernel, _WORDS[which], worlds, block, warp_device(like.device))
+
+        return self._cuda.get((which, single, like.device, worlds), record)
 
     def cuda_block(self, which: int, single: bool) -> int:
         """Return the number of threads per GPU block of a kernel.

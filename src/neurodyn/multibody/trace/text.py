@@ -34,7 +34,7 @@ def statements(
         known: Nodes already computed by the surrounding text.
         effects: Whether to accumulate the gradients of the weights of loops.
         after: Text that follows the declarations of nodes.
-        single: Whether all values are equal in all lanes of a `real`, and therefore of type `number`.
+        single: Whether values are equal in all lanes of a `real`, and therefore of type `number`.
         also: Further loops to run.
         kept: Loops that need not run, with their first outputs.
     """
@@ -65,12 +65,10 @@ def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) 
 
 def _name(graph: Graph, index: int, single: bool) -> str:
     node = graph.nodes[index]
-    return _literal(node[1], "number" if single else "real") if node[0] == "constant" else f"v{index}"
-
-
-def _literal(value: float, kind: str) -> str:
-    text = f"({kind}){value!r}"
-    return f"({text})" if value < 0 else text
+    if node[0] != "constant":
+        return f"v{index}"
+    text = f"({'number' if single else 'real'}){node[1]!r}"
+    return f"({text})" if node[1] < 0 else text
 
 
 def _declaration(
