@@ -63,7 +63,7 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
 
 
 def read_identified(run: Dynamics | str | Path) -> IdentifiedRobot:
-    """Return what was identified in a run; arguments and errors as of `export_identified`."""
+    """Return what was identified in a run; arguments and errors: see `export_identified`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
         return KINDS[run.kind].identified.get(where)(run, where)
