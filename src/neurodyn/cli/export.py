@@ -32,38 +32,41 @@ def export(
         neurodyn export runs/cartpole
         neurodyn export walks.h5 --to lerobot --out walks
     """
-    from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
-
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
     if to is not None and to in SIMULATORS and not is_data:
         _export_identified(run, to, out)
-        return
-    if to is not None and to in POLICY_FORMATS and not is_data:
+    elif to is not None and to in POLICY_FORMATS and not is_data:
         _export_policy(run, to, out)
-        return
-    if to is not None or is_data:
+    elif to is not None or is_data:
         _export_data(Path(run), to, out)
-        return
-    is_policy = run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file()
-    if out is None and run.startswith((PRETRAINED, PRETRAINED_POLICY)):
-        out = Path(f"{run.partition(':')[2]}.onnx")
-    path = out if out is not None else Path(run) / ("policy.onnx" if is_policy else "model.onnx")
-    if is_policy:
+    else:
+        _export_onnx(run, out)
+
+
+def _export_onnx(run: str, out: Path | None) -> None:
+    """Write a model or a policy as an ONNX file."""
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
+
+    what = "policy" if run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file() else "model"
+    if out is None:
+        ships = run.startswith((PRETRAINED, PRETRAINED_POLICY))
+        out = Path(f"{run.partition(':')[2]}.onnx") if ships else Path(run) / f"{what}.onnx"
+    if what == "policy":
         from neurodyn.interop.onnx import export_policy
 
-        require_writable(path)
+        require_writable(out)
         with ProgressBar(f"exporting {run}"):
-            difference = export_policy(run, path)
+            difference = export_policy(run, out)
     else:
         from neurodyn.dynamics.artifact import load
         from neurodyn.interop.onnx import export_model
 
         with ProgressBar(f"exporting {run}"):
             model = load(run)
-            require_writable(path)
-            difference = export_model(model, path)
-    print(f"differs from the {'policy' if is_policy else 'model'} by at most {difference:.1e} in ONNX Runtime: {path}")
+            require_writable(out)
+            difference = export_model(model, out)
+    print(f"differs from the {what} by at most {difference:.1e} in ONNX Runtime: {out}")
 
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:

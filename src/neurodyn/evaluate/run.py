@@ -49,11 +49,7 @@ def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
     """Return the verdict on an evaluation: beside persistence, on what broke down, and on what left its bounds.
 
     A model is compared with persistence at the shortest horizon: over longer ones motion may be chaotic, and nothing
-    that is predicted may be better than the mean.
-
-    Args:
-        result: What was measured.
-        faults: What broke down meanwhile.
+    that is predicted may be better than the mean. `faults` are what broke down in the roll-outs.
     """
     worst = max(faults, key=lambda fault: fault.worlds / fault.of, default=None)
     found = [*_beside_persistence(result)]
@@ -199,9 +195,7 @@ class _MadeFrom(Config, frozen=True, forbid_unknown_fields=False):
 def training_log(run: str | Path, flag: str = "--data") -> str:
     """Return the path of the log that a run was trained on, or of the part of it that lies in its folder (log.h5).
 
-    Args:
-        run: A run directory, or "pretrained:NAME".
-        flag: With what the user names another log, for messages.
+    `flag` is how the user names another log, for messages.
 
     Raises:
         InputError: It is gone, or there are several.

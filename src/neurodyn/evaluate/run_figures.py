@@ -83,12 +83,7 @@ def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigur
 
 
 def figures_of(run: str, result: Evaluation) -> RunFigures:
-    """Return the figures of a run from an evaluation.
-
-    Args:
-        run: Run directory, or "pretrained:NAME".
-        result: Result of `evaluate.evaluate` for it.
-    """
+    """Return the figures of a run from what `evaluate` measured of it."""
     folder, about = artifacts.resolve_run(run), result.about
     settings, seed = run_settings(folder)
     cost, series, trained = training_of(folder)

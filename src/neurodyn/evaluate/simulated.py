@@ -4,7 +4,7 @@
 Passive and driven roll-outs from the same states, the simulator's own errors, and energy drift.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
@@ -83,11 +83,18 @@ class SimulatorRollouts:
     ) -> None:
         self._workers.__exit__(kind, error, trace)
 
-    def begin(self, asked: Mapping[str, RolloutRequest]) -> "PendingRollouts":
-        """Start roll-outs, each with a name."""
-        pieces = {name: list(self._pieces(one)) for name, one in asked.items()}
-        every = [piece for some in pieces.values() for piece in some]
-        return PendingRollouts({name: len(some) for name, some in pieces.items()}, self._workers.map(every))
+    def begin(self, asked: Mapping[str, RolloutRequest]) -> Callable[[], dict[str, RolloutResult]]:
+        """Start roll-outs, each with a name; the function returned waits for them, and sums times over processes."""
+        pieces = [(name, piece) for name, one in asked.items() for piece in self._pieces(one)]
+        results = self._workers.map([piece for _, piece in pieces])
+
+        def collect() -> dict[str, RolloutResult]:
+            parts: dict[str, list[RolloutResult]] = {name: [] for name in asked}
+            for (name, _), result in zip(pieces, counted(results, len(pieces)), strict=True):
+                parts[name].append(result)
+            return {name: _joined(some) for name, some in parts.items()}
+
+        return collect
 
     def _pieces(self, asked: RolloutRequest) -> Iterator[RolloutRequest]:
         batch, size = asked.batch, self._size
@@ -95,22 +102,9 @@ class SimulatorRollouts:
             yield replace(asked, batch=_rows(batch, slice(begin, begin + size)))
 
 
-class PendingRollouts:
-    """Roll-outs in progress."""
-
-    def __init__(self, counts: dict[str, int], results: Iterator[RolloutResult]) -> None:
-        self._counts, self._results = counts, results
-
-    def collect(self) -> dict[str, RolloutResult]:
-        """Return all roll-outs by name; their times are sums over all processes."""
-        found, results = {}, counted(self._results, sum(self._counts.values()))
-        for name, count in self._counts.items():
-            parts = [next(results) for _ in range(count)]
-            path = Trajectory.joined([part.path for part in parts])
-            found[name] = RolloutResult(
-                path, sum(part.seconds for part in parts), sum(part.cpu_seconds for part in parts)
-            )
-        return found
+def _joined(parts: list[RolloutResult]) -> RolloutResult:
+    path = Trajectory.joined([part.path for part in parts])
+    return RolloutResult(path, sum(part.seconds for part in parts), sum(part.cpu_seconds for part in parts))
 
 
 class _Simulate:
@@ -254,11 +248,11 @@ def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[RolloutResult,
     """Return roll-outs of model and simulator from the same starts."""
     with SimulatorRollouts(robot, 1) as simulator:
         with stage(0.0, 0.4, "simulator"):
-            pending = simulator.begin({"all": RolloutRequest(starts.rows(slice(None)))})
+            collect = simulator.begin({"all": RolloutRequest(starts.rows(slice(None)))})
         with stage(0.4, 0.6, "model"):
             found = roll_model_out(model, starts)
         with stage(0.6, 1.0, "simulator"):
-            return found, pending.collect()["all"]
+            return found, collect()["all"]
 
 
 def roll_model_out(model: Dynamics, starts: Sampled) -> RolloutResult:
@@ -316,13 +310,13 @@ def beside_simulator(
         asked["driven"] = RolloutRequest(wild.rows(slice(None)))
     with SimulatorRollouts(robot, threads) as simulator:
         with stage(0.0, 0.1, "simulator"):  # later pieces may run in parallel with the model
-            pending = simulator.begin(asked)
+            collect = simulator.begin(asked)
         with stage(0.1, 0.25, "model"):
             found = roll_model_out(model, starts)
         with stage(0.25, 0.3, "model, driven"):
             found_driven = None if wild is None else roll_model_out(model, wild)
         with stage(0.3, 0.98, "simulator"):
-            truths = pending.collect()
+            truths = collect()
     truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
     motion = None

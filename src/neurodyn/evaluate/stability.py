@@ -38,24 +38,14 @@ _CHUNK = 200
 
 @dataclass
 class _Watch:
-    """Observations of each world so far.
+    """Observations of each world so far, each of shape [worlds]."""
 
-    Attributes:
-        finite: Whether all states were finite, shape [worlds].
-        depth: Depth of the deepest contact point [m], shape [worlds].
-        speed: Largest joint or base speed [rad/s, m/s], shape [worlds].
-        bounds: Plausible bounds.
-        fault: The first departure from the bounds; None if there was none.
-        inside: Whether all states were within the bounds, shape [worlds]; None for all worlds.
-        frame: Number of frames.
-    """
-
-    finite: Tensor
-    depth: Tensor
-    speed: Tensor
+    finite: Tensor  # whether all states were finite
+    depth: Tensor  # of the deepest contact point [m]
+    speed: Tensor  # the largest of a joint or the base [rad/s, m/s]
     bounds: PlausibleBounds
-    fault: Fault | None = None
-    inside: Tensor | None = None
+    fault: Fault | None = None  # the first departure from the bounds
+    inside: Tensor | None = None  # whether all states were within the bounds; None: in all worlds
     frame: int = 0
 
     def bound(self, state: State) -> None:

@@ -82,12 +82,8 @@ def _row(subject: Subject, what: str, errors: StepErrors) -> Finding:
         unit = METRICS[name].unit
         error, half, motion = (table[mark].median(name) for table in (errors.declared, errors.half, errors.motion))
         if error is None or half is None or motion is None:
-            return Finding(
-                what=what,
-                verdict="fails",
-                note="not finite in any world",
-                advice=more_substeps(subject.robot),
-            )
+            note, advice = "not finite in any world", more_substeps(subject.robot)
+            return Finding(what=what, verdict="fails", note=note, advice=advice)
         share = error / max(motion, _STILL)
         if share >= worst:
             worst, note = share, f"{METRICS[name].title.lower()} {error:.2g} {unit}, half step {half:.2g}"

@@ -53,18 +53,10 @@ def check_size(subject: Subject) -> CheckResult:
 
 def check_speed(subject: Subject) -> CheckResult:
     """Measure the throughput of the simulator under random control."""
-    recording = subject.driven
-    rate = subject.worlds * subject.frames / max(recording.cpu_seconds, 1e-9)
-    slow = rate < SLOW
+    rate = subject.worlds * subject.frames / max(subject.driven.cpu_seconds, 1e-9)
+    what, verdict, advice = f"steps per CPU-second in {subject.worlds} worlds", "ok", ""
+    if rate < SLOW:
+        verdict, advice = "warning", "give more worlds, fewer simulator.substeps, or fewer colliders"
     return CheckResult(
-        findings=[
-            Finding(
-                what=f"steps per CPU-second in {subject.worlds} worlds",
-                verdict="warning" if slow else "ok",
-                value=rate,
-                unit="1/s",
-                bound=SLOW,
-                advice="give more worlds, fewer simulator.substeps, or fewer colliders" if slow else "",
-            )
-        ]
+        findings=[Finding(what=what, verdict=verdict, value=rate, unit="1/s", bound=SLOW, advice=advice)]
     )

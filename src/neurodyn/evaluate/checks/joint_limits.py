@@ -74,8 +74,7 @@ def check_joint_limits(subject: Subject) -> CheckResult:
     """Press every driven joint against its limits."""
     presses = _presses(subject.robot)
     if not presses:
-        what = "no driven joint has limits"
-        return CheckResult(findings=[Finding(what=what, verdict="ok")])
+        return CheckResult(findings=[Finding(what="no driven joint has limits", verdict="ok")])
     tests = [
         test
         for first in range(0, len(presses), subject.few)
