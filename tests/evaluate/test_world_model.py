@@ -11,6 +11,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
+from neurodyn.dynamics.ensemble import between_marks
 from neurodyn.evaluate.calibration import chance_above, rank_correlation, ranks
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import Recorded
@@ -105,7 +106,8 @@ def test_scales_give_the_band_of_two_sigma_its_share():
     model = worlds.make_model()
     wide = torch.cat([spread, spread, spread[..., :1]], -1)
     calibrate(model, torch.cat([error, error, error[..., :1]], -1), wide)
-    within = coverage(torch.cat([error, error, error[..., :1]], -1), wide * model.calibration(100), 2.0)
+    calibrated = wide * between_marks(model.calibration_scales, 100)
+    within = coverage(torch.cat([error, error, error[..., :1]], -1), calibrated, 2.0)
     assert ((within > 0.94) & (within < 0.97)).all()
     assert (coverage(error, spread, 2.0)[:, 1] < 0.5).all()
 

@@ -7,7 +7,7 @@ import torch
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control, Environment, State, Window
-from neurodyn.dynamics.ensemble import MARKS
+from neurodyn.dynamics.ensemble import MARKS, between_marks
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from tests import worlds
@@ -139,7 +139,7 @@ def test_gradients_reach_states_and_controls():
 def test_calibration_is_interpolated_between_its_marks():
     model = worlds.make_model()
     model.calibration_scales.copy_(torch.arange(1.0, len(MARKS) + 1)[:, None].expand(-1, 5))
-    scales = model.calibration(700)
+    scales = between_marks(model.calibration_scales, 700)
     assert scales.shape == (700, 5)
     for row, mark in enumerate(MARKS):
         torch.testing.assert_close(scales[mark - 1, 0], torch.tensor(row + 1.0))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hybrid dynamics as files.
 
-The free quantities are written as physical values, for readers, and as `Parameters` has them, which is what a model is
-loaded from: rounding and bounds leave no trace.
+The free quantities are written as physical values, for readers, and as the raw numbers of `Parameters`, from which a
+model is loaded exactly, without rounding or clipping at bounds.
 """
 
 from typing import Literal
@@ -24,11 +24,11 @@ from neurodyn.multibody.engine import EngineConfig
 
 
 class HybridConfig(Config, frozen=True):
-    """Everything but the numbers that were identified: what config.json holds.
+    """Contents of config.json: everything but the identified numbers.
 
     Attributes:
         kind: Kind of dynamics.
-        engine: What the engine computes, blueprint included.
+        engine: Settings of the engine, including the blueprint.
         parameters: The free quantities, with their bounds and nominal values.
         robot: Name or path of the declaration that the model was identified for.
     """
@@ -40,14 +40,14 @@ class HybridConfig(Config, frozen=True):
 
 
 class HybridSpec(Config, frozen=True):
-    """What the model is a model of: what spec.json holds.
+    """Contents of spec.json: what the model is a model of.
 
     Attributes:
         state: Names, order, units and dt.
         mechanism: The tree of links, nominal.
-        fingerprint: The articulation that it was taken from; None where it is unknown.
-        scene: The ground that is assumed where no environment is given; None for free space.
-        training_range: Range of motion in the data that it was identified from; None where that is unknown.
+        fingerprint: The articulation that it was taken from; None if unknown.
+        scene: The default ground; None for free space.
+        training_range: Range of motion in the data of the identification; None if unknown.
     """
 
     state: StateSpec
@@ -58,7 +58,7 @@ class HybridSpec(Config, frozen=True):
 
 
 def build_hybrid(config: HybridConfig, spec: HybridSpec, *, threads: int = 1) -> HybridDynamics:
-    """Build a model with nominal quantities and fresh weights; `threads` are those among which worlds are split."""
+    """Build a model with nominal quantities and fresh weights; its worlds are split over `threads`."""
     model = HybridDynamics(
         spec.state, spec.mechanism, config.engine, config.parameters, spec.fingerprint, spec.scene,
         declaration=config.robot, threads=threads,
@@ -68,7 +68,7 @@ def build_hybrid(config: HybridConfig, spec: HybridSpec, *, threads: int = 1) ->
 
 
 def describe(model: HybridDynamics) -> tuple[HybridConfig, HybridSpec]:
-    """Return what a model's files say of it."""
+    """Return the contents of a model's files."""
     engine = msgspec.structs.replace(model.config, free=())
     config = HybridConfig(kind="hybrid", engine=engine, parameters=model.physical.specs, robot=model.declaration)
     spec = HybridSpec(
@@ -79,17 +79,13 @@ def describe(model: HybridDynamics) -> tuple[HybridConfig, HybridSpec]:
 
 
 def numbers(model: HybridDynamics) -> dict[str, Tensor]:
-    """Return what was identified and trained."""
+    """Return the identified and trained tensors."""
     return {"raw": model.physical.raw, "quantities": model.physical(), "weights": model.weights}
 
 
 @torch.no_grad()
 def restore(model: HybridDynamics, tensors: dict[str, Tensor]) -> None:
-    """Give a model the numbers of a file.
-
-    Raises:
-        InputError: They do not fit, or are not finite.
-    """
+    """Load the tensors of a file into a model; an `InputError` if they do not fit or are not finite."""
     for name, own in numbers(model).items():
         if name not in tensors or tensors[name].shape != own.shape:
             raise InputError(f"{name!r} does not fit config.json beside it; valid: shape {list(own.shape)}")

@@ -48,7 +48,7 @@ LAWS: Registry[Law] = Registry(
 
 
 class ClosedLoop(nn.Module):
-    """A hybrid model driven through a joint controller.
+    """A hybrid model, the `plant`, driven through a joint controller.
 
     Attributes:
         plant: The model.
@@ -57,15 +57,11 @@ class ClosedLoop(nn.Module):
     """
 
     kind = "hybrid"
+    memory = 0  # that of drives and networks, which closed loops do not carry
     _limit: Tensor
 
     def __init__(self, plant: HybridDynamics, controller: Controller, free: Sequence[Parameter] = ()) -> None:
-        """Close the loop.
-
-        Args:
-            plant: The model.
-            controller: The controller.
-            free: Free gains, named "controller.JOINT.GAIN".
+        """Close the loop; `free` are the free gains, named "controller.JOINT.GAIN".
 
         Raises:
             InputError: A gain is missing for a driven joint, or the substeps of a frame are not a multiple of the
@@ -109,11 +105,6 @@ class ClosedLoop(nn.Module):
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under targets [rad, m, rad/s or m/s], shape [worlds, T, nu]."""
         return self.simulate(context, controls, self.physical(), self.weights, environment)
-
-    @property
-    def memory(self) -> int:
-        """Size of the memory of drives and networks: always 0, because closed loops do not carry it."""
-        return 0
 
     def simulate(
         self,

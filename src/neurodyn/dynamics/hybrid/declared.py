@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid dynamics of a declared robot before any data.
-
-Its mechanism, the contacts of its simulator, and the names of all that can be identified, acted on or seen.
-"""
+"""Hybrid dynamics of a declared robot before any data: its mechanism, its contacts, and the names of its quantities."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,13 +29,13 @@ def declared_hybrid(
 
     Args:
         robot: A robot, its name, or the path of its declaration.
-        contact: Name of a contact model; None for that of the robot's simulator: "soft" for MuJoCo, none for
+        contact: Name of a contact model; None for the one of the robot's simulator: "soft" for MuJoCo, none for
             Featherstone.
-        substeps: Steps in a frame; None for as many as the simulator takes.
-        parameters: Quantities that are free, or that have another value than is declared: texts as of
-            `core.description.parameter.select_parameters`, such as "contact.friction=0.4:0.1:2".
+        substeps: Steps in a frame; None for as many as in the simulator.
+        parameters: Free or changed quantities, see `core.description.parameter.select_parameters`, such as
+            "contact.friction=0.4:0.1:2".
         device: Torch device.
-        threads: CPU threads among which worlds are split.
+        threads: CPU threads over which worlds are split.
 
     Raises:
         InputError: There is no such robot, contact model or quantity, the robot cannot be built, or it has nothing that
@@ -72,17 +69,12 @@ def write_declared_hybrid(
     substeps: int | None = None,
     parameters: Sequence[str] = (),
 ) -> HybridDynamics:
-    """Write the hybrid dynamics of a robot as declared into a run directory, and return them.
+    """Write the dynamics of `declared_hybrid` into a run directory, and return them.
 
-    Args:
-        run: The directory; it must not hold a model.
-        robot: As of `declared_hybrid`.
-        contact: Likewise.
-        substeps: Likewise.
-        parameters: Likewise.
+    Other arguments: see `declared_hybrid`.
 
     Raises:
-        InputError: As of `declared_hybrid`, or the directory holds a model already.
+        InputError: See `declared_hybrid`; or the directory holds a model already.
     """
     from neurodyn.dynamics.hybrid.artifact import HYBRID
 
@@ -95,7 +87,7 @@ def write_declared_hybrid(
 
 
 def simulated_contact(robot: Robot) -> str | None:
-    """Return the contact model that computes what a robot's simulator does; None where that knows no contacts."""
+    """Return the contact model that matches a robot's simulator; None if that has no contacts."""
     if robot.simulator.solver != "mujoco":
         return None
     constrained = any(joint.scalar and (joint.lower is not None or joint.friction) for joint in robot.joints)
@@ -103,11 +95,9 @@ def simulated_contact(robot: Robot) -> str | None:
 
 
 def declared_mechanism(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
-    """Return the mechanism of a robot, its fingerprint, and the ground that it has contacts with.
+    """Return the mechanism of a robot, its fingerprint, and its ground for contacts.
 
-    Args:
-        robot: The declared robot.
-        contact: Name of its contact model; soft constraints take every contact that the simulator has.
+    `contact` is the name of its contact model; soft constraints take every contact of the simulator.
     """
     from neurodyn.sim.build import build
     from neurodyn.sim.fingerprint import fingerprint
@@ -127,11 +117,11 @@ class Quantity(Config, frozen=True):
     """One named quantity.
 
     Attributes:
-        name: Its name, as blueprints and `--parameters` have it.
-        role: "parameter": a number of the robot, which can be identified, and made to depend on others by a network.
-            "computed": follows in the course of a step, and a network can add to it, scale it, or take its place.
-            "seen": can be an input of a network, no more.
-        value: Nominal value of a parameter (SI units); None of others.
+        name: Its name in blueprints and `--parameters`.
+        role: "parameter": a number of the robot, which can be identified or made a function of others by a network.
+            "computed": a result within a step, which a network can add to, scale or replace.
+            "seen": only an input of networks.
+        value: Nominal value of a parameter (SI units); None for others.
     """
 
     name: str
@@ -140,7 +130,7 @@ class Quantity(Config, frozen=True):
 
 
 def list_quantities(dynamics: HybridDynamics) -> list[Quantity]:
-    """Return the quantities of a robot's dynamics in the order in which a step makes use of them."""
+    """Return the quantities of a robot's dynamics in the order of their use in a step."""
     values = nominal(dynamics.mechanism, dynamics.config.contact)
     found = []
     for name in dynamics.names:

@@ -1,36 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A frame of hybrid dynamics on a plane or in free space as a `FixedFrame`: one recorded kernel launch."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.geometry.launching import Chain
-from neurodyn.multibody.engine import EngineConfig
 from neurodyn.multibody.trace.program import TracedProgram
 
-
-class FrameSource(Protocol):
-    """What a frame reads from its dynamics; `HybridDynamics` documents the methods."""
-
-    spec: StateSpec
-    config: EngineConfig
-
-    def versions(self, environment: Environment) -> list[object]:
-        """Return values that differ whenever an input of the frame other than state and torque has changed."""
-        ...
-
-    def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Return ground, parameters and weights."""
-        ...
-
-    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
-        """Return a frame in another environment."""
-        ...
+if TYPE_CHECKING:
+    from neurodyn.dynamics.hybrid.model import HybridDynamics
 
 
 class HybridFixedFrame:
@@ -39,7 +21,7 @@ class HybridFixedFrame:
     capturable = True
 
     def __init__(
-        self, dynamics: FrameSource, program: TracedProgram, worlds: int, environment: Environment, like: Tensor
+        self, dynamics: "HybridDynamics", program: TracedProgram, worlds: int, environment: Environment, like: Tensor
     ) -> None:
         """Allocate the buffers and record the launch of the program.
 
@@ -69,8 +51,7 @@ class HybridFixedFrame:
     @torch.no_grad()
     def after(self, state: State, torque: Tensor) -> State:
         """Return the states one frame later under torques [N m or N], shape [worlds, nu]."""
-        if self._dynamics.versions(self._environment) != self._versions:
-            self._write()
+        self.refresh()
         self.q.copy_(state.q)
         self.qd.copy_(state.qd)
         self.torque.copy_(torque)
@@ -92,16 +73,15 @@ class HybridFixedFrame:
     def moved(self, environment: Environment) -> FixedFrame:
         """Return the frame in another environment: this one if that is a plane too."""
         other = self._dynamics.fixed_frame(len(self.q), environment, self._like)
-        if not isinstance(other, HybridFixedFrame) or other.values_fit(self._values) is False:
+        if not isinstance(other, HybridFixedFrame) or other._shapes != self._shapes:
             return other
         self._environment = environment
         self._write()
         return self
 
-    def values_fit(self, values: tuple[Tensor | None, Tensor, Tensor]) -> bool:
-        """Return whether ground, parameters and weights have the shapes of this frame's buffers."""
-        shapes = [None if value is None else value.shape for value in values]
-        return [None if value is None else value.shape for value in self._values] == shapes
+    @property
+    def _shapes(self) -> list[torch.Size | None]:
+        return [None if value is None else value.shape for value in self._values]
 
     def _write(self) -> None:
         for buffer, value in zip(self._values, self._read(), strict=True):

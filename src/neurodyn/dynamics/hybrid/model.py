@@ -92,8 +92,8 @@ class HybridDynamics(LearnedDynamics):
             mechanism: The tree of links.
             config: Settings of the engine; `free` and `ground` are overwritten.
             parameters: The free quantities.
-            fingerprint: The articulation that the mechanism was taken from.
-            scene: The default ground.
+            fingerprint: See the attributes.
+            scene: See the attributes.
             declaration: Name or path of the robot's declaration; None for the name in `spec`.
             threads: CPU threads over which worlds are split.
             seed: Seed of the initial weights.
@@ -183,8 +183,7 @@ class HybridDynamics(LearnedDynamics):
         """Return the carry of a batch of worlds; a window sets the memory of drives and networks.
 
         Raises:
-            InputError: The environment has a ground, but the dynamics have no contact model; or it sets a gravity that
-                is a free quantity of the model.
+            InputError: There is a ground but no contact model, or a gravity that is a free quantity of the model.
         """
         environment = self.resolve_environment(environment)
         return HybridCarry(environment, self._memory_after(environment, context))
@@ -221,7 +220,7 @@ class HybridDynamics(LearnedDynamics):
         shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
         if [tuple(tensor.shape) for tensor in (state.q, state.qd, torque)] != shapes:
             return None
-        frame = self.fixed_frame(len(state.q), environment, state.q)
+        frame = self.fixed_frame(worlds, environment, state.q)
         return frame if isinstance(frame, HybridFixedFrame) else None
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
@@ -286,15 +285,9 @@ class HybridDynamics(LearnedDynamics):
     def advance(
         self, state: State, torque: Tensor, parameters: Tensor, weights: Tensor, environment: Environment, parts: int
     ) -> State:
-        """Predict a fraction of a frame.
+        """Predict one of `parts` equal parts of a frame, a divisor of its substeps, in a resolved environment.
 
-        Args:
-            state: States at its start.
-            torque: Torques during it [N m or N], shape [worlds, nu].
-            parameters: Physical values of the free quantities, shape [worlds, parameters].
-            weights: Weights of the networks, shape [weights].
-            environment: Gravity and ground, resolved.
-            parts: Number of equal parts of a frame; a divisor of its substeps.
+        Other arguments: see `simulate`.
         """
         substeps = self.config.substeps // parts
         held = min(substeps, self._substeps(environment))
@@ -308,10 +301,7 @@ class HybridDynamics(LearnedDynamics):
     ) -> tuple[Engine, Tensor | None, Tensor]:
         """Return the engine of a frame, the ground that is held constant over it, and all parameters with gravity.
 
-        Args:
-            environment: Gravity and ground, resolved.
-            state: States.
-            parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
+        The environment is resolved; parameters: see `simulate`.
         """
         engine, held = self._engine_on(environment, state, 1, parameters)
         return engine, held, self._given(environment, len(state.q), parameters)
@@ -338,20 +328,14 @@ class HybridDynamics(LearnedDynamics):
     def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         """Return the inputs of a frame on a plane other than state and torque.
 
-        Args:
-            environment: Gravity, and a plane or no ground.
-            q: Positions, shape [worlds, nq]; only the number of worlds matters.
-            qd: Velocities, shape [worlds, nv]; only the number of worlds matters.
-
-        Returns:
-            The ground, shape [worlds, 6], or None without contacts; the parameters, shape [parameters] or
-            [worlds, parameters]; the weights, shape [weights].
+        These are the ground, shape [worlds, 6], or None without contacts; the parameters, shape [parameters] or
+        [worlds, parameters]; the weights, shape [weights]. Of `q` and `qd` only the number of worlds matters.
         """
         held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
         return held, self._given(environment, len(q), self.physical()), self.weights
 
     def require_ground(self) -> None:
-        """Raise `InputError` if the model does not feel the ground."""
+        """Raise an `InputError` if the model feels no ground."""
         if not self._feels_ground:
             lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
@@ -360,7 +344,7 @@ class HybridDynamics(LearnedDynamics):
             )
 
     def require_gravity(self, gravity: Tensor) -> None:
-        """Raise `InputError` if gravity is a free quantity and differs from the given one."""
+        """Raise an `InputError` if gravity is a free quantity and differs from the given one."""
         own = self._home.gravity
         if self._gravity_is_free and own is not None and bool((gravity.cpu() - own.cpu()).abs().max() > 1e-3):
             raise InputError(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free quantities of a mechanism as numbers without bounds, which optimisers can move at will.
+"""Free quantities of a mechanism as unbounded numbers for optimisers.
 
-A parameter with both bounds goes through a sigmoid, one with a single bound through a softplus, and one without none
-is scaled alone. Where all six entries of a link's inertia are free, they come from a Cholesky factor L of the second
-moment of mass about the centre of mass, S = L L^T and I = tr(S) 1 - S, so that every choice of numbers is the inertia
-of some body (Wensing, Kim and Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameter
-identification"). Bounds of single entries have no place there.
+A parameter with two bounds goes through a sigmoid, one with a single bound through a softplus, and one without bounds
+is only scaled. If all six entries of a link's inertia are free, they come from a Cholesky factor L of the second moment
+of mass about the centre of mass, S = L L^T and I = tr(S) 1 - S, so that every choice of numbers is the inertia of some
+body (Wensing, Kim and Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameter
+identification"). Their entries cannot have bounds.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ class Parameters(nn.Module):
 
     Attributes:
         specs: The parameters, in order.
-        raw: What optimisers move, shape [parameters], float64; zero is nominal.
-        blocks: For each link whose whole inertia is free, the indexes of its six entries.
+        raw: Numbers for optimisers, shape [parameters], float64; zero is nominal.
+        blocks: Indices of the six inertia entries of each link whose whole inertia is free.
     """
 
     nominal: Tensor
@@ -40,12 +40,8 @@ class Parameters(nn.Module):
     def __init__(self, specs: Sequence[Parameter]) -> None:
         """Prepare the free quantities.
 
-        Args:
-            specs: The parameters.
-
         Raises:
-            InputError: Where the whole inertia of a link is free: an entry has bounds, or the nominal inertia is that
-                of no body.
+            InputError: The whole inertia of a link is free, and an entry has bounds or no body has the nominal inertia.
         """
         super().__init__()
         self.specs = tuple(specs)
@@ -62,7 +58,7 @@ class Parameters(nn.Module):
         self.raw = nn.Parameter(torch.zeros(len(specs), dtype=torch.float64))
 
     def forward(self, raw: Tensor | None = None) -> Tensor:
-        """Return physical values, shape [..., parameters], of `raw`, likewise; None for the module's own."""
+        """Return physical values [..., parameters] of `raw` [..., parameters], by default the module's."""
         moved = (self.raw if raw is None else raw) + self._start
         columns: list[Tensor | None] = [None] * len(self.specs)
         for index in self._single:
@@ -73,11 +69,7 @@ class Parameters(nn.Module):
         return torch.stack([c for c in columns if c is not None], -1) if columns else moved
 
     def raw_of(self, values: Tensor) -> Tensor:
-        """Return what `forward` turns into these physical values, shape [..., parameters].
-
-        Raises:
-            InputError: An inertia is that of no body.
-        """
+        """Return the inverse of `forward`, shape [..., parameters]; an `InputError` if no body has an inertia."""
         return self._inverse(values, 1e-12) - self._start
 
     def _inverse(self, values: Tensor, inside: float) -> Tensor:
@@ -102,7 +94,7 @@ class Parameters(nn.Module):
 
 
 def size_of(spec: Parameter) -> float:
-    """Return the scale on which a parameter moves: its nominal value, or where that is 0 a hundredth of its range."""
+    """Return the scale of a parameter: its nominal value, or if that is 0 a hundredth of its range."""
     if spec.nominal == 0.0 and spec.lower is not None and spec.upper is not None:
         return max(0.01 * (spec.upper - spec.lower), 1e-3)
     return max(abs(spec.nominal), 1e-3)
@@ -131,9 +123,9 @@ def _unbounded(spec: Parameter, value: Tensor, inside: float) -> Tensor:
 
 
 def _inertia(raw: Tensor, size: float) -> Tensor:
-    """Return xx, yy, zz, xy, xz, yz along the first axis, of a factor with logarithms on its diagonal.
+    """Return xx, yy, zz, xy, xz, yz along the first axis, from a factor with logarithms on its diagonal.
 
-    The factor's other entries are in units of `size`, the root of a mean second moment [kg^(1/2) m].
+    Off-diagonal entries are in units of `size`, the root of a mean second moment [kg^(1/2) m].
     """
     factor = raw.new_zeros(*raw.shape[:-1], 3, 3)
     for place, (i, j) in enumerate(_TRIANGLE):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of a robot's sensors in given states of a hybrid model; compiled, and differentiable by everything."""
+"""Readings of a robot's sensors in given states of a hybrid model; compiled and differentiable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MATRIX = 9
 
 @dataclass(frozen=True)
 class MountedSensor:
-    """A sensor, its readings, and its link.
+    """A sensor on its link.
 
     Attributes:
         name: Name of the sensor.
@@ -37,12 +37,12 @@ class MountedSensor:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Numbers that are observed of each quantity of a reading."""
+        """Number of observed values for each quantity of a reading."""
         return tuple(MATRIX if part.name == QUATERNION else len(part.components) for part in self.stream.parts)
 
 
 def sensor_quantities(mounted: Sequence[MountedSensor]) -> dict[str, float]:
-    """Return the nominal value of every quantity of sensors by its name."""
+    """Return the nominal values of the sensors' quantities by name."""
     values: dict[str, float] = {}
     for one in mounted:
         values |= {f"{one.name}.position.{x}": p for x, p in zip("xyz", one.sensor.position, strict=True)}
@@ -57,9 +57,9 @@ class SensorModel:
 
     Attributes:
         mounted: The sensors, in order.
-        free: Names of the sensors' quantities that are parameters.
-        constants: Values of the sensors' other quantities.
-        width: Numbers that are observed, all sensors side by side.
+        free: Names of the sensors' free quantities.
+        constants: Values of their other quantities.
+        width: Number of observed values, over all sensors.
         dt: Length of a frame [s].
     """
 
@@ -70,13 +70,13 @@ class SensorModel:
         free: Sequence[str] = (),
         values: Mapping[str, float] | None = None,
     ) -> None:
-        """Prepare the observation; it is compiled for a kind of ground when it first meets one.
+        """Prepare the observation, which is compiled for each kind of ground at its first use.
 
         Args:
             dynamics: The model.
             mounted: The sensors.
             free: Names of their quantities that are given with every call.
-            values: Their other quantities, where they are not nominal.
+            values: Values of their other quantities that differ from nominal.
 
         Raises:
             InputError: A sensor names an unknown link or joint, or has the name of one.
@@ -98,15 +98,15 @@ class SensorModel:
         weights: Tensor,
         environment: Environment | None = None,
     ) -> Tensor:
-        """Return what is observed at the beginning of a frame, shape [worlds, width].
+        """Return the observation at the start of a frame, shape [worlds, width].
 
         Args:
             state: States.
-            torque: Torques from there on [N m or N], shape [worlds, nu].
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
             parameters: Physical values of the model's free quantities, shape [worlds, parameters].
             values: Values of the sensors' free quantities, shape [worlds, free].
             weights: Weights of the model's networks.
-            environment: What the worlds are in.
+            environment: Environment of the worlds.
         """
         here, there = state.q.device, self._dynamics.compute_device
         away = there is not None and torch.device(there) != here

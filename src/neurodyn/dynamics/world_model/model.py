@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World models: an ensemble that learns what a robot measures from its logs alone, and says how sure it is.
-
-With their files.
-"""
+"""World models: an ensemble that learns from logs what a robot measures, with its uncertainty; their files."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -30,7 +27,7 @@ class WorldCarry:
 
     Attributes:
         hidden: Hidden states of the members, shape [streams, worlds, width] each.
-        member: The member whose prediction each world follows, shape [worlds]; None where all follow the mean of all.
+        member: The member that each world follows, shape [worlds]; None to follow the mean.
     """
 
     hidden: Hidden
@@ -43,8 +40,8 @@ class MemberForecasts:
 
     Attributes:
         states: State vectors after each frame, shape [members, worlds, T, size].
-        log_std: Logarithm of the predicted standard deviation in units of `WorldModel.scale`, likewise.
-        logits: Of contacts and, last, of termination, shape [members, worlds, T, events]; None where there are neither.
+        log_std: Logarithm of the predicted standard deviation in units of `WorldModel.scale`, same shape.
+        logits: Logits of contacts and, last, termination, shape [members, worlds, T, events]; None without either.
     """
 
     states: Tensor
@@ -56,30 +53,29 @@ _LEAST_CHANCE = 1e-6
 
 
 class WorldModel(LearnedDynamics):
-    """An ensemble learned from logs, as dynamics of whatever its log measures.
+    """An ensemble learned from logs, as dynamics of the measured state.
 
-    Loaded models have frozen weights; gradients flow through `step` and `rollout` to states, controls and, where they
-    ask for it, weights.
+    Loaded models have frozen weights. Gradients flow through `step` and `rollout` to states, controls and trainable
+    weights.
 
     Attributes:
         spec: Names, order, units and dt of state and control; `context` frames of history are its warm-up.
         observation: From states to vectors and inputs.
         net: The members.
         normaliser: Statistics of the inputs.
-        shift: Mean change of a frame, shape [size].
-        scale: What the best linear model leaves of the change of a frame (standard deviation), shape [size].
-        state_scale: Standard deviation of the states of the training data, shape [size]; epistemic uncertainty over it
-            has no unit.
-        varying: Whether each column varies in the training data, shape [size]; one that does not is held.
-        growth: Exponent of each member's spread in the frames of a forecast, shape [members, 1, 1, size].
-        calibration_scales: By what the predicted spread is multiplied at `MARKS` frames into a forecast, so that it
-            covers what it should on held-out data, shape [marks, size].
+        shift: Mean change over a frame, shape [size].
+        scale: Standard deviation of the residual of the best linear model of that change, shape [size].
+        state_scale: Standard deviation of the training states, shape [size], the unit of epistemic uncertainty.
+        varying: Whether each column varies in the training data, shape [size]; others are held.
+        growth: Exponent of each member's spread over the frames of a forecast, shape [members, 1, 1, size].
+        calibration_scales: Factors on the predicted spread at `MARKS` frames into a forecast, so that it has the
+            nominal coverage on held-out data, shape [marks, size].
         fitted: Whether the model has been trained.
         terminates: Whether termination is predicted.
-        own_bounds: Whether the spread of each member and column has bounds of its own, `log_std_bounds`, instead of the
-            wide ones of all models; shape [2, members, 1, size], least and greatest, in units of the logarithm.
-        termination_shift: What is added to the logit of a failure, so that forecasts with a chance above one half are
-            as many as failures of held-out episodes (`world_model.termination`).
+        own_bounds: Whether the log spread of each member and column has its own bounds `log_std_bounds` (lower, upper),
+            shape [2, members, 1, size], instead of the wide common ones.
+        termination_shift: Added to the logit of a failure, so that as many forecasts exceed a chance of one half as
+            held-out episodes fail (`world_model.termination`).
     """
 
     kind = "world-model"
@@ -108,7 +104,7 @@ class WorldModel(LearnedDynamics):
             spec: Names, order, units and dt of the log, with the frames of warm-up as its context.
             net: Kind and size of the ensemble.
             terminates: Whether the log says which episodes ended in a failure.
-            own_bounds: Whether the spread of each member and column has bounds of its own.
+            own_bounds: See the attributes.
             declaration: Name or path of the robot's declaration; None for the name in `spec`.
 
         Raises:
@@ -138,7 +134,7 @@ class WorldModel(LearnedDynamics):
 
     @property
     def network(self) -> str:
-        """What kind of network it is."""
+        """Kind of network."""
         return self.net.config.kind
 
     @property
@@ -148,21 +144,21 @@ class WorldModel(LearnedDynamics):
 
     @property
     def epistemic_scale(self) -> Tensor:
-        """Standard deviation of the states in the training data, shape [size]."""
+        """Standard deviation of the training states, shape [size]."""
         return self.state_scale
 
     def begin(
         self, context: State | Window, environment: Environment | None = None, *, members: Tensor | None = None
     ) -> WorldCarry:
-        """Return the carry of worlds whose history is `context`; a bare state has none.
+        """Return the carry of a batch of worlds; a `State` is a start without history.
 
         Args:
-            context: History that ends in the present state, best `spec.context` frames of it.
-            environment: Must be None or empty: a world model knows what its logs were recorded in, and nothing else.
-            members: The member that each world follows, shape [worlds]; None to let them take turns.
+            context: History that ends in the present state, at best `spec.context` frames.
+            environment: None or empty: a world model only knows the environment of its logs.
+            members: The member that each world follows, shape [worlds]; None to take turns.
 
         Raises:
-            InputError: An environment is asked for, or the context has other widths than the spec says.
+            InputError: An environment is given, or the context has other widths than the spec.
         """
         self.resolve_environment(environment)
         worlds = present_state(context).worlds
@@ -178,13 +174,14 @@ class WorldModel(LearnedDynamics):
         Args:
             carry: History; it stays valid.
             state: State at the start of the frame.
-            control: Torques or targets during the frame, as the spec's control_kind says.
+            control: Torques or targets during the frame (`StateSpec.control_kind`).
             noise: Standard normal numbers for a sample of the predicted distribution, shape [worlds, size]; None for
                 its mean.
 
         Returns:
-            The next carry, and a step with the ensemble's mean probabilities of contacts and termination, the standard
-            deviation of the members' means, and the calibrated mean of their predicted standard deviations.
+            The next carry, and a step with the mean probabilities of contacts and termination, the standard deviation
+                of
+            the members' means, and the calibrated mean of their predicted standard deviations.
         """
         x = self.observation.of_state(state)
         inputs = self._inputs(x, self.observation.of_control(control, state))[None]
@@ -208,14 +205,13 @@ class WorldModel(LearnedDynamics):
     def reset(
         self, carry: WorldCarry, context: State | Window, mask: WorldMask, *, members: Tensor | None = None
     ) -> WorldCarry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
+        """Restart the worlds where `mask` is true, shape [worlds]; the others stay bitwise the same.
 
         Args:
             carry: History of all worlds; it stays valid.
-            context: As of `begin`, for all worlds; rows outside of `mask` are ignored.
-            mask: WorldMask that begin anew.
-            members: The member that each world follows from now on, read where `mask` is true, shape [worlds]; None for
-                the member after the one that it followed.
+            context: History of all worlds, see `begin`; rows outside of `mask` are ignored.
+            mask: Worlds to restart.
+            members: The member that each restarted world follows, shape [worlds]; None for the one after its last.
         """
         rows = mask.nonzero()[:, 0]
         if not len(rows):
@@ -228,14 +224,7 @@ class WorldModel(LearnedDynamics):
         return WorldCarry(hidden, torch.where(mask, following, carry.member))
 
     def graft(self, carry: WorldCarry, mask: WorldMask, source: WorldCarry, chosen: Tensor) -> WorldCarry:
-        """Give some worlds the history of others, as `reset` does with histories that were read beforehand.
-
-        Args:
-            carry: History of all worlds; it stays valid.
-            mask: Worlds that begin anew, shape [worlds]; each follows the next member from now on.
-            source: Histories to take from.
-            chosen: Row of `source` for each world, read where `mask` is true, shape [worlds].
-        """
+        """Replace the history of some worlds, which follow their next member; see `MeasuredDynamics.graft`."""
         pairs = zip(carry.hidden, source.hidden, strict=True)
         if mask.device.type == "cpu":  # which knows at once how few they are
             rows = mask.nonzero()[:, 0]
@@ -247,11 +236,11 @@ class WorldModel(LearnedDynamics):
         return WorldCarry(hidden, torch.where(mask, (carry.member + 1) % self.members, carry.member))
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
-        """Predict T frames under controls of the spec's control_kind, shape [worlds, T, nu].
+        """Predict T frames under controls (`StateSpec.control_kind`), shape [worlds, T, nu].
 
-        Every member follows its own mean. The trajectory is the mean over the members; its epistemic part is their
-        standard deviation, its aleatoric part the root mean square of what they predict. Both are calibrated: the
-        band of one standard deviation is the root of the sum of their squares.
+        Every member follows its own mean. The trajectory is the mean over members, its epistemic part their standard
+        deviation, its aleatoric part the root mean square of their predicted standard deviations. Both are calibrated:
+        the band of one standard deviation is the root of the sum of their squares.
         """
         self.resolve_environment(environment)
         x = self.observation.of_state(present_state(context))
@@ -260,7 +249,7 @@ class WorldModel(LearnedDynamics):
         with torch.set_grad_enabled(tracked):
             found = self.follow(self._history(context), x[None], controls[None])
             path = torch.cat([x[:, None], found.states.mean(0)], 1)
-            scales = self.calibration(controls.shape[1])
+            scales = between_marks(self.calibration_scales, controls.shape[1])
             q, qd, channels = self.observation.split(path)
             return Trajectory(
                 q,
@@ -277,7 +266,7 @@ class WorldModel(LearnedDynamics):
             hidden: Hidden states.
             x: First states as vectors, shape [members or 1, worlds, size].
             controls: Shape [members or 1, worlds, T, nu].
-            isolate: Whether the spread reads the trunk without sending gradients back into it.
+            isolate: Whether no gradients of the spread reach the trunk.
         """
         hidden, states, tops = self.net.apart(hidden), [], []
         x = x.expand(self.members, -1, -1)
@@ -294,14 +283,14 @@ class WorldModel(LearnedDynamics):
         return MemberForecasts(torch.stack(states, 2), log_std.unflatten(1, frames).transpose(1, 2), found)
 
     def read(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Hidden]:
-        """Read measured frames from an empty history, and predict each next state (teacher forcing).
+        """Read measured frames from an empty history (teacher forcing).
 
         Args:
             states: State vectors at the starts of the frames, shape [streams, worlds, T, size].
             controls: Shape [streams, worlds, T, nu].
 
         Returns:
-            Inputs and what the heads read, shape [streams, T, worlds, ...], and the hidden states at the end.
+            Inputs, and output of the trunk, shape [streams, T, worlds, ...], and the final hidden states.
         """
         inputs = self._inputs(states, controls).transpose(1, 2)
         hidden = self.net.begin(states.shape[1], self.scale)
@@ -309,15 +298,13 @@ class WorldModel(LearnedDynamics):
         return inputs, top, hidden
 
     def std(self, log_std: Tensor) -> Tensor:
-        """Return standard deviations in the units of the state from what the heads say; arguments as of `bounded`."""
+        """Return standard deviations in the units of the state from outputs of the heads; see `bounded`."""
         return torch.exp(self.bounded(log_std)) * self.scale
 
     def bounded(self, log_std: Tensor, *, grows: bool = True) -> Tensor:
-        """Return the logarithm of standard deviations in units of `scale`, softly bounded.
+        """Return softly bounded log standard deviations in units of `scale`, shape [members, worlds, T, size].
 
-        Args:
-            log_std: Shape [members, worlds, T, size].
-            grows: Whether the T frames are a forecast; else each is one frame after a measured state.
+        They grow over T frames of a forecast; without `grows` each frame follows a measured state.
         """
         bounds = None if not self.own_bounds else (self.log_std_bounds[0, :, None], self.log_std_bounds[1, :, None])
         if not grows:
@@ -325,18 +312,14 @@ class WorldModel(LearnedDynamics):
         frames = torch.arange(1, 1 + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
         return softly_bounded(log_std + self.growth * frames.log()[:, None], bounds)
 
-    def calibration(self, frames: int) -> Tensor:
-        """Return by what the spread is multiplied in each frame of a forecast, shape [frames, size]."""
-        return between_marks(self.calibration_scales, frames)
-
     def require_ground(self) -> None:
-        """Refuse every ground, where the model feels none."""
+        """Raise an `InputError`: the model feels no ground."""
         raise InputError(
             "a world model knows the environment of its logs and no others; valid: no environment (gravity, ground)"
         )
 
     def require_gravity(self, gravity: Tensor) -> None:
-        """Refuse a gravity that the model does not know."""
+        """Raise an `InputError`: the model knows no other gravity."""
         self.require_ground()
 
     def _failure(self, chance: Tensor) -> Tensor:
@@ -356,19 +339,19 @@ class WorldModel(LearnedDynamics):
     def _history(self, context: State | Window) -> Hidden:
         if isinstance(context, State) or not context.torque.shape[1]:
             return self.net.begin(context.q.shape[0], context.q)
-        states = self.observation.of_window(context)[:, :-1]
+        states = self.observation.of_state(context)[:, :-1]
         return self.read(states[None], self.observation.require_controls(context.torque)[None])[2]
 
 
 class WorldModelConfig(Config, frozen=True):
-    """Everything but the weights: what config.json holds.
+    """Contents of config.json: everything but the weights.
 
     Attributes:
         kind: Kind of dynamics.
         net: The ensemble.
         robot: Name or path of the declaration that the model was trained for.
         terminates: Whether termination is predicted.
-        own_bounds: As of `WorldModel`.
+        own_bounds: See `WorldModel`.
     """
 
     kind: Literal["world-model"]
@@ -379,12 +362,12 @@ class WorldModelConfig(Config, frozen=True):
 
 
 class WorldModelSpec(Config, frozen=True):
-    """What the model is a model of: what spec.json holds.
+    """Contents of spec.json: what the model is a model of.
 
     Attributes:
-        state: Names, order, units and dt of what the log measures.
-        training_range: Range of motion in its training data; None where that is unknown.
-        termination_shift: As of `WorldModel`.
+        state: Names, order, units and dt of the measured state.
+        training_range: Range of motion in the training data; None if unknown.
+        termination_shift: See `WorldModel`.
     """
 
     state: StateSpec
@@ -402,7 +385,7 @@ def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldMo
 
 
 def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
-    """Return what a world model's files say of it."""
+    """Return the contents of a model's files."""
     config = WorldModelConfig(
         kind="world-model", net=model.net.config, robot=model.declaration, terminates=model.terminates,
         own_bounds=model.own_bounds,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measured state as one vector [q, qd, channels], and as the inputs of a network.
 
-Angles that turn without end enter as sine and cosine; everything else as it is.
+Continuous angles enter by sine and cosine; everything else as it is.
 """
 
 import torch
@@ -18,7 +18,7 @@ class WorldObservation(nn.Module):
 
     Attributes:
         spec: Names and order.
-        names: Names of a state's columns, shape [nq + nv + nx].
+        names: Names of the columns of a state vector.
         units: Units of the columns.
         inputs: Size of an input vector.
     """
@@ -28,9 +28,6 @@ class WorldObservation(nn.Module):
 
     def __init__(self, spec: StateSpec) -> None:
         """Prepare the conversion.
-
-        Args:
-            spec: Names and order of the state.
 
         Raises:
             InputError: A joint has more than one degree of freedom.
@@ -62,11 +59,7 @@ class WorldObservation(nn.Module):
         return len(self.names)
 
     def join(self, q: Tensor, qd: Tensor, channels: Tensor | None) -> Tensor:
-        """Return states as vectors, shape [..., nq + nv + nx].
-
-        Raises:
-            InputError: Channels are missing, or one of the parts has another width than the spec says.
-        """
+        """Return states as vectors, shape [..., nq + nv + nx]; an `InputError` if a part is missing or too wide."""
         spec = self.spec
         channels = q.new_empty(*q.shape[:-1], 0) if channels is None else channels
         found, wanted = (q.shape[-1], qd.shape[-1], channels.shape[-1]), (spec.nq, spec.nv, spec.nx)
@@ -78,7 +71,7 @@ class WorldObservation(nn.Module):
         return torch.cat([q, qd, channels], -1)
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return positions, velocities and channels (None where there are none) of vectors."""
+        """Return positions, velocities and channels of vectors; None without channels."""
         spec = self.spec
         q, qd, channels = x.split([spec.nq, spec.nv, spec.nx], -1)
         return q, qd, channels if spec.nx else None
@@ -87,22 +80,18 @@ class WorldObservation(nn.Module):
         """Return vectors of shape [worlds, nq + nv + nx] as a state."""
         return State(*self.split(x))
 
-    def of_state(self, state: State) -> Tensor:
-        """Return a state as vectors; errors as of `join`."""
-        return self.join(state.q, state.qd, state.channels)
-
-    def of_window(self, window: Window) -> Tensor:
-        """Return the states of a window as vectors, shape [worlds, T + 1, nq + nv + nx]; errors as of `join`."""
-        return self.join(window.q, window.qd, window.channels)
+    def of_state(self, states: State | Window) -> Tensor:
+        """Return a state or the states of a window as vectors; errors: see `join`."""
+        return self.join(states.q, states.qd, states.channels)
 
     def of_control(self, control: Control, state: State) -> Tensor:
-        """Return what drives the robot as the log has it, shape [worlds, nu].
+        """Return the logged controls of a frame, shape [worlds, nu].
 
-        Where the log has torques, PD targets become frame-start torques. Where it has targets, the gains are those of
-        the robot that was measured, and gains that are given do not count.
+        If the log has torques, PD targets become frame-start torques. If it has targets, the gains are the measured
+        robot's, and given gains are ignored.
 
         Raises:
-            InputError: The log has targets and none are given, or torques besides; or the width is another.
+            InputError: The log has targets and none are given, or torques as well; or the width is wrong.
         """
         spec = self.spec
         if spec.control_kind == "torque":
@@ -114,11 +103,7 @@ class WorldObservation(nn.Module):
         return self.require_controls(control.target)
 
     def require_controls(self, control: Tensor) -> Tensor:
-        """Return controls if they have the right width.
-
-        Raises:
-            InputError: They have not.
-        """
+        """Return controls; an `InputError` if they have the wrong width."""
         if control.shape[-1] != self.spec.nu:
             raise InputError(
                 f"controls for the world model of {self.spec.robot!r} have shape {list(control.shape)}; valid: "
@@ -127,7 +112,7 @@ class WorldObservation(nn.Module):
         return control
 
     def features(self, x: Tensor, control: Tensor) -> Tensor:
-        """Return the inputs of a network, shape [..., inputs], from state vectors and controls."""
+        """Return the network inputs of state vectors and controls, shape [..., inputs]."""
         if not len(self.continuous):
             return torch.cat([x, control], -1)
         angles = x.index_select(-1, self.continuous)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a world model says that an episode has failed, and how often it says so along a log.
+"""Failures predicted by a world model, and how often it predicts them along a log.
 
-A network that is trained on rare failures says how much more likely than usual one is, not whether it has come, and the
-frame of a fall is uncertain even where the fall is not: a chance above one half would hardly ever be met. So the chance
-is shifted until forecasts of held-out episodes fail as often as these did.
+A network trained on rare failures estimates how much more likely than usual one is, and the frame of a fall is
+uncertain even if the fall is not: the chance would hardly ever exceed one half. So its logit is shifted until forecasts
+of held-out episodes fail as often as the episodes did.
 """
 
 from collections.abc import Iterable
@@ -50,12 +50,12 @@ class Alarms:
 
 @torch.no_grad()
 def alarms_along(model: WorldModel, stores: Iterable[Store], split: int | None, context: int) -> Alarms:
-    """Forecast as an environment does, from starts spread over episodes: each by one member, from its own states.
+    """Forecast from starts spread over episodes, each by one member from its own states, as an environment does.
 
     Args:
         model: A model that terminates.
         stores: Logs.
-        split: Which of their episodes; None for all.
+        split: Split of the episodes; None for all.
         context: Frames of history.
     """
     parts = [
@@ -67,11 +67,7 @@ def alarms_along(model: WorldModel, stores: Iterable[Store], split: int | None, 
 
 
 def fitted_shift(alarms: Alarms) -> float:
-    """Return the shift with which as many forecasts fail as windows did; 0 where none did.
-
-    Args:
-        alarms: Forecasts of held-out windows without a shift.
-    """
+    """Return the shift with which as many held-out forecasts fail as windows did; 0 without failures."""
     failures = int(alarms.right.sum())
     if not failures:
         return 0.0
@@ -98,6 +94,6 @@ def _alarms(model: WorldModel, windows: OpenWindows, context: int) -> Alarms:
 
 
 def _finite(state: State) -> State:
-    """Return a state in which what has run away is zero, so that one world does not spoil a batch."""
+    """Return a state with non-finite values set to zero, so that one world does not spoil a batch."""
     channels = None if state.channels is None else state.channels.nan_to_num(0.0, 0.0, 0.0)
     return State(state.q.nan_to_num(0.0, 0.0, 0.0), state.qd.nan_to_num(0.0, 0.0, 0.0), channels)
