@@ -26,6 +26,28 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
+LONGEST = (
+    "test_campaign.py", "test_examples.py", "policy/online/test_loop.py", "test_readme.py", "learn/test_ranks.py",
+    "dynamics/test_artifact_export.py", "test_notebooks.py", "cli/test_verbs.py", "cli/test_ranks.py",
+    "learn/test_reproduction.py", "test_cuda_compiles.py", "dynamics/hybrid/test_declared.py",
+    "learn/tracking/test_wandb_run.py", "evaluate/test_checks.py", "test_pretrained.py", "cluster/test_sweep.py",
+    "cli/test_demo.py", "learn/neural/test_members.py", "test_docs.py", "sim/declaration/test_declare.py",
+)  # fmt: skip
+"""Files that take longest: in several processes they begin first, so that none is left alone at the end."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist take files in the order of collection, not those with most tests first."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
     """A test draws the same numbers whichever tests ran before it; its fixtures are made after this."""

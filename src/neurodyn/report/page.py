@@ -9,6 +9,18 @@ from pathlib import Path
 
 _STYLE = Path(__file__).resolve().parent / "style.css"
 _PLOTS = _STYLE.with_name("plots.js")
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>"""
 _HINT = "Plots: point for values, drag to zoom in, double-click to zoom out, click a name to hide or show it."
 
 
@@ -18,25 +30,9 @@ def page(title: str, body: Iterable[str], script: str = "") -> str:
     if any("data-plot=" in part for part in body):
         script = "\n".join(text for text in (script, _PLOTS.read_text(encoding="utf-8")) if text)
         body.append(f'<p class="hint" hidden>{_HINT}</p>')
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>{escape(title)}</title>",
-        f"<style>\n{_STYLE.read_text(encoding='utf-8')}</style>",
-        "</head>",
-        "<body>",
-        "<main>",
-        *body,
-        "</main>",
-        f"<script>\n{script}</script>" if script else "",
-        "</body>",
-        "</html>",
-    ]
-    return "\n".join(part for part in parts if part) + "\n"
+    head = _HEAD.format(title=escape(title), style=_STYLE.read_text(encoding="utf-8"))
+    end = ["</main>", f"<script>\n{script}</script>" if script else "", "</body>", "</html>"]
+    return "\n".join(part for part in (head, *body, *end) if part) + "\n"
 
 
 def header(title: str, *paragraphs: str, eyebrow: str = "") -> str:
@@ -52,15 +48,8 @@ def section(title: str, *parts: str, lead: str = "") -> str:
     if not content:
         return ""
     place = "".join(c if c.isalnum() else "-" for c in title.lower())
-    return "\n".join(
-        [
-            f'<section id="{place}">',
-            f"<h2>{escape(title)}</h2>",
-            *([paragraph(lead)] if lead else []),
-            *content,
-            "</section>",
-        ]
-    )
+    head = [f'<section id="{place}">', f"<h2>{escape(title)}</h2>", *([paragraph(lead)] if lead else [])]
+    return "\n".join([*head, *content, "</section>"])
 
 
 def paragraph(text: str, kind: str = "") -> str:
@@ -75,19 +64,12 @@ def heading(text: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain text, for pages and for the terminal.
-
-    Attributes:
-        title: Title.
-        head: Names of the columns; the first column names the rows.
-        rows: Cells.
-        strong: Index of a column in bold.
-    """
+    """A table of plain text, for pages and for the terminal."""
 
     title: str
-    head: Sequence[str]
+    head: Sequence[str]  # names of the columns; the first one names the rows
     rows: Sequence[Sequence[str]]
-    strong: int | None = None
+    strong: int | None = None  # index of a column in bold
 
     @property
     def cells(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:

@@ -39,7 +39,8 @@ def render_comparison(result: RunComparison, *, title: str = "Runs compared") ->
 
 def comparison_tables(result: RunComparison) -> list[Table]:
     """Return figures, differing settings and costs of each family of runs."""
-    return [table for family in result.families for table in _tables(family)]
+    found = [table for family in result.families for table in (figures(family), settings(family), costs(family))]
+    return [table for table in found if table.rows]
 
 
 def broken_lines(result: RunComparison) -> list[str]:
@@ -49,10 +50,6 @@ def broken_lines(result: RunComparison) -> list[str]:
         what = "; ".join(family.of for family in result.families)
         lines.append(f"not the same was measured of all runs, which are shown apart: {what}")
     return lines
-
-
-def _tables(family: Family) -> list[Table]:
-    return [table for table in (figures(family), settings(family), costs(family)) if table.rows]
 
 
 def figures(family: Family) -> Table:
@@ -124,9 +121,8 @@ def _plot(name: str, groups: Sequence[RunGroup], key: str) -> str:
         colour, style = look(number)
         for k, series in enumerate(group.series.get(name, ())):
             values = [float("nan") if value is None else value for value in series.y]
-            curves.append(
-                PlotCurve(group.name if k == 0 else None, series.x, values, colour, style, 1.3, name=group.name)
-            )
+            label = group.name if k == 0 else None
+            curves.append(PlotCurve(label, series.x, values, colour, style, 1.3, name=group.name))
     shown = [series for group in groups for series in group.series.get(name, ())]
     first, log = shown[0], all(series.log for series in shown)
     svg = plot(
