@@ -34,7 +34,8 @@ INTERNALS = {
     "neurodyn.learn.world_model.settings", "neurodyn.learn.world_model.trainer", "neurodyn.multibody.articulated",
     "neurodyn.multibody.complementarity", "neurodyn.multibody.points", "neurodyn.multibody.trace.program",
     "neurodyn.multibody.trace.recurrence", "neurodyn.nets.members", "neurodyn.nets.transformer",
-    "neurodyn.policy.artifact", "neurodyn.policy.evaluation", "neurodyn.policy.logs", "neurodyn.policy.ppo", "neurodyn.policy.requests",
+    "neurodyn.policy.artifact", "neurodyn.policy.evaluation", "neurodyn.policy.logs",
+    "neurodyn.policy.ppo", "neurodyn.policy.requests",
     "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.generate", "neurodyn.sim.sampling",
     "neurodyn.walking.convex_mpc", "neurodyn.walking.state",
 }  # fmt: skip
