@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of policy training.
-
-Those of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC, presets by task.
-"""
+"""Settings of policy training: of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC; presets by task."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -47,7 +44,7 @@ class CloneSettings(Config, frozen=True):
         steps: Optimiser steps.
         batch: Observations in a step.
         rate: First learning rate.
-        critic: Updates after it that only the critic learns from; the policy stays as it is.
+        critic: Updates afterwards in which only the critic learns.
         best: Share of the log's frames that are imitated: the episodes of the greatest mean reward. Of logs without
             rewards all are.
     """
