@@ -73,17 +73,19 @@ def taking(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Taking[P, S,
 def arguments_of(request: type) -> list[inspect.Parameter]:
     """Return the fields of a request as parameters: its own, then those of its bases, which are keyword-only."""
     given = _defaults(request)
-    return [
-        inspect.Parameter(
+    found = {
+        name: inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD if owner is request else inspect.Parameter.KEYWORD_ONLY,
             default=given[name],
             annotation=annotation,
         )
-        for owner in request.__mro__
+        for owner in reversed(request.__mro__)
         for name, annotation in inspect.get_annotations(owner).items()
         if name in given
-    ]
+    }
+    own = [name for owner in request.__mro__ for name in inspect.get_annotations(owner) if name in found]
+    return [found[name] for name in dict.fromkeys(own)]
 
 
 def _defaults(request: type) -> dict[str, Any]:
@@ -129,3 +131,34 @@ def with_arguments(function: Callable[..., Any], arguments: Mapping[str, str]) -
     section = re.search(r"^(Returns|Raises|Example):$", text, re.MULTILINE)
     at = len(text) if section is None else section.start()
     return f"{text[:at].rstrip()}\n\nArgs:\n{lines}\n\n{text[at:]}".rstrip() + "\n"
+
+
+def settings_table(settings: type) -> str:
+    """Return a Markdown table of a struct's own fields: key, default, and the first clause of the meaning.
+
+    A field of a base whose default the struct changes has no meaning in the table.
+    """
+    known = {name for base in settings.__bases__ for name in getattr(base, "__struct_fields__", ())}
+    meanings, rows = documented(settings), ["|key|default|meaning|", "|---|---|---|"]
+    for one in arguments_of(settings):
+        if one.name in inspect.get_annotations(settings):
+            meaning = "" if one.name in known else _first_clause(meanings[one.name])
+            rows.append(f"|`{one.name}`|{_shown(one.default)}|{meaning}|")
+    return "\n".join(rows)
+
+
+def _first_clause(text: str) -> str:
+    """Return a text up to its first stop, or comma or colon behind a few words, and no "Whether"."""
+    plain = re.split(r"[.;](?: |$)", re.sub(r" \([^)]*\)", "", text), maxsplit=1)[0]
+    found = re.match(r"(?:\S+ ){2,}?\S+?(?=: |, (?!\")| (?:before|in which|when|where|while) )", plain)
+    short = (plain if found is None else found[0]).removeprefix("Whether ")
+    return short[0].upper() + short[1:]
+
+
+def _shown(default: Any) -> str:
+    """Return a default as a settings file has it; nothing of required, unset and nested ones."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return f"[{','.join(map(_shown, default))}]" if default else ""
+    return f"{default:g}" if isinstance(default, float) else str(default) if isinstance(default, int | str) else ""

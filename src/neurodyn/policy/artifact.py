@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trained policy: its network from observations to actions, its files (policy.safetensors, config.json).
-
-And its critic.
-"""
+"""A trained policy: network, files (policy.safetensors, config.json) and critic."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,14 +22,12 @@ KNOWN = 1_000_000
 
 
 class PolicyNetwork(nn.Module):
-    """Normalised observation, which may be cut off, hidden layers, mean action, cut off at its limit.
+    """An MLP from normalised observations, clipped at `clip`, to mean actions, clipped at `limit`.
 
     Attributes:
         mean: Mean of observations, shape [observations].
-        deviation: What they are divided by, shape [observations].
-        layers: The network.
-        limit: Size beyond which components of an action are cut off.
-        clip: Size beyond which normalised observations are cut off; None for none.
+        deviation: Divisor of observations, shape [observations].
+        layers: The MLP.
     """
 
     mean: Tensor
@@ -150,15 +145,12 @@ def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> N
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the weights of a policy by name; errors as of `artifacts.read_weights`."""
+    """Return the weights of a policy by name; errors: see `artifacts.read_weights`."""
     return artifacts.read_weights(folder / "policy.safetensors")
 
 
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
-    """Read a policy, with frozen weights; no code of a file that it names runs.
-
-    Args:
-        folder: Folder of the policy, or "pretrained-policy:NAME".
+    """Read a policy from a folder or "pretrained-policy:NAME", with frozen weights; no code of its task's file runs.
 
     Raises:
         InputError: There is no policy, or its files are damaged or of another version.
@@ -182,12 +174,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
 
 
 def task_of(config: PolicyConfig, given: str | None, where: str) -> Task:
-    """Return the task of a policy; code of a file runs only where the user names that file.
-
-    Args:
-        config: What the policy's folder says.
-        given: The task as the user names it; None where nothing was given.
-        where: The policy, for the error message.
+    """Return the task of a policy, or the `given` one; code of a file runs only where the user names that file.
 
     Raises:
         InputError: The policy is for a task in a file, and the user named none.
@@ -225,11 +212,7 @@ _EPSILON = 1e-2
 
 
 def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
-    """Return the critic that a policy's training left, from observations to discounted rewards to come, shape [rows].
-
-    Args:
-        folder: Folder of the policy.
-        task: The task that it is wanted for.
+    """Return the critic of a policy's training, from observations to discounted future rewards, shape [rows].
 
     Raises:
         InputError: There is no policy, or its training left no critic.

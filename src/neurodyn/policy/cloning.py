@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first policy from a log alone: what was done, as if what came of it had been asked for.
+"""A first policy from a log alone, by hindsight relabelling (Andrychowicz et al., arXiv 1707.01495).
 
-A log need not say what its robot was asked to do. But what it did in the next half second is there, and the logged
-control was a right one for that (hindsight relabelling, Andrychowicz et al., arXiv 1707.01495). A policy that imitates
-it is where the training in imagination begins, in place of one that acts at random.
+A log need not hold commands. The motion of the next half second serves as the command, for which the logged control was
+right. Training in imagination begins from a policy that imitates these pairs, not from a random one.
 """
 
 import math
@@ -35,24 +34,15 @@ _RECENT = 50  # steps over which the error is averaged
 
 
 class Demonstrations:
-    """Observations and the actions that a log answers them with."""
+    """Pairs of observations and actions from a log."""
 
     def __init__(
         self, task: Task, dynamics: Dynamics, log: Store | Mixture, batch: int, seed: int, *, best: float = 1.0
     ) -> None:
-        """Prepare the draws.
+        """Prepare draws of `batch` observations; raises an InputError where no episode is long enough.
 
-        Args:
-            task: What the policy is to do.
-            dynamics: A model of the log, which says what its quantities are.
-            log: The log, or several in shares.
-            batch: Observations at a time.
-            seed: Seed of the draws.
-            best: Share of the frames that are shown: of the episodes of the greatest mean reward, where the log has
-                rewards.
-
-        Raises:
-            InputError: No episode is long enough.
+        `dynamics` are a model of the log, which computes its quantities. `best` is the share of frames that are drawn,
+        from the episodes of the greatest mean reward, where the log has rewards.
         """
         self._task, self._dynamics = task, dynamics
         mixture, stream = Mixture.of(log), derive_seed(seed, "demonstrations")
@@ -87,9 +77,7 @@ class Demonstrations:
 def best_episodes(log: Store, share: float, split: int = Split.TRAIN) -> np.ndarray:
     """Return the episodes of a split with the greatest mean reward that hold a share of its frames.
 
-    Of a log without rewards all are returned.
-
-    Episodes that ended in a failure come last.
+    Failed episodes come last. All are returned of a log without rewards.
     """
     episodes, returns = episodes_of(log, split), log.returns
     if returns is None or share >= 1.0:
@@ -102,16 +90,9 @@ def best_episodes(log: Store, share: float, split: int = Split.TRAIN) -> np.ndar
 
 
 def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: CloneSettings) -> float:
-    """Let an actor of rsl_rl imitate demonstrations.
+    """Let an actor of rsl_rl (MLPModel) imitate demonstrations; return the RMS error of the actions that is left.
 
-    Args:
-        actor: Its MLPModel.
-        critic: Likewise; it takes over the normalisation of observations alone.
-        demonstrations: What to imitate.
-        settings: How long, and how fast.
-
-    Returns:
-        Root mean square of what is left of the actions' error.
+    The critic takes over the normalisation of observations alone.
     """
     for _ in range(_NORMALISING):
         seen = _named(demonstrations.draw()[0])
@@ -127,11 +108,7 @@ def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: Clo
 
 
 class CloneLearner(GradientLearner):
-    """An actor that imitates demonstrations, along half a cosine down to nothing.
-
-    Attributes:
-        error: Running mean of the squared error of the actions.
-    """
+    """An actor that imitates demonstrations; `error` is the running mean of the squared error of its actions."""
 
     clip = math.inf
 

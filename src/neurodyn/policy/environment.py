@@ -119,12 +119,8 @@ class _Ended:
 class EnvironmentFrame:
     """Outputs of one frame.
 
-    Attributes:
-        observation: Observations after resets, shape [worlds, observations].
-        reward: Rewards less the penalty, scaled, shape [worlds].
-        done: Whether episodes ended, shape [worlds].
-        extras: Entries that rsl_rl reads, and further values for logs.
-        ended: Episodes that ended; None if none did.
+    Observations are those after resets, shape [worlds, observations]; rewards, less the penalty and scaled, and `done`
+    have shape [worlds]. `extras` hold what rsl_rl reads, and further values for logs.
     """
 
     observation: Tensor
@@ -502,12 +498,8 @@ class PolicyEnvironment(VecEnv):
     def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
         """Add to the sums of the present episodes, and close the episodes that are done.
 
-        Args:
-            returns: Rewards, penalised rewards and frames to add, shape [3, worlds].
-            terms: Reward terms to add, shape [terms, worlds].
-            end: Failures of the last frame.
-            done: Whether episodes ended, shape [worlds].
-            over: Whether any may have ended.
+        `returns` are rewards, penalised rewards and frames to add, shape [3, worlds], `terms` reward terms to add,
+        shape [terms, worlds]. `over` says whether any episode may have ended.
         """
         sums = self._sums
         returns, terms, earned, ended = sums.returns + returns, sums.terms + terms, sums.earned, None

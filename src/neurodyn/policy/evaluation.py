@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returns of policies in any number of dynamics (`neurodyn policy evaluate`).
-
-And how far a model's are from a reference's.
-"""
+"""Returns of policies in any number of dynamics, and the errors of models' returns (`neurodyn policy evaluate`)."""
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
@@ -66,8 +63,7 @@ def reward_errors(
     """Return the differences of returns between pairs of dynamics.
 
     Args:
-        returns: By dynamics, the returns of the episodes of each policy, shape [episodes]; policies and starts are in
-            the same order everywhere.
+        returns: By dynamics, the returns of each policy's episodes, shape [episodes], everywhere in the same order.
         logged: Dynamics in which episodes start after windows of a log.
         seed: Seed of the intervals' draws.
     """
@@ -144,17 +140,9 @@ def play(
     penalty: float = 0.0,
     environment: Environment | None = None,
 ) -> EpisodeOutcomes:
-    """Let a policy act for one episode in each of a number of worlds.
+    """Let a policy act without noise for one episode in each of `episodes` worlds.
 
-    Args:
-        policy: From observations to actions, without noise.
-        task: The task.
-        dynamics: The dynamics.
-        starts: Starts of the episodes.
-        episodes: Number of episodes, all at once.
-        seed: Seed of commands.
-        penalty: Weight of a world model's uncertainty in `EpisodeOutcomes.penalised`.
-        environment: What the worlds are in, as of `PolicyEnvironment`.
+    Further arguments: see `PolicyEnvironment`; `penalty` counts in `EpisodeOutcomes.penalised`.
 
     Raises:
         InputError: Task and dynamics do not fit together.

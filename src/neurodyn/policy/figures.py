@@ -31,16 +31,15 @@ def policy_figures(
     say: Say = said,
     **asked: Any,
 ) -> RunFigures:
-    """Measure a policy, or read what was measured before in the same way.
+    """Measure a policy, or read an earlier measurement of the same kind.
 
     Args:
         policy: Folder of a policy, or "pretrained-policy:NAME".
-        dynamics: Where it acts, as the user calls it; none for the simulator alone, in which all policies of a task can
-            be compared.
+        dynamics: Where it acts; none for the simulator alone, in which all policies of a task can be compared.
         episodes: Number of episodes in each.
         seed: Seed of starts and commands.
-        say: Told that it is measured.
-        asked: Further arguments of `policy.evaluate_policy`.
+        say: Called before a measurement.
+        asked: Further arguments of `evaluate_policy`.
 
     Raises:
         InputError: There is no such policy, or it cannot act there.
@@ -100,7 +99,7 @@ def _series(folder: Path) -> dict[str, FigureSeries]:
 
 
 def _checksum(dynamics: str) -> str:
-    """Return what a model is told by; empty of a simulator."""
+    """Return the checksum of a model; empty for a simulator."""
     if dynamics in {ANALYTIC, *KINDS}:
         return ""
     return of_files(artifacts.resolve_run(dynamics), "model/*")

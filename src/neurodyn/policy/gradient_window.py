@@ -58,10 +58,7 @@ def held(action: Tensor, mean: Tensor, limit: float) -> Tensor:
     Here, gradients that lead back pass if the mean itself is beyond the limit. If only the noise took an action beyond
     the limit, they are blocked, because they would pull every mean towards zero.
 
-    Args:
-        action: Sampled actions, shape [worlds, actions].
-        mean: Mean actions, shape [worlds, actions].
-        limit: Largest absolute action.
+    Sampled and mean actions have shape [worlds, actions].
     """
     result = _LimitedAction.apply(action, mean, limit)
     assert isinstance(result, Tensor)
@@ -136,13 +133,7 @@ class GradientWatch:
     """
 
     def __init__(self, frames: int, worlds: int, most: float | None = None) -> None:
-        """Prepare for a window.
-
-        Args:
-            frames: Length of the window.
-            worlds: Number of worlds.
-            most: Largest norm; larger gradients are scaled down to it. None for no limit.
-        """
+        """Prepare for a window; gradients larger than `most` are scaled down to it."""
         self.norms = torch.zeros(frames, worlds)
         self.lost = 0
         self._most, self._frame = most, 0

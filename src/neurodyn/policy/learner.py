@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy in training, whatever the algorithm.
-
-Where it begins and acts, how it is played, which is kept, what is logged.
-"""
+"""A policy in training, whatever the algorithm: start, worlds, evaluation, selection and metrics."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -215,7 +212,7 @@ CRITIC_UPDATES = 10
 
 
 def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
-    """Return the folder of a policy that a training begins with, and settings with its network, which imitate nothing.
+    """Return the folder of a policy to begin with, and settings with its network and without imitation.
 
     Raises:
         InputError: There is no such policy, it is of another task, or it cuts off its observations.
@@ -242,18 +239,10 @@ def critic_updates(folder: Path | None, settings: TrainingSettings) -> int:
 
 
 def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: TrainingSettings) -> dict[str, Any]:
-    """Give an algorithm's models a policy to go on from.
+    """Load a policy into an algorithm's models of actor and critic; return the rest of its state, as the optimiser's.
 
-    Args:
-        actor: The policy's model; its network is that of the policy.
-        critic: The critic's model.
-        folder: Folder of the policy. Where its training left a checkpoint, exploration noise is taken over, and the
-            critic if it fits (`brings_critic`), whatever the algorithm was; else the actor alone, and the critic begins
-            anew.
-        settings: Settings of the training that begins.
-
-    Returns:
-        What the algorithm left beside them, as its optimiser; empty where there is nothing.
+    Where its training left a checkpoint, exploration noise is taken over, and the critic if it fits (`brings_critic`),
+    whatever the algorithm was; else the actor alone, and the critic begins anew.
     """
     if brings_critic(folder, settings):
         saved = artifacts.read_tree(folder / "state", "training")["learner"]

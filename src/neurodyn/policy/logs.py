@@ -79,14 +79,10 @@ BEHAVIOURS = (RANDOM, STILL)
 
 
 def behaviour(name: str, task: Task) -> Behaviour:
-    """Return a behaviour without a policy.
+    """Return one of `BEHAVIOURS`, without a policy.
 
     `still` with action noise resembles an untrained policy: a legged robot stands and totters for whole episodes, where
     uniformly random actions throw it over at once.
-
-    Args:
-        name: One of `BEHAVIOURS`.
-        task: The task in which it acts.
     """
     if name == RANDOM:
         return Behaviour(RANDOM)
@@ -108,9 +104,6 @@ class LogSummary:
     """Contents of a log.
 
     Attributes:
-        path: Path of the file.
-        transitions: Number of transitions.
-        episodes: Number of episodes.
         failed: Share of episodes that failed.
         implausible: Share of episodes that failed because of an implausible state.
         returns: Mean return of each behaviour's episodes, with noise.
@@ -312,8 +305,7 @@ class _Batch:
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self.lengths = np.full(worlds, task.frames)
-        self.failed = np.zeros(worlds, dtype=bool)
-        self.implausible = np.zeros(worlds, dtype=bool)
+        self.failed, self.implausible = np.zeros((2, worlds), dtype=bool)
         self.status = np.full(worlds, Status.COMPLETE, np.int8)
         self.returns = np.zeros(worlds)
 
@@ -411,8 +403,10 @@ class _Batch:
         return self.lengths >= 0
 
     def _row(self, spec: StateSpec, state: State, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
-        names = dict.fromkeys(channel.quantity for channel in spec.channels)
-        nothing = contacts.new_zeros(len(contacts), 0)
+        names, nothing = (
+            dict.fromkeys(channel.quantity for channel in spec.channels),
+            contacts.new_zeros(len(contacts), 0),
+        )
         return {
             "q": now["joint_position"] if self._measured else state.q,
             "qd": now["joint_velocity"] if self._measured else state.qd,

@@ -17,11 +17,11 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class InPlaceActivation:
-    """An activation whose derivative follows from its output.
+    """An activation whose derivative follows from its output; the last argument is work space of the same shape.
 
     Attributes:
-        apply_: Replaces inputs by outputs; the second argument is memory of the same shape to work in.
-        backward_: Replaces gradients with respect to outputs by those to inputs, given the outputs, likewise.
+        apply_: Replaces inputs by outputs.
+        backward_: Replaces gradients with respect to outputs by gradients with respect to inputs, given the outputs.
     """
 
     apply_: Callable[[Tensor, Tensor], object]

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lambda by the model's own criterion: it shall be as certain of a policy as of the best that the log did.
+"""Automatic choice of lambda: the model has to be as certain of a policy as of the log's best episodes.
 
-A model's uncertainty is known where the truth is: one frame ahead on held-out episodes of its log, of which those are
-taken that the policy imitates (`cloning.best_episodes`). A policy that imitates them well is in imagination, where no
-noise was logged, more certain still; then that is what a better one is held to. Lambda rises while the frames of the
-policy in imagination are more uncertain, and falls while they are less. That is dual ascent on the constraint
+The reference is the model's uncertainty one frame ahead on held-out episodes of its log, of those that the policy
+imitates (`cloning.best_episodes`), or along the first policy in imagination if that is less. Lambda rises while the
+policy's frames in imagination are more uncertain than the reference, and falls while they are less. This is dual ascent
+on the constraint
 
-    mean of u along the policy <= the lesser of the means of u along these episodes and along the first policy,
+    mean of u along the policy <= min(mean of u along these episodes, mean of u along the first policy),
 
-u = sum of epistemic / epistemic_scale, with lambda as its multiplier. The noise of exploration is part of both sides,
-and falls as a policy learns. So policies are also played without it, and one is kept only if the model is nearly as
-certain of it as of the first. What is written is the mean of the weights of all that were kept, which falls less often
-than the last of them. Nothing but model and log has a say: no simulator, and no second training.
+u = sum of epistemic / epistemic_scale, with lambda as its multiplier. Exploration noise is part of both sides and falls
+as a policy learns. So policies are also played without it, and one is kept only if the model is nearly as certain of it
+as of the first. The mean of the weights of all kept policies is written: it fails less often than the last of them.
+Only model and log are used, no simulator and no second training.
 """
 
 import math
@@ -66,13 +66,10 @@ class CertaintyRule:
         self._first.append(uncertainty)
 
     def release(self, played: float) -> None:
-        """Hold policies from now on to the first one.
+        """Hold policies from now on to the first one, whose mean uncertainty without noise is `played`.
 
-        Its uncertainty in training is that of the later half of what was watched, as worlds start where the log is,
-        noise and all.
-
-        Args:
-            played: Its mean uncertainty in a play without noise.
+        Its uncertainty in training is the mean over the later half of the watched updates: worlds start in the log,
+        with its noise.
         """
         later = self._first[len(self._first) // 2 :]
         self._first, self._most = [], (1.0 + TOLERANCE) * played
@@ -80,11 +77,7 @@ class CertaintyRule:
             self.reference = min(self.reference, sum(later) / len(later))
 
     def certain(self, played: float) -> bool:
-        """Return whether a policy is as certain as the first was, within `TOLERANCE`; true before there was one.
-
-        Args:
-            played: Its mean uncertainty in a play without noise.
-        """
+        """Return whether a policy's mean uncertainty without noise is near the first's; true before there is one."""
         return self._most is None or played <= self._most
 
     def state(self) -> dict[str, Any]:
@@ -107,11 +100,7 @@ class CertaintyRule:
 
 
 def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float = 1.0) -> CertaintyRule:
-    """Return the rule for a model that knows its uncertainty, and the share `best` of its log that is imitated.
-
-    Raises:
-        InputError: There is no log.
-    """
+    """Return the rule for a model, and the share `best` of its log that is imitated; an InputError without a log."""
     if log is None:
         raise InputError("penalty is auto, which asks for the uncertainty on a log; valid here: a number, or --starts")
     return CertaintyRule(held_out_uncertainty(dynamics, log, best))
@@ -119,12 +108,9 @@ def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float 
 
 @torch.no_grad()
 def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float = 1.0) -> float:
-    """Return the mean uncertainty one frame ahead of the validation episodes of a log, or of several in their shares.
+    """Return the mean uncertainty one frame ahead on validation episodes of a log, or of several in their shares.
 
-    Args:
-        dynamics: A model of the log that knows its uncertainty.
-        log: The log.
-        best: Share of their frames that counts, in the episodes of the greatest mean reward.
+    Only the episodes of the greatest mean reward count that hold the share `best` of the frames.
 
     Raises:
         InputError: No episode holds the model's warm-up.

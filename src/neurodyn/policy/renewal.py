@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How worlds start anew whose episodes have ended.
+"""Renewal of worlds whose episodes have ended.
 
-On a CPU as many starts are drawn as there are worlds that need one. A GPU would have to say how many they are, and wait
-for it in every frame; there, starts are drawn in advance, and each world that needs one takes the next.
+On a CPU one start is drawn for each such world. Counting them would stall a GPU in every frame; there, starts are drawn
+in advance, and each world takes the next.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ class Renewal(ABC):
         self.turn = torch.zeros(1, dtype=torch.long, device=device)
 
     def prepare(self) -> None:
-        """Do before a frame what takes the host: draw starts in advance, now and then."""
+        """Draw starts in advance, every `REFILL` frames; called before each frame."""
         if self._counts:
             return
         if self._frames % REFILL == 0:
@@ -50,7 +50,7 @@ class Renewal(ABC):
         self._frames += 1
 
     def state(self) -> dict[str, Any]:
-        """Return starts that are left, on a CPU: as of `dynamics.capture`."""
+        """Return the remaining starts, on a CPU (`dynamics.capture`)."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:  # noqa: B027 - most have none
@@ -58,7 +58,7 @@ class Renewal(ABC):
 
     @abstractmethod
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
-        """Return history and state of all worlds, those anew where `done` is true, shape [worlds]."""
+        """Return history and state of all worlds, renewed where `done` is true, shape [worlds]."""
 
     @abstractmethod
     def _refill(self, count: int) -> None:
@@ -106,15 +106,7 @@ class WarmStartPool(Renewal):
         count: int | None = None,
         ahead: bool = False,
     ) -> None:
-        """Prepare to start worlds of a model anew.
-
-        Args:
-            model: The model.
-            starts: Where episodes start.
-            worlds: Number of worlds.
-            count: Starts that are read at once; None for `WARM_STARTS`, or more for many worlds with `ahead`.
-            ahead: Whether starts are drawn in advance.
-        """
+        """Prepare to renew worlds of a model; `count` starts are read at once (default: at least `WARM_STARTS`)."""
         super().__init__(starts, worlds, torch.device(model.device), ahead=ahead)
         self._model = model
         self._count = count or (WARM_STARTS if self._counts else self._count)
@@ -165,7 +157,7 @@ def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) 
 
 
 def _kept(pool: Any, fresh: Any) -> Any:
-    """Return fresh starts in the memory of those before, to which a recorded frame refers, where there are any."""
+    """Return fresh starts, in the memory of an earlier pool, to which a recorded frame refers."""
     if pool is None:
         return copied(fresh)
     write(pool, fresh)

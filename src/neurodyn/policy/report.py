@@ -42,16 +42,7 @@ _LATE = 4
 def write_policy_report(
     folder: Path, result: PolicyEvaluation, *, starts: str | None = None, task: str | None = None
 ) -> Path:
-    """Write the page of a policy, atomically.
-
-    Args:
-        folder: Folder of the policy.
-        result: What `policy.evaluation.evaluate_policy` returns.
-        starts: Log after whose windows episodes start in models of logs, as of `record_policy`.
-        task: FILE.py:CLASS, for policies of a task of your own, as of `record_policy`.
-
-    Returns:
-        Path of the page.
+    """Write the page of an evaluated policy, and return its path; for `starts` and `task` see `record_policy`.
 
     Raises:
         InputError: The page cannot be written.
@@ -85,9 +76,7 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, ta
     ground = None if result.ground is UNSET else result.ground
 
     def recorded(name: str) -> Recording:
-        return record_policy(
-            folder, name, seconds=SECONDS, seed=result.seed, starts=starts, ground=ground, task=task
-        )  # fmt: skip
+        return record_policy(folder, name, seconds=SECONDS, seed=result.seed, starts=starts, ground=ground, task=task)
 
     def caption(made: Recording) -> str:
         return f"{result.task}: {made.predicted_label} beside {made.truth_label}, {made.worlds[0]}"
@@ -96,11 +85,10 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, ta
 
 
 def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
-    entries = []
-    for row in result.results:
-        remark = f"± {row.std:.3g} between episodes; {row.failed:.0%} failed"
-        entries.append((f"{row.mean:.5g}", f"return in {row.dynamics}", remark))
-    return entries
+    return [
+        (f"{row.mean:.5g}", f"return in {row.dynamics}", f"± {row.std:.3g} between episodes; {row.failed:.0%} failed")
+        for row in result.results
+    ]
 
 
 def returns(result: PolicyEvaluation) -> list[Table]:
@@ -135,7 +123,7 @@ def _title(result: PolicyEvaluation) -> str:
 
 
 def _terms(result: PolicyEvaluation) -> Table:
-    """Return what each term of the reward adds to the return, by dynamics; no rows where there is one term."""
+    """Return the reward terms' shares of the return, by dynamics; no rows where there is one term."""
     found = {row.dynamics: {} if row.terms is UNSET else row.terms for row in result.results}
     names = list(dict.fromkeys(name for terms in found.values() for name in terms))
     rows = [

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of policy training.
-
-Those of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC, presets by task.
-"""
+"""Settings of policy training: of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC; presets by task."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -47,7 +44,7 @@ class CloneSettings(Config, frozen=True):
         steps: Optimiser steps.
         batch: Observations in a step.
         rate: First learning rate.
-        critic: Updates of the training that follows in which the policy stays as it is and only its critic learns.
+        critic: Updates afterwards in which only the critic learns.
         best: Share of the log's frames that are imitated: the episodes of the greatest mean reward. Of logs without
             rewards all are.
     """
@@ -72,15 +69,15 @@ class TrainingSettings(Config, frozen=True):
 
     Attributes:
         worlds: Worlds that run at once.
-        horizon: Frames in each world between two updates.
+        horizon: Frames of each world in an update.
         frames: Length of an episode in training; None for the task's. Models of logs are best not followed for long.
         iterations: Updates; None where `minutes` alone say when to end.
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
-        task_share: Share of the training's episodes that start where the task says instead of in the log, in models of
-            logs whose states a task can draw; the policy is then played from starts of the task. None for none.
-        penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda); "auto" to
-            let a model of logs choose it (`policy.penalty`).
+        task_share: Share of episodes that start where the task says instead of in the log, in models of logs whose
+            states a task can draw; the policy is then played from starts of the task. None for none.
+        penalty: Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to let a
+            model of logs choose it (`policy.penalty`).
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
@@ -88,9 +85,9 @@ class TrainingSettings(Config, frozen=True):
         rate: First learning rate.
         gradient: Greatest norm of the gradient.
         reward_scale: Factor on rewards before the learner sees them.
-        evaluations: How often the policy is played in the reference dynamics while it trains.
+        evaluations: How often the policy is played while it trains, without noise.
         evaluation_worlds: Episodes of such a play.
-        keep_every: Updates between two policies that are kept as they are, in POLICY/kept; None to keep none.
+        keep_every: Updates between policies that are kept, in POLICY/kept; None to keep none.
         threads: Threads of torch; None for its default.
     """
 
@@ -171,7 +168,7 @@ class PolicySettings(TrainingSettings, frozen=True):
 
     Attributes:
         schedule: "adaptive" keeps the change of the policy near `desired_kl`.
-        desired_kl: Divergence of the policy that one update aims at.
+        desired_kl: Divergence that one update aims at.
         clip: Range of the probability ratio.
         epochs: Passes over the frames of an update.
         minibatches: Steps of a pass.
@@ -286,9 +283,9 @@ class ShacSettings(TrainingSettings, frozen=True):
         target: Weight of the old target critic when it follows the critic, once a window.
         failure: Value of a failure, in rewards. Gradients do not see that an episode ends: where rewards are below 0
             at first, a failure that is worth 0 draws a policy to it.
-        average: Weight of the old mean of the policy's weights when it follows the policy, once an update; the mean is
+        average: Weight of the old mean of the policy's weights, once an update; the mean is
             what is played and kept. 0 for the policy itself.
-        entropy: Weight of the entropy of actions in the loss, as of PPO. Noise smooths what contacts make of a return,
+        entropy: Weight of the entropy of actions in the loss, as in PPO. Noise smooths what contacts make of a return,
             and gradients alone take it away early.
         correlation: Correlation of the noise of actions with that of the frame before; 0 for white noise. Noise that
             lasts moves joints far enough for a stride, and keeps a policy from shuffling at the rate of the frames.

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHAC: policies trained by gradients through the dynamics, over windows of frames.
-
-With a critic on TD(lambda) targets.
-"""
+"""SHAC: policies trained by gradients through the dynamics, over windows of frames, and a critic on TD(lambda)."""
 
 from copy import deepcopy
 from functools import partial
@@ -37,8 +34,8 @@ def lambda_returns(
     Args:
         reward: Rewards, shape [frames, worlds].
         value: Values of the states in which frames ended, shape [frames, worlds].
-        failed: Where an episode failed, likewise.
-        done: Where an episode ended, likewise.
+        failed: Where an episode failed, shape [frames, worlds].
+        done: Where an episode ended, shape [frames, worlds].
         gamma: Discount of a frame.
         lam: Lambda.
         failure: Value of a failure.
@@ -65,13 +62,9 @@ class CriticRegression:
         self._pass = MlpPass(mlp) if device.type == "cpu" and MlpPass.fits(mlp) else None
 
     def fit(self, seen: Tensor, targets: Tensor, epochs: int, minibatches: int) -> float:
-        """Make the steps of some passes, and return the mean squared error before each.
+        """Run `epochs` passes of `minibatches` steps; return the mean squared error before the steps.
 
-        Args:
-            seen: Normalised observations, shape [rows, observations].
-            targets: Targets, shape [rows].
-            epochs: Passes.
-            minibatches: Steps of a pass.
+        Observations are normalised, shape [rows, observations]; targets have shape [rows].
         """
         size, total = len(seen) // minibatches, torch.zeros((), device=seen.device)
         for _ in range(epochs):
@@ -195,11 +188,9 @@ class ShacLearner(PolicyLearner):
         return OptimiserStep(float(loss), share * settings.rate, taken)
 
     def act(self, observation: Tensor, std: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions].
+        """Return reparametrised noisy actions and their means, each of shape [worlds, actions].
 
-        Args:
-            observation: What the policy sees, shape [worlds, observations].
-            std: Standard deviation of each action, shape [actions]; None to ask the network.
+        `std` is the standard deviation of each action, shape [actions]; None for the network's.
         """
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
         return torch.addcmul(mean, self._std if std is None else std, self._drawn(mean)), mean

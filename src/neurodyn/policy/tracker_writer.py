@@ -23,15 +23,7 @@ class TrackerWriter(LogWriter):
     """
 
     def __init__(self, log_dir: str, logger: Logger = "tensorboard") -> None:
-        """Open the log.
-
-        Args:
-            log_dir: Folder of the run.
-            logger: The tracker, as of `learn.train`.
-
-        Raises:
-            InputError: There is no such tracker, or it cannot work.
-        """
+        """Open the log of a run; raises an InputError where the tracker (`learn.train`) is unknown or cannot work."""
         self._run = Path(log_dir)
         with tracking(logger, self._run):
             self._log = MetricsLog(self._run)

@@ -19,7 +19,7 @@ def import_(
         file: Checkpoint of rl_games (.pth) or rsl_rl (.pt), or its arrays by name (.npz, .safetensors).
         task: Task with the observations and actions that it was trained with; TASK@nerd for the policies of NeRD.
         out: Folder to write.
-        layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as of Isaac Lab and mjlab).
+        layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as in Isaac Lab and mjlab).
         activation: Activation of its hidden layers, which the file does not say, as elu, relu or tanh.
 
     Example:

@@ -37,9 +37,9 @@ def log(
         noise: Greatest standard deviation of the noise on actions; each episode has its own.
         seed: Seed of starts, commands, pushes and noise.
         position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
-        velocity_noise: Standard deviation of measured velocities, likewise [rad/s or m/s].
+        velocity_noise: Standard deviation of measured velocities in the same way [rad/s or m/s].
         dynamics: What stands for the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
-            compiled, ten times faster), or a run directory, as of `neurodyn hybrid --parameters`.
+            compiled, ten times faster), or a run directory, such as `neurodyn hybrid --parameters` writes.
         csv: File for the same as headerless rows, in the layout that the robot declares.
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
         measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The online loop: rounds until model and reference agree, or none is left; resumable at any point; OUT/report.html."""
 
-from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from msgspec import UNSET
 
 from neurodyn.core import artifacts
-from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
@@ -24,7 +22,7 @@ from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.problem import OnlineProblem, pose
 from neurodyn.policy.online.record import SECONDS, OnlineResult, Round, best_of, settled, verdict
-from neurodyn.policy.online.rounds import EarlierRounds, RoundInProgress, Stages
+from neurodyn.policy.online.rounds import EarlierRounds, RoundInProgress
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.train import task_of
@@ -33,19 +31,8 @@ from neurodyn.report.page import Table, cards, code, figure, folded, grid, heade
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
 
 
-def write_page(out: Path, result: OnlineResult) -> Path:
-    """Write the page, atomically, and return its path.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    path = out / "report.html"
-    write_text(path, render_page(out, result))
-    return path
-
-
 def render_page(out: Path, result: OnlineResult) -> str:
-    """Return the page as HTML."""
+    """Return OUT/report.html."""
     beginning = "a new model" if result.dynamics == "new" else result.dynamics
     body = [
         header(f"{result.task}: learned in turns with a {result.kind} model"),
@@ -85,16 +72,13 @@ def _plots(result: OnlineResult) -> list[str]:
         PlotCurve("in the model", numbers, [one.imagined.mean for one in rounds], PREDICTED),
         PlotCurve(f"in {result.reference}", numbers, [one.real.mean for one in rounds], TRUTH),
     ]
-    errors = [(n, one.measured.model_error) for n, one in zip(numbers, rounds, strict=True) if one.measured]
-    error = PlotCurve(None, [n for n, e in errors if e is not None], [e for _, e in errors if e is not None], THIRD)
-    shown = []
-    for name, curves, caption in (
-        ("returns", returns, "Return by round"),
-        ("errors", [error], "Model error on the states of the round's policy"),
-    ):
-        svg = plot(name, curves, x_label="round", unit="", bars=True, description=caption)
-        shown.append(figure(svg, caption))
-    return shown
+    known = [(float(one.number), one.model_error) for one in rounds if one.model_error is not None]
+    errors = [PlotCurve(None, [number for number, _ in known], [error for _, error in known], THIRD)]
+    captions = {"returns": "Return by round", "errors": "Model error on the states of the round's policy"}
+    return [
+        figure(plot(name, curves, x_label="round", unit="", bars=True, description=captions[name]), captions[name])
+        for name, curves in (("returns", returns), ("errors", errors))
+    ]
 
 
 def rounds_table(result: OnlineResult) -> Table:
@@ -103,21 +87,16 @@ def rounds_table(result: OnlineResult) -> Table:
         "Round", "Return in the model", f"Return in {result.reference}", "Standard deviation", "Apart", "Model error",
         "Simulator frames", "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
     ]  # fmt: skip
-    rows, frames = [], result.first_frames
-    for one in result.rounds:
-        frames += one.frames
-        rows.append(_row(one, frames))
-    return Table("Rounds", head, rows, strong=2)
+    frames = list(accumulate((one.frames for one in result.rounds), initial=result.first_frames))[1:]
+    return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=2)
 
 
 def _row(one: Round, frames: int) -> list[str]:
     assert one.model is not None
     assert one.policy is not None
-    assert one.measured is not None
-    error = one.measured.model_error
     return [
         str(one.number), f"{one.imagined.mean:.5g}", f"{one.real.mean:.5g}", f"{one.real.std:.3g}", f"{one.gap:.1%}",
-        MISSING if error is None else f"{error:.3g}", f"{frames:,}", f"{one.model.cpu_seconds:.0f}",
+        MISSING if one.model_error is None else f"{one.model_error:.3g}", f"{frames:,}", f"{one.model.cpu_seconds:.0f}",
         f"{one.policy.cpu_seconds:.0f}", f"{one.policy.frames:,}",
     ]  # fmt: skip
 
@@ -127,11 +106,8 @@ def ends_table(result: OnlineResult) -> Table:
     rows = []
     for one in result.rounds:
         assert one.log is not None
-        for where, found in (
-            ("model", one.imagined),
-            ("reference", one.real),
-            ("reference, with noise", one.log.noisy),
-        ):
+        found_in = {"model": one.imagined, "reference": one.real, "reference, with noise": one.log.noisy}
+        for where, found in found_in.items():
             rows.append(
                 [f"{one.number}, {where}", str(found.episodes), f"{found.length:.4g}", f"{found.implausible:.0%}",
                  f"{found.failed - found.implausible:.0%}", f"{1.0 - found.failed:.0%}"]
@@ -155,7 +131,7 @@ def online(request: OnlineRequest) -> OnlineResult:
         Returns, errors and frames by round, and the verdict.
 
     Raises:
-        InputError: Something of that is unknown, missing or of another robot or task; no simulator is installed; or the
+        InputError: An argument is unknown, missing or of another robot or task; no simulator is installed; or the
             folder holds a loop (and `resume` is not asked for), or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM in a training; what was finished is kept.
     """
@@ -168,14 +144,14 @@ def online(request: OnlineRequest) -> OnlineResult:
         try:
             with MetricsLog(folder, _rounds_in(folder) if resume else 0) as log:
                 log.start(record, problem.device)
-                return _Loop(problem, folder, log, request.stages, request.report).run()
+                return _Loop(problem, request, log).run()
         except KeyboardInterrupt as stop:
             code = getattr(stop, "code", 130)
             raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None
 
 
 def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> OnlineRecord:
-    """Return how the loop is made, after it was compared with what is there."""
+    """Return the record of the loop, after a comparison with what the folder holds."""
     record = OnlineRecord(
         kind=problem.kind, task=name, dynamics=problem.dynamics, data=problem.data, settings=problem.settings,
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
@@ -189,11 +165,7 @@ def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> Online
 
 
 def _require_same_data(record: OnlineRecord, out: Path) -> None:
-    """Refuse to go on with other data than the first model learned from.
-
-    Raises:
-        InputError: They differ from those in the manifest.
-    """
+    """Refuse, with an InputError, to go on with other data than the first model learned from."""
     if not (out / MANIFEST).exists():
         return
     known, now = read_manifest(out).files.values(), file_checksums(record)
@@ -215,23 +187,14 @@ def online_again(again: TrainingAgain) -> None:
     record = again.read(OnlineRecord)
     online(
         task_of(again), again.out, dynamics=record.dynamics, kind=record.kind, settings=record.settings,
-        data=again.data,
-        policy=record.base if isinstance(record.base, str) else None, device=again.device,
+        data=again.data, policy=record.base if isinstance(record.base, str) else None, device=again.device,
     )  # fmt: skip
 
 
 class _Loop:
-    def __init__(
-        self,
-        problem: OnlineProblem,
-        out: Path,
-        log: MetricsLog,
-        stages: Stages | None,
-        report: Callable[[str], None] | None,
-    ) -> None:
-        self.problem, self.out, self.log, self.stages = problem, out, log, stages
-        self._logged = _rounds_in(out)
-        self.report: Callable[[str], Any] = report or (lambda line: None)
+    def __init__(self, problem: OnlineProblem, request: OnlineRequest, log: MetricsLog) -> None:
+        self.problem, self.request, self.log, self.out = problem, request, log, Path(request.out)
+        self._logged = _rounds_in(self.out)
 
     def run(self) -> OnlineResult:
         rounds: list[Round] = []
@@ -239,10 +202,11 @@ class _Loop:
         while True:
             number = len(rounds) + 1
             known, folder = EarlierRounds(first, tuple(rounds)), self.out / "rounds" / f"{number:02d}"
-            rounds.append(RoundInProgress(self.problem, folder, number, known, self.stages).run())
+            rounds.append(RoundInProgress(self.problem, folder, number, known, self.request.stages).run())
             result = self._result(rounds, frames)
             self._write(result)
-            self.report(line(rounds[-1], result.frames))
+            if self.request.report is not None:
+                self.request.report(line(rounds[-1], result.frames))
             over = result.settled or number >= self.problem.settings.rounds
             self._follow(result, over)
             if over:
@@ -251,12 +215,11 @@ class _Loop:
     def _follow(self, result: OnlineResult, over: bool) -> None:
         """Write the line of a round, if it is not there, and that of the end."""
         one = result.rounds[-1]
-        assert one.measured is not None
         if one.number > self._logged:
             self.log.write(
                 one.number, return_model=one.imagined.mean, return_reference=one.real.mean, gap=one.gap,
                 failed_model=one.imagined.failed, failed_reference=one.real.failed,
-                model_error=one.measured.model_error, frames=result.frames, cpu_seconds=result.cpu_seconds,
+                model_error=one.model_error, frames=result.frames, cpu_seconds=result.cpu_seconds,
             )  # fmt: skip
         if over:
             self.log.write(
@@ -297,15 +260,14 @@ class _Loop:
         assert best is not None
         save_policy(self.out / "policy", *load_policy(best.folder))
         artifacts.write_json(self.out / RESULT, result.plain())
-        write_page(self.out, result)
+        artifacts.write_text(self.out / "report.html", render_page(self.out, result))
 
 
 def line(one: Round, frames: int) -> str:
     """Return a round in a line."""
-    assert one.measured is not None
-    error = one.measured.model_error
+    error = "not known" if one.model_error is None else f"{one.model_error:.3g}"
     return (
         f"round {one.number}: return {one.imagined.mean:.4g} in the model, {one.real.mean:.4g} in {one.real.dynamics} "
         f"({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model error "
-        f"{'not known' if error is None else f'{error:.3g}'}; {frames:,} simulator frames in all"
+        f"{error}; {frames:,} simulator frames in all"
     )

@@ -26,18 +26,15 @@ NEW = "new"
 
 @dataclass(frozen=True)
 class OnlineProblem:
-    """What is to be learned, and from what.
+    """What is to be learned, and from what, checked.
 
     Attributes:
-        task: The task.
         kind: Kind of the model.
         dynamics: "new", or the run of the first model.
-        reference: What is logged.
-        settings: Settings.
+        reference: Dynamics that are logged.
         refit: How models of the kind are fitted.
         data: Files that the model learns from in place of random data.
         policy: Folder of the first policy; None for a random one.
-        device: Torch device.
     """
 
     task: Task

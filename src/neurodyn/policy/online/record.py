@@ -38,15 +38,7 @@ class TrainedPolicy(Record, frozen=True):
 
 
 class LoggedPolicy(Record, frozen=True):
-    """What the policy did in the reference.
-
-    Attributes:
-        path: The log.
-        frames: Frames that were simulated for it.
-        returns: Without noise on its actions.
-        noisy: With it.
-        cpu_seconds: Processor time [s].
-    """
+    """The log of a policy in the reference: simulated frames, returns without and with action noise, CPU time [s]."""
 
     path: str
     frames: int
@@ -56,27 +48,14 @@ class LoggedPolicy(Record, frozen=True):
 
 
 class PolicyComparison(Record, frozen=True):
-    """The policy in its model, and the model on the policy's log, which it has not seen.
-
-    Attributes:
-        returns: Without noise on its actions.
-        model_error: Error of its forecasts beside persistence (`measure.model_error`).
-    """
+    """Returns of the policy in its model, without noise, and `model_error` on the policy's log, which is new to it."""
 
     returns: Returns
     model_error: float | None
 
 
 class Round(Record, frozen=True):
-    """One round; steps that are not done are None.
-
-    Attributes:
-        number: The round, from 1.
-        model: The model that the policy was trained in.
-        policy: The policy.
-        log: What it did in the reference.
-        measured: The same in the model.
-    """
+    """One round, numbered from 1; steps that are not done are None."""
 
     number: int
     model: FittedModel | None = None
@@ -89,6 +68,12 @@ class Round(Record, frozen=True):
         """Returns in the model."""
         assert self.measured is not None
         return self.measured.returns
+
+    @property
+    def model_error(self) -> float | None:
+        """Error of the model's forecasts beside persistence."""
+        assert self.measured is not None
+        return self.measured.model_error
 
     @property
     def real(self) -> Returns:
@@ -109,19 +94,16 @@ class Round(Record, frozen=True):
 
 
 class OnlineResult(Record, frozen=True):
-    """What the loop came to.
+    """Result of the loop.
 
     Attributes:
-        task: Name of the task.
-        kind: Kind of the model.
-        dynamics: What it began from: "new", or a run.
-        reference: What was logged.
-        first_frames: Frames of random data, and of data that were given.
+        dynamics: First model: "new", or a run.
+        reference: Dynamics that were logged.
+        first_frames: Frames of random and given data.
         frames: Frames of the reference in all.
-        rounds: The rounds.
-        best: Number of the round whose policy returns most in the reference, which is the one that is kept.
+        best: Number of the round whose policy returns most in the reference; that policy is kept.
         settled: Whether the loop ended because model and reference agree and no more is gained.
-        verdict: Conclusion, as of `core.verdict`.
+        verdict: Conclusion, see `core.verdict`.
         cpu_seconds: Processor time of all steps [s].
     """
 
@@ -144,12 +126,9 @@ def best_of(rounds: list[Round]) -> Round:
 
 
 def settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
-    """Return whether to stop: the last returns agree, and no more is gained.
+    """Return whether to stop: the last returns agree, and `patience` rounds gained no more on those before them.
 
-    Args:
-        rounds: The rounds so far.
-        tolerance: Relative difference up to which returns agree, and gain up to which a round brought no progress.
-        patience: Rounds that have to go by without progress; what came before them is what they are compared with.
+    `tolerance` is the relative difference up to which returns agree, and the gain up to which there is no progress.
     """
     if len(rounds) <= patience or rounds[-1].gap > tolerance:
         return False
@@ -158,7 +137,7 @@ def settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
 
 
 def verdict(rounds: list[Round], tolerance: float, reference: str) -> str:
-    """Return what there is to say of the best policy, in a sentence."""
+    """Return the verdict on the best policy, in a sentence."""
     best = best_of(rounds)
     found = (
         f"the policy of round {best.number} returns {best.real.mean:.4g} in {reference} and "
@@ -175,11 +154,7 @@ def verdict(rounds: list[Round], tolerance: float, reference: str) -> str:
 
 
 def read_round(path: Path, number: int) -> Round:
-    """Return what is recorded of a round; nothing yet where there is no file.
-
-    Raises:
-        InputError: The file is malformed.
-    """
+    """Return the recorded steps of a round; none where there is no file. An InputError names a malformed file."""
     if not path.is_file():
         return Round(number=number)
     data: Any = artifacts.read_json(path)
@@ -204,12 +179,7 @@ def model_error(model: Dynamics, log: Store) -> float | None:
     Mean over velocities of the mean absolute error at the end of a forecast, each divided by that of the persistence
     baseline: 0 of a perfect model, 1 of one that is no better than velocities that stay as they are.
 
-    Args:
-        model: The model.
-        log: What it has not seen.
-
-    Returns:
-        The error; None where no episode is long enough or a forecast is not finite.
+    None where no episode is long enough or a forecast is not finite.
     """
     frames, context = max(1, round(SECONDS / model.spec.dt)), model.spec.context
     if int(log.lengths.max()) < context + frames:

@@ -43,15 +43,11 @@ class Fit:
     """One fit of a model.
 
     Attributes:
-        task: The task.
         settings: Settings of the loop.
         out: Run directory to write.
-        data: Files, those of random data first.
+        data: Files, random data first.
         shares: Share of each in what the model learns from; None for that of its transitions.
-        previous: Run of the model before; None for none.
-        resume: Whether a fit that was stopped goes on.
-        device: Torch device.
-        progress: Shown how far it is.
+        previous: Run of the previous model; None for a new one.
     """
 
     task: Task
@@ -105,15 +101,11 @@ class Refit(ABC):
             raise type(error)(f"{name}: {error}") from None
 
     def open(self, robot: Robot, data: str) -> Store:
-        """Open data; errors as of `robots.data`."""
+        """Open data of the robot."""
         return open_robot_data(robot, data)
 
     def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
-        """Write data of no policy, half of the episodes with random actions and half with noise about those of zero.
-
-        Returns:
-            The frames that were simulated.
-        """
+        """Write data without a policy, half with random actions and half with noise about zero; return its frames."""
         found = record_log(
             task, reference.dynamics, [behaviour(name, task) for name in BEHAVIOURS], out, transitions=frames,
             worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit, seed=seed,
@@ -130,7 +122,7 @@ class NeuralRefit(Refit):
     """Neural dynamics: trained on the first data, and fine-tuned on all of them from then on."""
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without data, parameters, and settings that there are not."""
+        """Refuse a new model without data, parameters, and missing settings."""
         from neurodyn.learn.neural.settings import load_finetuning
 
         _require_none_free(settings, "neural")
@@ -267,10 +259,9 @@ class HybridRefit(Refit):
 
 
 def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSettings":
-    """Return the identification settings of a file, or those for logs of a simulator, whose states are exact.
+    """Return the identification settings of a file, or ones for exact logs of a simulator.
 
-    Roll-outs of a tenth of a second from the states as logged: over half a second of contacts the error of a wrong
-    model saturates, and its gradient leads nowhere.
+    Roll-outs last a tenth of a second: over half a second of contacts the error of a wrong model saturates.
     """
     from neurodyn.identify.settings import changed, load_identification
 

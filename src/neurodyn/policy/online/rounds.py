@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.returns import Returns
 from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.progress import Progress, showing
@@ -56,12 +55,7 @@ _BATCHES = 4
 
 @dataclass(frozen=True)
 class EarlierRounds:
-    """What there is before a round.
-
-    Attributes:
-        first: Files of random data, or of data that were given.
-        rounds: The rounds before.
-    """
+    """Data and rounds before a round; `first` are the files of random or given data."""
 
     first: tuple[str, ...]
     rounds: tuple[Round, ...]
@@ -77,11 +71,7 @@ class EarlierRounds:
         return (*self.first, *self.logs)
 
     def shares(self, random: float) -> tuple[float, ...] | None:
-        """Return the share of each file; of logs, the last has as much as all before it.
-
-        Args:
-            random: Share of the first files where there are logs.
-        """
+        """Return the share of each file in training: `random` for the first, half of the logs' share for the last."""
         if not self.logs or len(self.data) == 1:
             return None
         random = random if self.first else 0.0
@@ -98,17 +88,8 @@ class RoundInProgress:
     def __init__(
         self, problem: OnlineProblem, folder: Path, number: int, known: EarlierRounds, stages: Stages | None
     ) -> None:
-        """Read what is recorded.
-
-        Args:
-            problem: The problem.
-            folder: Folder of the round.
-            number: Number of the round, from 1.
-            known: What there is before it.
-            stages: Shows how far each step is.
-        """
-        self.problem, self.folder, self.number, self.known = problem, folder, number, known
-        self._stages = stages
+        """Read what is recorded in the folder of the round; its `number` counts from 1."""
+        self.problem, self.folder, self.number, self.known, self._stages = problem, folder, number, known, stages
         self.round = read_round(folder / _FILE, number)
 
     def run(self) -> Round:
@@ -125,13 +106,12 @@ class RoundInProgress:
     def _stage(self, step: str) -> Progress | None:
         return None if self._stages is None else self._stages(f"round {self.number}, {step}")
 
-    @property
-    def _before(self) -> Round | None:
-        return self.known.rounds[-1] if self.known.rounds else None
-
     def _fit(self) -> FittedModel:
-        problem, known, before = self.problem, self.known, self._before
-        previous = problem.first_run if before is None or before.model is None else before.model.run
+        problem, known = self.problem, self.known
+        previous = problem.first_run
+        if known.rounds:
+            assert known.rounds[-1].model is not None
+            previous = known.rounds[-1].model.run
         if not known.data and previous is not None:
             return FittedModel(run=previous, cpu_seconds=0.0)
         run, began = self.folder / "model-run", time.process_time()
@@ -144,10 +124,11 @@ class RoundInProgress:
         return FittedModel(run=str(run), cpu_seconds=time.process_time() - began)
 
     def _train(self) -> TrainedPolicy:
-        problem, before, out = self.problem, self._before, self.folder / "policy"
-        settings = self._policy_settings()
-        initial = problem.policy if before is None or before.policy is None else Path(before.policy.folder)
-        where = self._where
+        problem, out, where = self.problem, self.folder / "policy", self._where
+        settings, initial = self._policy_settings(), problem.policy
+        if self.known.rounds:
+            assert self.known.rounds[-1].policy is not None
+            initial = Path(self.known.rounds[-1].policy.folder)
         end = train_policy(
             problem.task, where, out, settings, initial=initial, training_starts=self._training_starts(where),
             resume=_begun(out), progress=self._stage("policy"),
@@ -179,18 +160,13 @@ class RoundInProgress:
         problem, where = self.problem, self._where
         assert self.round.log is not None
         log = problem.refit.open(problem.task.declaration(), self.round.log.path)
-        with showing(self._stage("comparison")):
-            returns = self._imagined(where)
-        return PolicyComparison(returns=returns, model_error=model_error(where.dynamics, log))
-
-    def _imagined(self, where: ResolvedDynamics) -> Returns:
-        problem = self.problem
         _, network = load_policy(self.folder / "policy")
-        outcome = play(
-            network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
-            problem.settings.episodes, seed=SEED,
-        )  # fmt: skip
-        return outcome.returns_in(where.name)
+        with showing(self._stage("comparison")):
+            outcome = play(
+                network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
+                problem.settings.episodes, seed=SEED,
+            )  # fmt: skip
+        return PolicyComparison(returns=outcome.returns_in(where.name), model_error=model_error(where.dynamics, log))
 
     def _policy_settings(self) -> PolicySettings:
         """Return how the policy of this round is trained; only the first imitates data, and only where it is new."""
@@ -245,12 +221,9 @@ class ModelOfRound(ResolvedDynamics):
         return self.starts_in(self._beginnings(self.log), task, seed)
 
     def mixed_starts(self, task: Task, seed: int, share: float) -> Starts:
-        """Return starts of which a share are such as those of whole episodes, and the others anywhere in the data.
+        """Return starts anywhere in the data, and a share of starts where episodes start.
 
         Without that share a world model whose policy falls would be left with starts in the middle of falls.
-
-        Raises:
-            InputError: No logged episode holds the model's warm-up.
         """
         assert self.log is not None
         if self.drawn_by(task):

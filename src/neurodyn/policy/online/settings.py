@@ -22,18 +22,18 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         rounds: Most rounds.
         frames: Frames of random data that a new model begins from; by default 50,000, for a hybrid model none.
         log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
-        noise: Greatest standard deviation of the noise on actions in half of the logged episodes; the others have none.
+        noise: Greatest standard deviation of action noise in half of the logged episodes; the others have none.
         rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
             default 64, in a hybrid model 0.
-        task_share: Share of short roll-outs that start where the task says instead, or where logged episodes begin.
-        random_share: Share of random and given data in what the model learns from, once there are logs of policies.
+        task_share: Share of short roll-outs that start where episodes do.
+        random_share: Share of random and given data, once there are logs of policies, in what the model learns from.
         further: Updates of the policy in each round after the first, as a share of those in the first.
-        tolerance: Relative difference of the returns in model and reference up to which these agree, and relative gain
-            above which a round counts as progress.
+        tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which
+            a round counts as progress.
         patience: Rounds without progress, the last of which agrees, after which the loop ends.
         episodes: Episodes in which the policy is played in the model.
         size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
-        finetune: File with settings by which a neural or world model learns on in later rounds.
+        finetune: Settings of a neural or world model in later rounds, a file.
         members: Networks of a new neural or world model, whose disagreement says how uncertain it is.
         model_minutes: Time budget of each fit [min]; by default that of its settings.
         parameters: Quantities of a hybrid model that are identified, as in `identify`; NAME=START:LOWER:UPPER.

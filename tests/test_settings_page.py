@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/settings.md says what the structs say."""
+
+import importlib.util
+from typing import Any
+
+from neurodyn.core.config import Config
+from neurodyn.core.requests import settings_table
+from tests.plant import repository
+
+
+class Base(Config, frozen=True):
+    """Base.
+
+    Attributes:
+        size: Size [m]; more of it.
+        shape: Shape of it.
+    """
+
+    size: float
+    shape: str = "round"
+
+
+class Own(Base, frozen=True):
+    """Own.
+
+    Attributes:
+        on: Whether it is on (always), which few know.
+        near: Bounds of the distance.
+    """
+
+    shape: str = "square"
+    on: bool = True
+    near: tuple[float, ...] = (0.1, 2.0)
+
+
+def test_a_table_lists_own_fields_and_changed_defaults():
+    head = "|key|default|meaning|\n|---|---|---|\n"
+    assert settings_table(Base) == f"{head}|`size`||Size [m]|\n|`shape`|round|Shape of it|"
+    rows = "|`shape`|square||\n|`on`|true|It is on|\n|`near`|[0.1,2]|Bounds of the distance|"
+    assert settings_table(Own) == head + rows
+
+
+def test_the_page_is_that_of_the_structs_and_short():
+    path = repository() / "scripts" / "settings_page.py"
+    spec = importlib.util.spec_from_file_location("settings_page", path)
+    assert spec is not None
+    assert spec.loader is not None
+    page: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    assert page.PAGE.read_text("utf-8") == page.text(), "run python scripts/settings_page.py"
+    assert len(page.text().split()) <= 1400
