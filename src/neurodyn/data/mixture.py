@@ -102,7 +102,7 @@ class MixtureSampler:
     """Endless batches in which each store of a mixture has its share of the windows.
 
     The number of windows of a store is its share of the batch, randomly rounded so that the mean is exact. The draws
-    depend on the seed alone and continue bitwise from a saved state. For one store they equal those of `WindowSampler`.
+    depend on the seed alone and continue bitwise from a saved state. For one store they equal `WindowSampler`.
     """
 
     def __init__(

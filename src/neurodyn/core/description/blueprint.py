@@ -107,7 +107,7 @@ class Augmentation(Config, frozen=True):
 
     @property
     def outputs(self) -> int:
-        """Number of outputs, without those of a memory."""
+        """Number of outputs, without the outputs for a memory."""
         return STRUCTURES[self.structure].outputs(len(self.quantities))
 
     @property

@@ -180,7 +180,7 @@ class BodyContact(Config, frozen=True):
         name: Its name, as in "contact.NAME.friction".
         first: Shape whose corners are named in reports, for example the tip of a pusher.
         second: The other shape, for example the object; position, normal and slip of a contact are in its body frame.
-        quantities: Numbers of the contact that override those of the contact model ("friction", "stiffness" ...), and
+        quantities: Numbers of the contact that override the contact model's ("friction", "stiffness" ...), and
             "margin", the distance at which surfaces already touch [m].
     """
 

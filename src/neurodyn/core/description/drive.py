@@ -129,7 +129,7 @@ class Drive(Config, frozen=True):
         return self.stiffness is not None
 
     def quantities(self) -> dict[str, float]:
-        """Return the numbers of this drive by name, without "actuator.JOINT." and without those of absent stages."""
+        """Return the numbers of this drive by name, without "actuator.JOINT." and without absent stages."""
         if self.leads:
             return {}
         absent = set() if self.reach else {"delay"}

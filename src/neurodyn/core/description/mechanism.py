@@ -226,10 +226,10 @@ class JointPrint(Config, frozen=True):
     """One joint as built, named without the prefix of the articulation or world, with a number per degree of freedom.
 
     The kind is that of a moving joint, or "fixed". `axis` holds the axes in the joint frame, flattened, shape [3 *
-    axes]. The poses are those of the joint frame in the parent and the child body [x y z, qx qy qz qw]; for a root
-    joint `parent_pose` is its tilt against gravity alone, empty if upright, because position and heading are not part
-    of the identity. Limits are in rad or m; armature [kg m^2 or kg], damping, friction, stiffness, `limit_stiffness`
-    and `limit_damping` as in `Link`.
+    axes]. `parent_pose` and `child_pose` are the joint frame in the parent and child bodies [x y z, qx qy qz qw]; for a
+    root joint `parent_pose` is its tilt against gravity alone, empty if upright, because position and heading are not
+    part of the identity. Limits are in rad or m; armature [kg m^2 or kg], damping, friction, stiffness,
+    `limit_stiffness` and `limit_damping` as in `Link`.
     """
 
     name: str

@@ -156,7 +156,7 @@ class Sensor(Config, frozen=True):
         kind: A name in `SENSOR_KINDS`.
         link: Link that carries it, by the joint that moves the link; empty for the first link.
         position: Position in the body frame of the link [m].
-        quaternion: Rotation from its axes to those of the body, scalar last.
+        quaternion: Rotation from sensor axes to body axes, scalar last.
         axes: Axes of velocities, accelerations and forces: of the "sensor" or of the "world".
         noise: Standard deviation of each number of a reading, or one per quantity; empty to estimate it.
         delay: Time from an event to its place in the log [s].

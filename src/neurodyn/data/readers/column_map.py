@@ -198,7 +198,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints on a
             prescribed path.
         controller: The controller of targets and its gains; None if unknown.
-        length_scale: Factor on all lengths, if those of the log are known to be off.
+        length_scale: Factor on all lengths, if lengths in the log are known to be off.
         scene: Shapes around the robot; None if unknown or in free space.
         contact_points: Contact points of the robot; in a file, the name of another file.
         robot: Name or path of the robot.
@@ -316,12 +316,12 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     @property
     def positions(self) -> dict[str, Column]:
-        """Column of each position coordinate, including those of `floating`."""
+        """Column of each position coordinate, `floating` included."""
         return self.q | self._floating_columns(0)
 
     @property
     def velocities(self) -> dict[str, Column]:
-        """Column of each velocity coordinate, including those of `floating`; empty if positions are differentiated."""
+        """Column of each velocity coordinate, `floating` included; empty if positions are differentiated."""
         if isinstance(self.qd, str):
             return {}
         return self.qd | self._floating_columns(1)

@@ -96,7 +96,7 @@ class FloatingColumns(Config, frozen=True):
 
 
 def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
-    """Convert velocities [N, nv] from declared axes to those of the centre of mass in world axes, in place.
+    """Convert velocities [N, nv] from declared axes to world axes and the centre of mass, in place.
 
     Quaternions in q [N, nq] are normalised.
     """
