@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An activation, a kind of sensor, a kind of prior and a kind of force element, each added in one place.
+"""An activation, a drive law, a kind of sensor, of prior and of force element, each added in one place.
 
 Each comes from this file alone, and works from its declaration through the compiled step and its gradient to the files.
 """
@@ -14,7 +14,7 @@ import torch
 from neurodyn.core.activations import ACTIVATIONS, Activation
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
-from neurodyn.core.description.drive import DriveNetwork
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveLaw, DriveNetwork
 from neurodyn.core.description.elements import (
     FORCE_ELEMENTS,
     Attachment,
@@ -32,6 +32,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.dynamics.neural.model import NEURAL
@@ -40,6 +41,9 @@ from neurodyn.identify.inverse_dynamics import TorqueModel
 from neurodyn.identify.least_squares import fitted
 from neurodyn.identify.priors import PRIORS, PriorKind, parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.run import drive_parameters
+from neurodyn.interop import SIMULATORS
+from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.newton import _activation
 from neurodyn.multibody.elements import ElementForces
 from neurodyn.multibody.engine import EngineConfig, nominal
@@ -47,10 +51,12 @@ from neurodyn.multibody.trace import safe_sqrt
 from neurodyn.multibody.vectors import dot
 from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.settings import NetworkSettings
+from neurodyn.robots import load as load_robot
 from tests import plant
 from tests.data.readers.conftest import SPEC, npz_arrays, npz_map
 from tests.identify import pendulum
 from tests.identify.test_least_squares import of_point_masses
+from tests.interop.runs import write_arm
 from tests.multibody import machines
 
 F64 = torch.float64
@@ -183,6 +189,29 @@ def test_an_activation_in_files_of_others_and_where_it_is_not_known(added):
 
 
 # A kind of sensor ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("simulator", ["newton", "mjcf", "isaaclab", "mjlab"])
+def test_a_drive_law_is_identified_and_exported(added, tmp_path, simulator):
+    law = DriveLaw(
+        "target", lambda number, error, q, qd: number("kp") * (error - 0.1 * qd),
+        needs=("kp",), free=("kp",), gains=lambda number: (number("kp"), 0.1 * number("kp")),
+    )  # fmt: skip
+    added(DRIVE_LAWS, "tenth", law)
+    robot = load_robot(write_arm(tmp_path / "arm"))
+
+    def driven(kp: float) -> dict[str, Drive]:
+        return dict.fromkeys(robot.actuated, Drive(kind="tenth", kp=kp, gain=0.75))
+
+    robot = msgspec.structs.replace(robot, drives=driven(20.0))
+    assert "actuator.lift.kp" in drive_parameters(robot)
+    found = msgspec.structs.replace(declared_mechanism(robot, None)[0], drives=driven(31.6))
+    (out := tmp_path / "out").mkdir()
+    placed = SIMULATORS[simulator](IdentifiedRobot("a run", robot, found, drives=found.drives), out)
+    assert {"actuator.lift.kp", "actuator.lift.gain"} <= placed
+    text = "".join(path.read_text() for path in out.rglob("*") if path.suffix in {".json", ".py", ".xml"})
+    assert "23.7" in text  # the gain times kp
+    assert "2.37" in text  # and a tenth of it
 
 
 def read_distance(instant, at):

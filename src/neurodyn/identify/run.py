@@ -31,7 +31,6 @@ from neurodyn.robots.data import open_robot_data
 LONGEST_DELAY = 0.03
 """Delays up to this are searched [s]."""
 
-_FREE = {"torque": ("gain", "delay"), "pd": ("kp", "kd", "delay", "bias")}
 _PASSIVE = ("armature", "damping", "friction")
 _REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__struct_fields__}) - {
     "parameters",
@@ -66,7 +65,7 @@ def drive_parameters(robot: Robot) -> tuple[str, ...]:
     free = []
     for name, drive in robot.drives.items():
         own = drive.quantities()
-        free += [f"actuator.{name}.{what}" for what in _FREE.get(drive.kind, ()) if what in own]
+        free += [f"actuator.{name}.{what}" for what in DRIVE_LAWS[drive.kind].free if what in own]
         free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in own]
         if not drive.elastic:
             free += [f"{name}.{what}" for what in _PASSIVE]

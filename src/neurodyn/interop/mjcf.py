@@ -128,10 +128,10 @@ def _actuator(identified: IdentifiedRobot, joint: str, step: float) -> tuple[Ele
     """Return the actuator of a drive, and the drive's numbers that it holds; `step` is the time step [s]."""
     drive, attributes = identified.drives[joint], {"name": joint, "joint": joint}
     placed = {"gain"}
-    if drive.kind == "pd":
-        kp, kd = drive.gain * (drive.kp or 0.0), drive.gain * (drive.kd or 0.0)
+    if (gains := drive.pd_gains()) is not None:
+        kp, kd, held = gains
         attributes |= {"gainprm": number(kp), "biastype": "affine", "biasprm": vector((-kp * drive.bias, -kp, -kd))}
-        placed |= {"kp", "kd", "bias"}
+        placed |= {*held, "bias"}
     else:
         attributes |= {"gainprm": number(drive.gain)}
     if drive.effort_limit is not None:

@@ -80,10 +80,10 @@ def _drive(drive: Drive) -> tuple[dict[str, Any], set[str]]:
     """Return the settings of a drive, and the drive's numbers that they hold."""
     placed, clamping = {"delay"}, {}
     pd = {"kp": 0.0, "kd": 0.0}
-    if drive.kind == "pd":
-        kp, kd = drive.gain * (drive.kp or 0.0), drive.gain * (drive.kd or 0.0)
+    if (gains := drive.pd_gains()) is not None:
+        kp, kd, held = gains
         pd = {"kp": kp, "kd": kd, "const_effort": -kp * drive.bias}
-        placed |= {"gain", "kp", "kd", "bias"}
+        placed |= {*held, "bias"}
     limit = {} if drive.effort_limit is None else {"max_effort": drive.effort_limit}
     if drive.saturation_effort is not None:
         line = {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}

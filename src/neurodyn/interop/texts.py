@@ -140,9 +140,9 @@ def drive_fields(identified: IdentifiedRobot, joint: str) -> tuple[dict[str, Any
     """Return gains and effort limit of a drive as fields of a configuration, and the drive's numbers that they hold."""
     drive, placed = identified.drives[joint], {"effort_limit"}
     fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
-    if drive.kind == "pd":
-        fields = {"stiffness": drive.gain * (drive.kp or 0.0), "damping": drive.gain * (drive.kd or 0.0)}
-        placed |= {"gain", "kp", "kd"}
+    if (gains := drive.pd_gains()) is not None:
+        fields["stiffness"], fields["damping"], held = gains
+        placed |= held
     limit = drive.effort_limit if drive.effort_limit is not None else identified.efforts.get(joint)
     return fields | {"effort_limit": Raw("math.inf") if limit is None else limit}, placed
 

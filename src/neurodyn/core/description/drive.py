@@ -128,6 +128,14 @@ class Drive(Config, frozen=True):
         """Whether there is a spring between motor and joint."""
         return self.stiffness is not None
 
+    def pd_gains(self) -> tuple[float, float, set[str]] | None:
+        """Return stiffness and damping of a PD controller with this law, and the numbers in them; None without."""
+        law = DRIVE_LAWS[self.kind]
+        if law.gains is None:
+            return None
+        kp, kd = law.gains(lambda name: getattr(self, name) or 0.0)
+        return self.gain * kp, self.gain * kd, {"gain", *law.needs}
+
     def quantities(self) -> dict[str, float]:
         """Return the numbers of this drive by name, without "actuator.JOINT." and without absent stages."""
         if self.leads:
@@ -161,17 +169,28 @@ class DriveLaw:
         torque: Torque from the drive's numbers, the command (for a target: the position error, wrapped at a continuous
             joint), position and velocity; works on floats and on traced values.
         needs: Numbers that a drive of this kind must have.
+        free: Numbers that `identify` fits where nobody says which.
+        gains: Stiffness and damping, from the drive's numbers, of a PD controller that does the same: how simulators
+            that know no other law get it. None if there is no such controller.
     """
 
     command: Command
     torque: Callable[[Number, Any, Any, Any], Any]
     needs: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    gains: Callable[[Number], tuple[Any, Any]] | None = None
 
 
 DRIVE_LAWS: Registry[DriveLaw] = Registry(
     "kind of drive",
-    torque=DriveLaw("torque", lambda number, command, q, qd: command),
-    pd=DriveLaw("target", lambda number, error, q, qd: number("kp") * error - number("kd") * qd, ("kp", "kd")),
+    torque=DriveLaw("torque", lambda number, command, q, qd: command, free=("gain", "delay")),
+    pd=DriveLaw(
+        "target",
+        lambda number, error, q, qd: number("kp") * error - number("kd") * qd,
+        needs=("kp", "kd"),
+        free=("kp", "kd", "delay", "bias"),
+        gains=lambda number: (number("kp"), number("kd")),
+    ),
     velocity=DriveLaw("velocity", lambda number, command, q, qd: 0.0),
 )
 """Laws from command to torque, by the `kind` of a drive."""
