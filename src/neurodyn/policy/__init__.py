@@ -9,6 +9,7 @@ with lazy(__name__):
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.environment import PolicyEnvironment
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
+    from neurodyn.policy.logs import log_policies
     from neurodyn.policy.online.loop import online
     from neurodyn.policy.online.settings import OnlineSettings
     from neurodyn.policy.play import record_policy
@@ -18,6 +19,6 @@ with lazy(__name__):
 
 __all__ = [
     "ALGORITHMS", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment", "PolicySettings",
-    "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "load_policy", "load_settings", "online",
-    "record_policy", "train",
+    "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "load_policy", "load_settings", "log_policies",
+    "online", "record_policy", "train",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ good and bad motions. Batch k of a log depends on (seed, k) alone. Rewards and f
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,25 +25,32 @@ from torch import Tensor
 
 from neurodyn.control.grounds import home_ground
 from neurodyn.control.measurement_noise import MeasurementNoise, measured
+from neurodyn.control.resolve import TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.starts import plausible_starts
 from neurodyn.control.task_frames import FrameEnd, episode_bounds, judge, require_fit
-from neurodyn.core.config import read_config, to_dict
+from neurodyn.core.artifacts import require_writable
+from neurodyn.core.config import from_dict, read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec
-from neurodyn.core.errors import InputError
-from neurodyn.core.progress import tell
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.readers import write_rows
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.split import assign_splits
+from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter, require_store_name
 from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.policy.artifact import PolicyConfig, load_policy, task_of
+from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.robots.plausible import PlausibleBounds
-from neurodyn.tasks import Task
+from neurodyn.tasks import Task, load
 
 TEST_FRACTION = 0.1
 """Default share of test episodes in a log."""
@@ -159,6 +166,58 @@ def measured_spec(task: Task) -> StateSpec:
 def logs_rows(task: Task) -> bool:
     """Return whether the task's robot logs rows by default, which it does if it declares them."""
     return task.declaration().rows_path is not None
+
+
+@taking(LogPolicyRequest)
+def log_policies(request: LogPolicyRequest) -> "LogSummary":
+    """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
+
+    Raises:
+        InputError: An argument is out of range or excludes another, no task is named, the policies are for several
+            tasks, or the file is there already or cannot be written.
+    """
+    folders, out = request.folder, Path(request.out)
+    names = [str(name) for name in ([folders] if isinstance(folders, str | Path) else folders)]
+    if not names:
+        raise InputError("no policy given; expected at least one folder written by `neurodyn policy train`")
+    if request.csv is not None and request.coordinates:
+        raise InputError("--csv writes the rows that a robot declares; valid: --csv or --coordinates")
+    if request.coordinates and request.measured:
+        raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
+    require_writable(out, request.csv)
+    if out.exists() and not request.overwrite:
+        raise InputError(f"{out}: is there already; valid: another --out, or --overwrite")
+    noise = {"position": request.position_noise, "velocity": request.velocity_noise}
+    measurement = from_dict(noise, MeasurementNoise, "log")
+    networks = {name: load_policy(name) for name in names if name not in BEHAVIOURS}
+    task = _task_of(names, {name: config for name, (config, _) in networks.items()}, request.task)
+    layout = None if request.csv is None else row_layout(task)
+    behaviours = [Behaviour(name, networks[name][1]) if name in networks else behaviour(name, task) for name in names]
+    declared = is_declared(request.dynamics)
+    worlds = request.worlds
+    with stage(0.0, 0.05, f"opening {request.dynamics}"):
+        robot = open_dynamics(task, request.dynamics, starts=None if declared else TASK).dynamics
+    with stage(0.05, 1.0):
+        found = record_log(
+            task, robot, behaviours, out, transitions=request.transitions,
+            worlds=usual_worlds(task, request.transitions, len(names)) if worlds is None else worlds,
+            noise=request.noise, seed=request.seed, measurement=measurement, declared=declared,
+            coordinates=request.coordinates if request.coordinates or request.measured else None,
+        )  # fmt: skip
+    if request.csv is not None and layout is not None:
+        write_rows(Store.open(out), request.csv, layout)
+    return found
+
+
+def _task_of(names: Sequence[str], configs: Mapping[str, PolicyConfig], task: str | None) -> Task:
+    """Return the task of policies, which `task` names where none of them does."""
+    tasks = {config.task for config in configs.values()}
+    if not tasks and task is None:
+        raise InputError(f"--task is missing; {names[0]!r} alone does not say which task it acts in; give --task TASK")
+    if len(tasks) > 1:
+        raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
+    named = [task_of(config, task, name) for name, config in configs.items()]
+    return named[0] if named else load(str(task))
 
 
 def record_log(

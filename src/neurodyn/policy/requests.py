@@ -154,6 +154,47 @@ class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
     seconds: float | None = None
 
 
+class LogPolicyRequest(Config, frozen=True, kw_only=False):
+    """A log of policies at work.
+
+    Attributes:
+        folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions, or
+            "still" for actions of zero; each makes as many episodes as the others.
+        out: File to write (.h5).
+        transitions: Least number of transitions.
+        worlds: Episodes that are made at once; by default 256, or fewer where their frames would be more than twice as
+            many as are asked for.
+        noise: Greatest standard deviation of the noise on actions; each episode has its own.
+        seed: Seed of starts, commands, pushes and noise.
+        position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
+        velocity_noise: Standard deviation of measured velocities in the same way [rad/s or m/s].
+        dynamics: What stands for the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
+            compiled, ten times faster), or a run directory, such as `neurodyn hybrid --parameters` writes.
+        csv: File for the same as headerless rows, in the layout that the robot declares.
+        coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
+        measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
+            joints, and of a floating base height, orientation and velocities.
+        task: Name of the task, where no policy says it ("random" and "still" do not); FILE.py:CLASS for policies of a
+            task of your own, whose code runs only if you name it.
+        overwrite: Replace a finished file.
+    """
+
+    folder: Annotated[str | Path | Sequence[str | Path], Flag(tuple[str, ...], "policies")]
+    out: Annotated[str | Path, Flag(Path)]
+    transitions: int = 200_000
+    worlds: int | None = None
+    noise: float = 0.5
+    seed: int = 0
+    position_noise: float = 0.0
+    velocity_noise: float = 0.0
+    dynamics: str = "analytic"
+    csv: Path | None = None
+    coordinates: bool = False
+    measured: bool = False
+    task: str | None = None
+    overwrite: bool = False
+
+
 class OnlineRequest(Config, frozen=True, kw_only=False):
     """A policy and a model that learn in turns.
 
