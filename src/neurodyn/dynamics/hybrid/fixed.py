@@ -51,7 +51,7 @@ class HybridFixedFrame:
     @torch.no_grad()
     def after(self, state: State, torque: Tensor) -> State:
         """Return the states one frame later under torques [N m or N], shape [worlds, nu]."""
-        if self._dynamics.versions(self._environment) != self._versions:  # as `refresh`, with a call less in every frame
+        if self._dynamics.versions(self._environment) != self._versions:  # `refresh` without a call
             self._write()
         self.q.copy_(state.q)
         self.qd.copy_(state.qd)
