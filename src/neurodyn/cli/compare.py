@@ -36,8 +36,8 @@ def compare(
 
     Args:
         runs: Run directories and folders of policies, pretrained:NAME, or pretrained-policy:NAME.
-        horizon: Frames of a roll-out; by default as of `neurodyn evaluate`.
-        rollouts: Number of roll-outs; by default as of `neurodyn evaluate`.
+        horizon: Frames of a roll-out; by default as in `neurodyn evaluate`.
+        rollouts: Number of roll-outs; by default as in `neurodyn evaluate`.
         seed: Seed of initial states and torques, and of a policy's starts and commands.
         data: HDF5 store, or an npz log; by default each model's own log, where it was trained on one.
         split: Which episodes of the data.

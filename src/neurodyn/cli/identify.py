@@ -65,7 +65,7 @@ def identify(
 
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
-    """Train an actuator network and print its errors beside those of the best parametric drive."""
+    """Train an actuator network and print its errors beside the best parametric drive's."""
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_drive_network
     from neurodyn.core.artifacts import write_json

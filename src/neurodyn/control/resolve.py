@@ -44,7 +44,7 @@ class ResolvedDynamics:
     log: Store | Mixture | None = None
 
     def drawn_by(self, task: Task) -> bool:
-        """Return whether a task can draw the states: those of a simulator, without a history."""
+        """Return whether a task can draw the states: generalised coordinates, without a history."""
         spec = self.dynamics.spec
         simple = spec.context <= 1 and spec.nq == task.declaration().spec.nq and not spec.nx
         return not self.dynamics.measured or simple
@@ -138,7 +138,7 @@ def open_dynamics(
 
 
 def is_declared(name: str) -> bool:
-    """Return whether dynamics are those of the declared robot, without a run: "analytic" or "hybrid"."""
+    """Return whether dynamics simulate the declared robot, without a run: "analytic" or "hybrid"."""
     return name in KINDS and bool(KINDS[name].simulate) and not (Path(name) / "model").is_dir()
 
 

@@ -314,7 +314,7 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
 
     Raises:
         InputError: The penalty is negative, the dynamics report no uncertainty, or the model is not trained.
-        MismatchError: Joints, controls or dt differ from those of the task's robot.
+        MismatchError: Joints, controls or dt differ from the task's robot.
     """
     if penalty != "auto" and not (math.isfinite(penalty) and penalty >= 0):
         raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")

@@ -335,7 +335,7 @@ class Logged(LogEvaluation, frozen=True):
     """A model beside the log of a robot with a fixed base.
 
     `by_horizon` holds means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over
-    those of "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
+    "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
     """
 
     moving_above: float

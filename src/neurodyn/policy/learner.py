@@ -50,7 +50,7 @@ class PolicyLearner(Learner):
     least_steps = LEAST_UPDATES
 
     def __init__(self, job: PolicyTrainingJob) -> None:
-        """Build the worlds; errors are those of `train_policy`."""
+        """Build the worlds; errors: see `train_policy`."""
         task, where, settings, starts = job.task, job.where, job.settings, job.training_starts
         self._out, self._task, self._where, self._settings = job.out, task, where, settings
         self._reference, self._initial = job.reference, job.initial

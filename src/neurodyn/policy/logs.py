@@ -7,8 +7,8 @@ controller. Any robot can log what it would measure (`measured_spec`), or genera
 them.
 
 Each episode has one of several behaviour policies and white action noise of random strength, so that the log covers
-good and bad motions. Batch k of a log depends on (seed, k) alone. Rewards and failures are those of every environment
-(`control.task_frames`). Implausible states are left out of the log.
+good and bad motions. Batch k of a log depends on (seed, k) alone. Rewards and failures are computed as in every
+environment (`control.task_frames`). Implausible states are left out of the log.
 """
 
 import math

@@ -96,7 +96,7 @@ class MlpPass:
         return x
 
     def backward(self, gradient: Tensor) -> None:
-        """Add the gradients of the parameters, given those of the last outputs, shape [rows, outputs]."""
+        """Add the gradients of the parameters, given the gradient of the last outputs, shape [rows, outputs]."""
         rows = len(gradient)
         for number in reversed(range(len(self._layers))):
             layer, x = self._layers[number], self._inputs[number]

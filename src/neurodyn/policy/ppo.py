@@ -270,7 +270,7 @@ class PpoLearner(PolicyLearner):
     _settings: PolicySettings
 
     def __init__(self, job: PolicyTrainingJob) -> None:
-        """Build worlds, networks and PPO; errors are those of `train_policy`."""
+        """Build worlds, networks and PPO; errors: see `train_policy`."""
         settings, where = cast(PolicySettings, job.settings), job.where
         best = 1.0 if settings.clone is None else settings.clone.best
         self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None

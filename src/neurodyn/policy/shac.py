@@ -108,7 +108,7 @@ class ShacLearner(PolicyLearner):
     _settings: ShacSettings
 
     def __init__(self, job: PolicyTrainingJob) -> None:
-        """Build worlds, networks and optimisers; errors are those of `train_policy`."""
+        """Build worlds, networks and optimisers; errors: see `train_policy`."""
         super().__init__(job)
         settings, device = self._settings, self._world.device
         seen, models = self._world.get_observations(), settings.models()
@@ -278,6 +278,6 @@ class ShacLearner(PolicyLearner):
 
 @torch.no_grad()
 def follow(slow: nn.Module, fast: nn.Module, old: float) -> None:
-    """Let the weights of one network follow those of another; `old` is the weight of what they were."""
+    """Move the weights of one network towards another's; `old` is the weight of the present values."""
     for ours, theirs in zip(slow.parameters(), fast.parameters(), strict=True):
         ours.lerp_(theirs, 1.0 - old)

@@ -176,7 +176,7 @@ class AnymalVelocity(Task):
 
     def __init__(self) -> None:
         robot = super().declaration()
-        # Contacts that two steps in a frame resolve; those of the declaration need four.
+        # Contacts that two steps in a frame resolve; the declared ones need four.
         self._declaration = msgspec.structs.replace(
             robot,
             material=ContactMaterial(friction=0.8, stiffness=2500.0, damping=100.0),

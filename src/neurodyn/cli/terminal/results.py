@@ -47,7 +47,7 @@ def print_identification(result: "IdentificationFigures") -> None:
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:
-    """Print the torque errors of an actuator network beside those of the best parametric drive."""
+    """Print the torque errors of an actuator network beside the best parametric drive's."""
     rows = []
     for name, joint in result.joints.items():
         errors = f"{joint.network:.3g}", f"{joint.drive:.3g}", f"{joint.network / joint.drive:.2f}"

@@ -119,7 +119,7 @@ class Planner:
             model: Any dynamics of the task's robot.
             task: What is to be done; a task, or its name.
             planner: Name of the planner (`control.planning.optimiser.PLANNERS`).
-            settings: Its settings, or a file with them; None for those of the task.
+            settings: Its settings, or a file with them; None for the task's.
             environment: What the worlds are in; None for the robot's default ground.
             delay: Frames after which an action acts, which the planner knows.
             value: A critic that says what is still to come after a plan; None for none.
@@ -253,5 +253,5 @@ class Planner:
 
 
 def _cleared(values: Tensor | None, mask: Tensor) -> Tensor | None:
-    """Return values of which those of some worlds are zero."""
+    """Return values with zeros in some worlds."""
     return None if values is None else values.masked_fill(mask.view(-1, *[1] * (values.ndim - 1)), 0.0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The soft-constraint solver as nodes of an ONNX graph: the method of `constraint_loop` on matrices of all worlds.
 
-A friction pyramid is four one-sided rows, like those of joint limits. Values have the axes [worlds, rows, columns]; a
+A friction pyramid is four one-sided rows, like joint limits. Values have the axes [worlds, rows, columns]; a
 vector is one column.
 """
 

@@ -345,7 +345,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join(lines)
 
     def _seeded(self) -> str:
-        """Return text that adds the adjoints of the forces at the solution to those of the accelerations."""
+        """Return text that adds the adjoints of the forces at the solution to the accelerations' adjoints."""
         return self._each_contact(
             f"const real* f = seed + {self.nv} + 3 * at[i];",
             self._cone(("yn[0]", "yn[1]", "yn[2]")),
