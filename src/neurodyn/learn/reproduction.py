@@ -58,7 +58,7 @@ class TrainingAgain:
         run: The run.
         record: How it was made; its settings are plain data.
         data: Paths of its data, as they lie now.
-        robot: Its robot, as it is found now.
+        robot: Its robot, or the declaration that the run carries.
         out: Run directory to write.
         device: Torch device.
         task: Task of one's own, as the user names it; None for the one of the record.
