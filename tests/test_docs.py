@@ -260,11 +260,11 @@ def test_every_benchmark_is_on_a_page():
 
 
 @pytest.mark.slow
-def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp_path: Path, monkeypatch, capsys):
+def test_an_error_of_every_kind_says_what_would_be_valid(workplace: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     shutil.copytree(ROOT / "examples/own_ground", tmp_path / "robot")
     declaration = tmp_path / "robot/robot.yaml"
-    whole, rows = declaration.read_text(), (ROOT / "docs/own-ground.md").read_text()
+    whole = declaration.read_text()
     generate = ["generate", str(tmp_path / "robot"), "--transitions", "20", "--worlds", "2", "--out", "bad.h5"]
     train = ["train", str(tmp_path / "robot"), "--data", "crawler.h5", "--out", "runs/bad", "--steps", "1"]
     cases = [
@@ -290,7 +290,6 @@ def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp
         assert run(arguments) == 2, message
         printed = capsys.readouterr().err
         assert message in " ".join(printed.split())
-        assert message in rows
     declaration.write_text(whole.replace("ground: hills", "ground: ramp"))
     mesh = tmp_path / "robot/ramp.obj"
     mesh.write_text(mesh.read_text().replace("f 2 6 4\n", ""))
