@@ -4,8 +4,9 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ForwardRef, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin, overload
 
 import msgspec
@@ -64,10 +65,16 @@ def taking(request: Callable[P, S]) -> Callable[[Callable[[S], R]], Taking[P, S,
         call.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
             parameters, return_annotation=returns
         )
-        call.__doc__ = with_arguments(function, {one.name: documented(made)[one.name] for one in parameters})
+        meanings = documented(made)
+        call.__doc__ = with_arguments(function, {one.name: meanings[one.name] for one in parameters})
         return cast(Taking[P, S, R], call)
 
     return decorate
+
+
+def names_of(given: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    """Return the names or paths of an argument that takes one or several."""
+    return (str(given),) if isinstance(given, str | Path) else tuple(map(str, given))
 
 
 def arguments_of(request: type) -> list[inspect.Parameter]:

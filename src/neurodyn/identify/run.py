@@ -14,7 +14,7 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import names_of, taking
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
@@ -111,7 +111,7 @@ def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem
     if blueprint is not None and not isinstance(blueprint, Blueprint):
         own = Path(declared.folder) / "blueprint.yaml"
         blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
-    store, names = open_logs(declared, data), () if isinstance(data, Store) else _names(data)
+    store, names = open_logs(declared, data), () if isinstance(data, Store) else names_of(data)
     require_same_simulator(declared, store)
     problem = IdentificationProblem(
         declared, locate(robot), names if len(names) > 1 else "".join(names), store, asked, blueprint, request.beside,
@@ -156,14 +156,10 @@ def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> 
     """
     if isinstance(data, Store):
         return data
-    paths = [Path(path) for path in _names(data)]
+    paths = [Path(path) for path in names_of(data)]
     stores = [open_robot_data(robot, path, targets=True) for path in paths]
     if len(stores) == 1:
         return stores[0]
     stems = [path.stem for path in paths]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
     return joined(stores, names)
-
-
-def _names(data: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
-    return (str(data),) if isinstance(data, str | Path) else tuple(map(str, data))

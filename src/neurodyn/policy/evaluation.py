@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_polic
 from neurodyn.core.config import Record, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import names_of, taking
 from neurodyn.core.verdict import Verdict, of_failed, of_returns, together
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
@@ -177,7 +176,7 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         raise InputError(
             f"--starts is {str(starts)!r}, but the simulator starts where the task says; valid with a model"
         )
-    folders = [str(one) for one in ([folder] if isinstance(folder, (str, Path)) else folder)]
+    folders = names_of(folder)
     wanted, networks = _opened(folders, request.task)
     environment = None if request.ground is None else task_ground(wanted, request.ground, episodes, seed)
     names = dict.fromkeys(dynamics or default_dynamics(folders))

@@ -35,7 +35,7 @@ from neurodyn.core.description.spec import Channel, StateSpec
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import names_of, taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.readers import write_rows
@@ -176,8 +176,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
         InputError: An argument is out of range or excludes another, no task is named, the policies are for several
             tasks, or the file is there already or cannot be written.
     """
-    folders, out = request.folder, Path(request.out)
-    names = [str(name) for name in ([folders] if isinstance(folders, str | Path) else folders)]
+    names, out = names_of(request.folder), Path(request.out)
     if not names:
         raise InputError("no policy given; expected at least one folder written by `neurodyn policy train`")
     if request.csv is not None and request.coordinates:

@@ -12,7 +12,7 @@ import msgspec
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import Config, replaced
 from neurodyn.core.registry import Registry
-from neurodyn.core.requests import arguments_of, flag_of, python_type
+from neurodyn.core.requests import arguments_of, flag_of, names_of, python_type
 from neurodyn.core.verdict import require_usable
 from neurodyn.evaluate.run_comparison import Figure
 from neurodyn.identify.requests import DiscoverRequest, IdentifyRequest
@@ -73,11 +73,6 @@ class Training(ABC):
         from neurodyn.nets.networks import weights_in
 
         return weights_in(load(out).parameters())
-
-
-def paths_of(data: Paths) -> tuple[str, ...]:
-    """Return the paths of one or several files."""
-    return (data,) if isinstance(data, str) else data
 
 
 def arguments_in_file(request: type, *names: str) -> type[Config]:
@@ -142,7 +137,7 @@ class Identify(Training):
         from neurodyn.evaluate.run_figures import figures_of
 
         found = []
-        for path in paths_of(given.data):
+        for path in names_of(given.data):
             measured = figures_of(str(out), evaluate(out, data=path, split="validation", threads=1))
             found.append(next(iter(measured.figures.values())))
         values = [figure.value for figure in found if figure.value is not None]
