@@ -155,3 +155,8 @@ def test_a_dead_head_is_one_line(tmp_path: Path):
     assert len(said) == 1, ended.stderr
     assert said[0].startswith("neurodyn: the head of the Ray cluster at")
     assert "--resume" in said[0]
+
+
+def test_a_wrong_address_is_refused_within_a_connection_too(cluster: Cluster):
+    with pytest.raises(InputError, match="cluster is 'no-such-thing'; valid: local"), Cluster("no-such-thing"):
+        pass

@@ -67,6 +67,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
         InputError: Ray is not installed, no cluster answers, or the head dies within the context.
     """
     ray = require_ray()
+    _check_form(address)
     if ray.is_initialized():
         with _watched(ray, address):
             yield
@@ -93,13 +94,15 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
 def require_cluster(address: str) -> None:
     """Raise an InputError if Ray is not installed, or nothing answers at an address (see `connected`)."""
     require_ray()
-    host, _, port = address.rpartition(":")
-    if address in (LOCAL, RUNNING):
-        return
-    if not (host and port.isdecimal()):
-        raise InputError(f"cluster is {address!r}; valid: {LOCAL}, {RUNNING}, or HOST:PORT of the head (docs/scale.md)")
-    if not _answers(address):
+    _check_form(address)
+    if address not in (LOCAL, RUNNING) and not _answers(address):
         raise InputError(f"no Ray cluster answers at {address}; valid: the address that `ray start --head` printed")
+
+
+def _check_form(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if address not in (LOCAL, RUNNING) and not (host and port.isdecimal()):
+        raise InputError(f"cluster is {address!r}; valid: {LOCAL}, {RUNNING}, or HOST:PORT of the head (docs/scale.md)")
 
 
 def _join(ray: ModuleType, address: str, workers: int | None, folder: Path | None) -> None:
