@@ -58,6 +58,7 @@ VERBS: Registry[Verb] = Registry(
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
     sweep=Verb("train with many settings and seeds, on many cores or machines", "neurodyn.cli.sweep:sweep"),
     finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
+    adapt=Verb("adapt a robot's model to its logs, in one command", "neurodyn.cli.adapt:adapt"),
     identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),

@@ -240,8 +240,7 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
     full, right, scores = full[0], right[0], gradient[0, :, :n]
     prior = torch.zeros(n, n, dtype=full.dtype)
     if residuals.prior is not None:
-        slope = residuals.prior.slope(residuals.space.values(point.x)[0])
-        slope = slope if residuals.physical else slope @ residuals.chain(point.x)[0]
+        slope = residuals.prior_slope(point.x[:1], physical=residuals.physical)[0]
         prior = slope.mT @ slope
     if not nl:
         return _System(full, prior, right, scores, matrix[0])

@@ -49,7 +49,7 @@ class Weights:
         windows = torch.where(self.windows > 0.0, residuals.window_costs(point) * self.windows, 0.0).sum(1)
         priors = (self.logs * point.local.square().sum(2)).sum(1)
         if residuals.prior is not None:
-            distance = residuals.prior.distance(residuals.space.values(point.x)) - self.prior
+            distance = residuals.off_prior(point.x) - self.prior
             priors = priors + distance.square().sum(-1)
         return windows + 0.5 * priors
 
@@ -213,10 +213,8 @@ def assemble(
     full, right = matrix.new_zeros(len(matrix), size, size), matrix.new_zeros(len(matrix), size)
     full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
     if residuals.prior is not None:
-        values = residuals.space.values(point.x)
-        slope = residuals.prior.slope(values)
-        slope = slope if physical else slope @ residuals.chain(point.x)
-        distance = residuals.prior.distance(values) - (0.0 if weights is None else weights.prior)
+        slope = residuals.prior_slope(point.x, physical=physical)
+        distance = residuals.off_prior(point.x) - (0.0 if weights is None else weights.prior)
         full[:, :n, :n] += slope.mT @ slope
         right[:, :n] += (slope.mT @ distance[..., None])[..., 0]
     if nl:

@@ -117,6 +117,27 @@ class Prior:
         return slope
 
 
+@dataclass(frozen=True)
+class UnitPrior:
+    """The prior of coordinates in standard deviations of what is known of them: a standard normal distribution.
+
+    Attributes:
+        columns: The coordinates, shape [p].
+    """
+
+    columns: Tensor
+
+    def distance(self, x: Tensor) -> Tensor:
+        """Return how far coordinates [..., n] are off, in standard deviations, shape [..., p]."""
+        return x[..., self.columns]
+
+    def slope(self, x: Tensor) -> Tensor:
+        """Return the derivative of `distance`, shape [..., p, n]."""
+        slope = x.new_zeros(*x.shape[:-1], len(self.columns), x.shape[-1])
+        slope[..., torch.arange(len(self.columns)), self.columns] = 1.0
+        return slope
+
+
 def prior_of(specs: Sequence[Parameter], asked: Mapping[str, float | str]) -> Prior | None:
     """Return the prior that settings ask for, by name or pattern of quantities; None for none.
 

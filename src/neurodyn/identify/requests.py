@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neurodyn.core.progress import Progress
     from neurodyn.core.workers import Executor
     from neurodyn.data.store import Store
+    from neurodyn.identify.adapt.settings import AdaptationSettings
     from neurodyn.identify.discovery import DiscoverySettings
     from neurodyn.identify.settings import IdentificationSettings
     from neurodyn.robots import Robot
@@ -93,6 +94,29 @@ class IdentifyRequest(IdentificationOptions, frozen=True, kw_only=False):
     robot: Annotated["Robot | str | Path", Flag(str)]
     data: Annotated["Store | str | Path | Sequence[str | Path]", Flag(tuple[str, ...])]
     out: Annotated[str | Path, Flag(Path)]
+
+
+class AdaptRequest(RunOptions, frozen=True, kw_only=False):
+    """An adaptation of a robot's model to its logs.
+
+    Attributes:
+        robot: Name of a robot, or the path of your own declaration; in Python also a `Robot`.
+        data: Logs of the robot, as `neurodyn import` or `neurodyn policy log` writes them, or npz logs that the robot
+            declares; of several files each is one log.
+        out: Run directory to write.
+        mechanism: Identify the mechanism alone, without networks on top.
+        settings: File with settings, or the settings.
+        seed: Seed of windows, weights and the proposed motion; by default that of the settings.
+        threads: Cores to use; by default all. Results do not depend on it.
+    """
+
+    robot: Annotated["Robot | str | Path", Flag(str)]
+    data: Annotated["Store | str | Path | Sequence[str | Path]", Flag(tuple[str, ...])]
+    out: Annotated[str | Path, Flag(Path)]
+    mechanism: bool = False
+    settings: Annotated["AdaptationSettings | str | Path | None", Flag(Path | None)] = None
+    seed: int | None = None
+    threads: Annotated[int | None, Flag("threads")] = None
 
 
 class DiscoverRequest(RunOptions, frozen=True, kw_only=False):

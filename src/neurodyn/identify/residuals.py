@@ -32,7 +32,7 @@ from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.priors import Prior
+from neurodyn.identify.priors import Prior, UnitPrior
 from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
 from neurodyn.identify.search_space import SearchSpace
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
@@ -43,8 +43,12 @@ _STEP = 1e-5
 
 @dataclass(frozen=True)
 class ResidualOptions:
-    """Which channels are compared, and what is free beside the parameters; see `IdentificationSettings`."""
+    """Which channels are compared, and what is free beside the parameters; see `IdentificationSettings`.
 
+    Differences to one side take half the roll-outs, and are accurate to about 1e-5: enough for steps of a search.
+    """
+
+    one_sided: bool = False
     positions: bool = True
     velocities: bool = True
     huber: float | None = None
@@ -146,7 +150,7 @@ class Residuals:
         scale: Tensor | None = None,
         environments: RecordedEnvironments | None = None,
         space: Space | None = None,
-        prior: Prior | None = None,
+        prior: Prior | UnitPrior | None = None,
     ) -> None:
         """Prepare the residuals.
 
@@ -304,6 +308,19 @@ class Residuals:
         """Return the physical values of the free quantities, shape [..., quantities]."""
         return self.space.values(x).detach()
 
+    def off_prior(self, x: Tensor) -> Tensor:
+        """Return how far coordinates are off their priors, in standard deviations, shape [..., p]."""
+        assert self.prior is not None
+        return self.prior.distance(x if isinstance(self.prior, UnitPrior) else self.space.values(x))
+
+    def prior_slope(self, x: Tensor, *, physical: bool = False) -> Tensor:
+        """Return the derivative of `off_prior` by coordinates [S, n], or by values if `physical`, shape [S, p, n]."""
+        assert self.prior is not None
+        if isinstance(self.prior, UnitPrior):
+            return self.prior.slope(x)
+        slope = self.prior.slope(self.space.values(x))
+        return slope if physical else slope @ self.chain(x)
+
     @torch.no_grad()
     def window_costs(self, point: Point) -> Tensor:
         """Return the cost of each window without per-log priors, shape [S, W]."""
@@ -323,7 +340,7 @@ class Residuals:
     def _cost(self, weighted: Tensor, point: Point) -> Tensor:
         priors = point.local.square().sum((1, 2)) + point.initial.square().sum((1, 2))
         if self.prior is not None:
-            priors = priors + self.prior.distance(self.space.values(point.x)).square().sum(-1)
+            priors = priors + self.off_prior(point.x).square().sum(-1)
         cost = self._rho(weighted).sum((1, 2, 3)) + 0.5 * priors
         return torch.where(torch.isfinite(cost), cost, torch.inf)
 
@@ -336,14 +353,18 @@ class Residuals:
     def _linearised(self, point: Point, physical: bool) -> tuple[Tensor, Tensor]:
         """Return weighted residuals [S, W, T, c] and their Jacobian [S, W, T, c, m]."""
         values, sets = self.space.values(point.x), point.x.shape[0]
-        base = self.weighted(self._errors(*self._worlds(values, point)))
+        errors = self._errors(*self._worlds(values, point))
+        base = self.weighted(errors)
         if not torch.isfinite(base).all():
             base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
-        steps = _STEP * torch.maximum(values.abs(), self.sizes)
-        searched = range(values.shape[-1] if self.parameters else 0)
-        columns = [self._difference(values, point, step=steps[:, k], column=k, sets=sets) for k in searched]
+        if self.parameters and not self.physical:
+            columns = [self._by_coordinate(errors, point, k) for k in range(self.parameters)]
+        else:
+            steps = _STEP * torch.maximum(values.abs(), self.sizes)
+            searched = range(values.shape[-1] if self.parameters else 0)
+            columns = [self._difference(values, point, step=steps[:, k], column=k, sets=sets) for k in searched]
         blocks = [torch.stack(columns, -1)] if columns else [base.new_zeros(*base.shape, 0)]
-        if columns and not physical:
+        if columns and self.physical and not physical:
             blocks[0] = torch.einsum("swtcp,spn->swtcn", blocks[0], self.chain(point.x))
         for name, count in (("local", self.locals), ("initial", self.initials)):
             if count:
@@ -356,6 +377,18 @@ class Residuals:
         both[sets:, column] -= step
         errors = self._errors(*self._worlds(both, Point.joined([point, point])))
         return self._halved(errors, sets) / step[:, None, None, None]
+
+    def _by_coordinate(self, errors: Tensor, point: Point, column: int) -> Tensor:
+        """Return the derivative of the weighted residuals, whose `errors` are known, by a coordinate of the space."""
+        sets, there = point.x.shape[0], point.x.clone()
+        there[:, column] += _STEP
+        if self.options.one_sided:
+            moved = self._errors(*self._worlds(self.space.values(there), point))
+            return self._halved(torch.cat([moved, errors]), sets) * (2.0 / _STEP)
+        here = point.x.clone()
+        here[:, column] -= _STEP
+        both = self.space.values(torch.cat([there, here]))
+        return self._halved(self._errors(*self._worlds(both, Point.joined([point, point]))), sets) / _STEP
 
     def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
         sets, both = values.shape[0], Point.joined([point, point])

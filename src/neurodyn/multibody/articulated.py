@@ -217,6 +217,13 @@ class Tree:
         """Return the centre of mass in the link's frame."""
         return self.in_link_frame(index, self.vector(f"{self.links[index].joint.name}.com"))
 
+    def reference(self, index: int) -> Vector:
+        """Return the point whose velocity a free joint's `qd` holds, in the link's frame: the nominal centre of mass.
+
+        States and logs name one point of the base. It stays where the declaration puts it while masses are identified.
+        """
+        return self.in_link_frame(index, array(self.links[index].com))
+
     def inertia(self, index: int) -> Matrix:
         """Return the inertia about the centre of mass in axes of the link's frame."""
         name, parts = f"{self.links[index].joint.name}.inertia", ("xx", "yy", "zz", "xy", "xz", "yz")
@@ -266,7 +273,7 @@ class Tree:
         spin = turn.T @ array(qd[-3:])
         if kind == "ball":
             return turn, ZERO, spin, ZERO
-        return turn, array(q[:3]), spin, turn.T @ array(qd[:3]) - cross(spin, self.centre(index))
+        return turn, array(q[:3]), spin, turn.T @ array(qd[:3]) - cross(spin, self.reference(index))
 
     def accelerations(
         self, motions: list[RelativeMotion], q: list[Any], torque: list[Any], wrenches: Wrenches | None = None
@@ -274,7 +281,7 @@ class Tree:
         """Return the time derivative of `qd` in Newton's convention (second and third pass).
 
         Torques of free and ball joints are along the axes of the joint's frame in the parent; the force of a free joint
-        acts at the centre of mass. `wrenches` are external.
+        acts at its reference point. `wrenches` are external.
         """
         bodies = [self._body(index, motion, (wrenches or {}).get(index)) for index, motion in enumerate(motions)]
         solved: list[Any] = [None] * len(bodies)
@@ -295,7 +302,7 @@ class Tree:
         if joint.kind == "ball":
             return turn.T @ torque
         force, moment = turn.T @ torque[:3], turn.T @ torque[3:]
-        return array([*(moment + cross(self.centre(index), force)), *force])
+        return array([*(moment + cross(self.reference(index), force)), *force])
 
     def _joint_turn(self, index: int, motion: RelativeMotion) -> Matrix:
         """Return the rotation across a joint, from the link's frame to the joint's frame in the parent."""
@@ -344,7 +351,7 @@ class Tree:
         angular = turn.T @ array(rates[-3:])
         if joint.kind == "ball":
             return angular, ZERO
-        w, c = motion.spin, self.centre(index)
+        w, c = motion.spin, self.reference(index)
         linear = turn.T @ array(rates[:3]) - (cross(angular, c) + cross(w, cross(w, c)))
         return angular, linear - cross(w, motion.velocity)
 
@@ -382,7 +389,7 @@ class Tree:
         if joint.kind == "ball":
             return [*(turn @ array(own))]
         # `own` is a spatial acceleration minus gravity, so the origin's acceleration lacks w x v.
-        angular, w, c = array(own[:3]), motion.spin, self.centre(index)
+        angular, w, c = array(own[:3]), motion.spin, self.reference(index)
         centre = (array(own[3:]) + cross(w, motion.velocity)) + (cross(angular, c) + cross(w, cross(w, c)))
         return [*(turn @ centre), *(turn @ angular)]
 
@@ -424,7 +431,7 @@ Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[A
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
     """Return positions and velocities after a step of semi-implicit Euler of `dt` [s]; quaternions of unit length.
 
-    A free body's centre of mass moves in a straight line; its rotation follows the exponential of its angular velocity.
+    A free body's reference point (`Tree.reference`) moves in a straight line; its rotation follows the exponential of its angular velocity.
     """
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
     positions: list[Any] = []
@@ -436,7 +443,7 @@ def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], d
             positions += [*turned(own, dt * array(rate))]
         else:
             quaternion = turned(own[3:], dt * array(rate[3:]))
-            centre = tree.centre(index)
-            arm, new_arm = (array(quaternion_matrix(turn)) @ centre for turn in (own[3:], quaternion))
+            point = tree.reference(index)
+            arm, new_arm = (array(quaternion_matrix(turn)) @ point for turn in (own[3:], quaternion))
             positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
     return positions, after

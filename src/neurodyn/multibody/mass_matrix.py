@@ -123,9 +123,9 @@ class TreeInertia:
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:
                 axes = self._poses[link.joint.parent].turn @ axes
-            if link.joint.kind == "free":  # its velocity is that of the centre of mass
+            if link.joint.kind == "free":  # its velocity is that of the reference point
                 columns += [MotionColumn(index, ZERO, axis) for axis in axes.T]
-                origin = origin + pose.turn @ tree.centre(index)
+                origin = origin + pose.turn @ tree.reference(index)
             columns += [MotionColumn(index, axis, cross(origin, axis)) for axis in axes.T]
         return columns
 

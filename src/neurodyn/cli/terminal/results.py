@@ -19,6 +19,7 @@ from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
     from neurodyn.identify.drives import DriveNetworkResult
+    from neurodyn.identify.adapt.result import AdaptationFigures
     from neurodyn.identify.result import IdentificationFigures
     from neurodyn.policy.evaluation import PolicyEvaluation
 
@@ -44,6 +45,15 @@ def print_identification(result: "IdentificationFigures") -> None:
     warnings = [f"warning: {text}" for text in result.warnings]
     remarks = identification.convergence(result), identification.errors_lead(result)
     print_tables(identification.lead(result), found, *remarks, *warnings)
+
+
+def print_adaptation(result: "AdaptationFigures") -> None:
+    """Print what differs from the declaration, the errors of each rung, and what remains unexplained."""
+    from neurodyn.report import adaptation
+
+    found = [adaptation.quantities(result), *adaptation.errors(result), *adaptation.left(result)]
+    warnings = [f"warning: {text}" for text in result.log.warnings]
+    print_tables(adaptation.lead(result), found, adaptation.log_lead(result.log), *warnings, adaptation.next_lead(result))
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:

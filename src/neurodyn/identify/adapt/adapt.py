@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From logs to a model of the robot in one call: check, identify, networks for the rest, and what to log next."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import torch
+from msgspec import UNSET, UnsetType
+from scipy.special import stdtrit
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import stage, tell
+from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import names_of, taking
+from neurodyn.core.verdict import Verdict
+from neurodyn.core.workers import resolve_threads
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.adapt.fit import Fit, FitModel, Fitting, best_structure, past_frames, structures, trimmed
+from neurodyn.identify.adapt.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.adapt.log_check import check_log
+from neurodyn.identify.adapt.networks import with_networks
+from neurodyn.identify.adapt.next_motion import next_motion
+from neurodyn.identify.adapt.result import (
+    CONFIDENCE,
+    AdaptationFigures,
+    AdaptedQuantity,
+    LogCheck,
+    NextMotion,
+    Rung,
+    UnexplainedCoordinate,
+)
+from neurodyn.identify.adapt.settings import AdaptationSettings
+from neurodyn.identify.adapt.unexplained import unexplained
+from neurodyn.identify.adapt.usual import with_motors
+from neurodyn.identify.readings import Noise
+from neurodyn.identify.requests import AdaptRequest
+from neurodyn.identify.run import open_logs
+from neurodyn.learn.devices import threads as torch_threads
+from neurodyn.learn.metrics import MetricsLog
+from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.run_folder import check_run, checksum
+from neurodyn.learn.settings import RunRecord
+from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.robots import Robot, load, locate
+
+AdaptationRecord = RunRecord[AdaptationSettings]
+"""How an adaptation was made."""
+
+DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
+_STATE = "adaptation"
+_FRAMES = 3
+_LEAST = 0.5
+"""Share of the declared model's error that an identified one may keep before the page calls it poor."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """Result of an adaptation.
+
+    Attributes:
+        figures: What was found; `plain()` gives adaptation.json.
+        dynamics: The model: of the highest rung that was kept.
+    """
+
+    figures: AdaptationFigures
+    dynamics: HybridDynamics
+
+
+@taking(AdaptRequest)
+def adapt(request: AdaptRequest) -> Adaptation:
+    """Adapt the model of a robot to its logs.
+
+    Motors, mechanism and floor are identified from a default set of quantities (`adapt.usual`), then networks are tried
+    on top; each rung is kept only where it is better on whole held-out episodes. The run directory gets model,
+    config.yaml, metrics.jsonl, adaptation.json and the motion to log next.
+
+    Raises:
+        InputError: An argument is missing or malformed, the logs are of another robot or hold no motion, or the run
+            exists or cannot be resumed.
+    """
+    require_tracker(request.logger, request.out)
+    declared = request.robot if isinstance(request.robot, Robot) else load(request.robot)
+    settings = _settings(request)
+    store = open_logs(declared, request.data)
+    names = () if isinstance(request.data, Store) else names_of(request.data)
+    robot = with_motors(declared, store)
+    require_data(robot, store)
+    record = AdaptationRecord(
+        kind="hybrid", robot=locate(request.robot), data=tuple(str(name) for name in names), settings=settings,
+        versions=package_versions("torch", "newton", "scipy"),
+    )  # fmt: skip
+    out = Path(request.out)
+    with exclusive(out), torch_threads(1), tracking(request.logger, out):
+        going_on = check_run(out, record, request.resume, _STATE)
+        with MetricsLog(out) as metrics:
+            metrics.start(record, "cpu")
+            work = _Adaptation(robot, locate(request.robot), store, settings, out, resolve_threads(request.threads))
+            return work.run(metrics, networks=settings.networks and not request.mechanism, resume=going_on)
+
+
+def _settings(request: AdaptRequest) -> AdaptationSettings:
+    given = request.settings
+    if given is None:
+        given = AdaptationSettings()
+    if not isinstance(given, AdaptationSettings):
+        given = read_config(Path(given), AdaptationSettings)
+    return given if request.seed is None else msgspec.structs.replace(given, seed=request.seed)
+
+
+@dataclass
+class _Adaptation:
+    robot: Robot
+    name: str
+    store: Store
+    settings: AdaptationSettings
+    out: Path
+    threads: int
+    begun: float = field(default_factory=time.process_time)
+
+    def run(self, metrics: MetricsLog, *, networks: bool, resume: bool) -> Adaptation:
+        settings = self.settings
+        with stage(0.0, 0.05, "looking at the logs"):
+            log = check_log(self.robot, self.store)
+        models = structures(self.robot, self.name)
+        with stage(0.05, 0.6 if networks else 0.85):
+            fitting, fit = self._fit(models, metrics, resume)
+        model = trimmed(fit.model, fit.x)
+        values = model.space.values(fit.x).detach()
+        rungs = {DECLARED: models[0].dynamics(self.store, self.threads), IDENTIFIED: self._settled(model, values)}
+        past = past_frames(fit.dynamics, settings)
+        if networks:
+            with stage(0.6, 0.85, "networks"):
+                rungs[NETWORKS] = with_networks(
+                    model, values, self.store, past, settings, threads=self.threads, out=self.out
+                )
+        with stage(0.85, 0.95, "held-out episodes"):
+            ladder, seconds = self._ladder(rungs, past)
+        chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
+        dynamics = rungs[chosen]
+        HYBRID.save(self.out, dynamics)
+        with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
+            after = self._unexplained(dynamics, past, fitting.noise)
+            before = self._unexplained(rungs[IDENTIFIED], past, fitting.noise) if chosen == NETWORKS else []
+            motion = next_motion(fitting, fit, self.out)
+        figures = self._figures(fit, ladder, seconds, chosen, (after, before), log, motion)
+        artifacts.write_json(self.out / "adaptation.json", figures.plain())
+        metrics.conclude(chosen=chosen, verdict=figures.verdict, cpu_seconds=figures.cpu_seconds)
+        return Adaptation(figures, dynamics)
+
+    def _settled(self, model: FitModel, values: Tensor) -> HybridDynamics:
+        dynamics = model.dynamics(self.store, self.threads)
+        with torch.no_grad():
+            dynamics.physical.raw.copy_(dynamics.physical.raw_of(values))
+        return dynamics
+
+    def _fit(self, models: list[FitModel], metrics: MetricsLog, resume: bool) -> tuple[Fitting, Fit]:
+        """Return the fit, or read that of a run which was stopped after it."""
+        settings, step = self.settings, 0
+        tree = artifacts.read_tree(self.out / "state", _STATE) if resume else None
+        if tree is not None and int(tree["crc"]) != checksum(self.store):
+            raise InputError(
+                f"{self.out}: --resume needs the data that the run was started with; give the same --data, or another "
+                "--out"
+            )
+        expected = len(models) * settings.screen_iterations + sum(one.iterations for one in settings.stages)
+
+        def told(name: str, iteration: int, cost: float) -> None:
+            nonlocal step
+            step += 1
+            metrics.write(step, stage=name, iteration=iteration, cost=cost)
+            tell(min(step / expected, 1.0), f"{name}, cost {cost:.4g}")
+
+        if tree is not None:
+            model = models[int(tree["structure"])]
+            fitting = Fitting(model, self.store, settings, self.threads, told)
+            stages = [str(name) for name in artifacts.read_json(self.out / "state" / "stages.json")["stages"]]
+            return fitting, fitting.restored(tree, stages)
+        fitting = best_structure(models, self.store, settings, self.threads, told)
+        fit = fitting.run()
+        number = next(k for k, model in enumerate(models) if model.structure == fit.model.structure)
+        artifacts.write_json(self.out / "state" / "stages.json", {"stages": list(fit.costs)})
+        saved = {
+            "x": fit.x, "scale": fitting.scale, "structure": number, "crc": checksum(self.store),
+            "costs": torch.tensor(list(fit.costs.values()), dtype=torch.float64),
+        }  # fmt: skip
+        artifacts.write_tree(self.out / "state", _STATE, saved)
+        return fitting, fit
+
+    def _ladder(self, rungs: dict[str, HybridDynamics], past: int) -> tuple[list[Rung], tuple[float, ...]]:
+        """Judge the rungs, from the declaration up, on validation episodes; report them on test episodes, too."""
+        settings, store, spec = self.settings, self.store, self.robot.spec
+        windows, seconds = held_out_windows(store, Split.VALIDATION, past, settings.horizons, settings.starts)
+        tests = held_out_windows(store, Split.TEST, past, seconds, settings.starts) if _has_tests(store) else None
+        found, best = [], None
+        for number, (name, dynamics) in enumerate(rungs.items()):
+            tell(number / len(rungs), f"held-out episodes, {name}")
+            errors = held_out_errors(dynamics, store, windows, seconds)
+            test = {} if tests is None else held_out_errors(dynamics, store, *tests).groups(spec)
+            if best is None:
+                found.append(Rung(name, True, "as declared", errors.groups(spec), test))
+                best = errors
+                continue
+            judgement = judged(best, errors)
+            found.append(Rung(name, judgement.kept, judgement.words, errors.groups(spec), test, judgement.share))
+            best = errors if judgement.kept else best
+        assert isinstance(best, HeldOutErrors)
+        return found, best.seconds
+
+    def _unexplained(self, dynamics: HybridDynamics, past: int, noise: Noise) -> list[UnexplainedCoordinate]:
+        windows, _ = held_out_windows(
+            self.store, Split.VALIDATION, past, (_FRAMES * self.robot.spec.dt,), 4 * self.settings.starts
+        )
+        return unexplained(dynamics, self.store, windows, noise)
+
+    def _figures(
+        self, fit: Fit, ladder: list[Rung], seconds: tuple[float, ...], chosen: str,
+        left: tuple[list[UnexplainedCoordinate], list[UnexplainedCoordinate]], log: LogCheck,
+        motion: NextMotion | None,
+    ) -> AdaptationFigures:  # fmt: skip
+        following: NextMotion | UnsetType = UNSET if motion is None else motion
+        return AdaptationFigures(
+            robot=self.robot.name, structure=fit.model.structure, stage=fit.stage, costs=fit.costs,
+            quantities=found_quantities(fit, self.settings.unsaid), horizons=list(seconds), rungs=ladder, chosen=chosen,
+            unexplained=left[0], unexplained_before=left[1], log=log, cpu_seconds=time.process_time() - self.begun,
+            verdict=str(verdict_of(ladder, chosen)), next=following,
+        )  # fmt: skip
+
+
+def found_quantities(fit: Fit, unsaid: float) -> list[AdaptedQuantity]:
+    """Return the quantities with their 90 % intervals; of those that the logs do not tell, what is known beforehand.
+
+    Args:
+        fit: The fit.
+        unsaid: Share of the standard deviation known beforehand from which on the logs count as silent.
+    """
+    found, reach = [], float(stdtrit(max(1, fit.analysis.degrees), 0.5 + 0.5 * CONFIDENCE))
+    for k, one in enumerate(fit.model.space.coordinates):
+        x, deviation, bound = fit.x[k], fit.analysis.deviations[k], bool(fit.analysis.bound[k])
+        said = bool(deviation < unsaid) or bound
+        deviation = deviation.clamp(max=1.0)
+        low, high = (x + sign * reach * deviation for sign in (-1.0, 1.0))
+        least, most = one.range
+        ends = tuple(float(one.value(end.clamp(least, most))) for end in (low, high))
+        declared = one.declared_value
+        found.append(
+            AdaptedQuantity(one.name, declared, float(one.value(x)), (ends[0], ends[1]), said, bound, one.unit)
+        )
+    return found
+
+
+def verdict_of(ladder: list[Rung], chosen: str) -> Verdict:
+    """Return whether the model can be relied on."""
+    if chosen == DECLARED:
+        return Verdict(
+            "warning", "nothing that was tried is better than the declaration on held-out episodes",
+            "log motion that the policy will need (the page proposes one), or declare what differs",
+        )  # fmt: skip
+    share = 1.0
+    for rung in ladder:
+        share *= rung.share if rung.kept and rung.share is not UNSET else 1.0
+    if share > _LEAST:
+        return Verdict(
+            "warning", f"held-out errors are still {share:.2f} of the declaration's",
+            "see what is unexplained: a part that the declaration does not have may be missing",
+        )  # fmt: skip
+    return Verdict()
+
+
+def _has_tests(store: Store) -> bool:
+    return len(store.episodes(Split.TEST)) > 0

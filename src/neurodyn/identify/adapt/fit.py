@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fit of what a worn robot has: short windows first, then longer ones, each from where the last one ended.
+
+Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
+(`adapt.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the floor has
+is tried on a few windows first.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.mechanism import Fingerprint, Mechanism
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_contact
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.identify.adapt.coordinates import CoordinateSpace
+from neurodyn.identify.adapt.settings import AdaptationSettings, FitStage
+from neurodyn.identify.adapt.usual import usual_coordinates
+from neurodyn.identify.identifiability import Identifiability, identifiability
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.priors import UnitPrior
+from neurodyn.identify.readings import Noise, given_noise
+from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
+from neurodyn.identify.starts import start_of
+from neurodyn.learn.fit_windows import FitWindows, fit_windows
+from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.robots import Robot
+
+_FIRST_LAG = 0.01
+"""Where lags begin that are declared 0 [s]: at 0 they have no derivative."""
+_SHARE = 0.25
+"""Scale of a channel at first, as a share of the declared model's errors."""
+
+Told = Callable[[str, int, float], None]
+"""Called after an iteration with the stage, the iteration and the cost."""
+
+
+@dataclass(frozen=True)
+class FitModel:
+    """A robot as one structure describes it, and its free quantities.
+
+    Attributes:
+        robot: The robot, with the drives of its motors.
+        name: Name or path of its declaration.
+        mechanism: The mechanism.
+        fingerprint: The articulation that it was taken from.
+        scene: The ground; None for free space.
+        contact: Contact model.
+        space: The coordinates.
+        structure: What differs from the declaration beside numbers, in words; empty for nothing.
+    """
+
+    robot: Robot
+    name: str
+    mechanism: Mechanism
+    fingerprint: Fingerprint
+    scene: Scene | None
+    contact: str | None
+    space: CoordinateSpace
+    structure: str = ""
+
+    @property
+    def declared(self) -> dict[str, float]:
+        """Declared values of all quantities."""
+        return nominal(self.mechanism, self.contact)
+
+    def dynamics(self, store: Store, threads: int) -> HybridDynamics:
+        """Return the model, at its declared values."""
+        declared = self.declared
+        free = tuple(Parameter(name, declared[name]) for name in self.space.quantities)
+        config = EngineConfig(substeps=self.robot.simulator.substeps, contact=self.contact)
+        model = HybridDynamics(
+            self.robot.spec, self.mechanism, config, free, self.fingerprint, self.scene, declaration=self.name,
+            threads=threads,
+        )  # fmt: skip
+        model.training_range = training_range(store)
+        return model
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit and how it is known.
+
+    Attributes:
+        model: The structure.
+        dynamics: The model, at the fitted values.
+        x: Coordinates, shape [n].
+        analysis: What the logs tell of the coordinates.
+        residuals: The residuals of the last stage.
+        stage: The stage whose values are kept.
+        costs: Cost at the end of each stage on held-out windows, by stage.
+    """
+
+    model: FitModel
+    dynamics: HybridDynamics
+    x: Tensor
+    analysis: Identifiability
+    residuals: Residuals
+    stage: str
+    costs: dict[str, float]
+
+
+def structures(robot: Robot, name: str) -> list[FitModel]:
+    """Return the declared structure, and others that are possible: the floor's other cone of friction."""
+    contact = simulated_contact(robot)
+    mechanism, fingerprint, scene = declared_mechanism(robot, contact)
+
+    def of(own: Mechanism, structure: str = "") -> FitModel:
+        space = usual_coordinates(robot, own, nominal(own, contact))
+        return FitModel(robot, name, own, fingerprint, scene, contact, space, structure)
+
+    found = [of(mechanism)]
+    if contact == "soft" and mechanism.points:
+        cone = "elliptic" if mechanism.constraints.cone == "pyramidal" else "pyramidal"
+        soft = msgspec.structs.replace(mechanism.constraints, cone=cone)
+        found.append(of(msgspec.structs.replace(mechanism, constraints=soft), f"{cone} cones of friction"))
+    return found
+
+
+class Fitting:
+    """Fits one structure to a log.
+
+    Attributes:
+        model: The structure.
+        dynamics: Its dynamics.
+        x: Where the search stands, shape [n].
+        past: Frames before a window in which motors take up their state.
+        noise: Noise of the log's states.
+        scale: Divisor of the errors of each channel, shape [2 nv].
+        environments: Ground and gravity of windows.
+    """
+
+    def __init__(
+        self, model: FitModel, store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
+    ) -> None:
+        self.model, self.store, self.settings, self._told = model, store, settings, told
+        self.dynamics = model.dynamics(store, threads)
+        self.spec = model.robot.spec
+        self.environments = environments_of(store, self.dynamics)
+        self.past = past_frames(self.dynamics, settings)
+        self.x = first_coordinates(model.space)
+        windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
+        self.noise = given_noise(self.spec, (), (), windows)
+        self._velocities = start_of(store, "auto") == "logged"
+        self.scale = self.noise.joined
+        first = self.residuals(self.windows(Split.TRAIN, replaced_windows(settings.stages[0], settings.screen)))
+        point = first.start(self.x[None])
+        self._require_finite(first, point)
+        self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
+
+    def _require_finite(self, residuals: Residuals, point: Point) -> None:
+        if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
+            raise InputError(
+                f"log of {self.spec.robot!r}: no roll-out of the declared robot stays finite from any of its states; "
+                "valid: a log of this robot, in its units (neurodyn inspect shows what it holds)"
+            )
+
+    def windows(self, split: Split, stage: FitStage) -> FitWindows:
+        """Return the windows of a stage, with the commands before them."""
+        frames = stage_frames(stage, self.spec.dt)
+        found = fit_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
+        return found.after(self.past)
+
+    def residuals(self, windows: FitWindows, *, one_sided: bool = True) -> Residuals:
+        """Return the residuals of windows."""
+        nv = self.spec.nv
+        options = ResidualOptions(
+            one_sided=one_sided, velocities=self._velocities, huber=self.settings.huber, initial=False
+        )
+        return Residuals(
+            self.dynamics, windows, Noise(self.scale[:nv], self.scale[nv:]), options, scale=self.scale,
+            environments=self.environments, space=self.model.space, prior=UnitPrior(torch.arange(len(self.x))),
+        )  # fmt: skip
+
+    def screen(self) -> float:
+        """Search on a few windows, and return the cost of each."""
+        settings = self.settings
+        stage = replaced_windows(settings.stages[0], settings.screen)
+        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        return self._search(residuals, settings.screen_iterations, "structure") / residuals.windows.count
+
+    def rescale(self) -> None:
+        """Take the scale of each channel from the errors that are left: a model errs more in one than in another."""
+        residuals = self.residuals(self.windows(Split.TRAIN, self.settings.stages[0]))
+        self.scale = torch.maximum(residuals.robust(residuals.start(self.x[None])), self.noise.joined)
+
+    def run(self) -> Fit:
+        """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
+        settings = self.settings
+        last, ends, costs = settings.stages[-1], {}, {}
+        self.rescale()
+        for stage in settings.stages:
+            name = f"{stage_frames(stage, self.spec.dt)} frames"
+            residuals = self.residuals(self.windows(Split.TRAIN, stage))
+            self._search(residuals, stage.iterations, name)
+            ends[name] = self.x, residuals
+        held_out = self.residuals(self.windows(Split.VALIDATION, last))
+        for name, (x, _) in ends.items():
+            costs[name] = float(held_out.cost(held_out.start(x[None]))) / held_out.windows.count
+        best = min(costs, key=costs.__getitem__)
+        self.x, residuals = ends[best]
+        return self._ended(residuals, best, costs)
+
+    def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> Fit:
+        """Return the fit that a stopped run has saved, with the stages' names."""
+        self.x, self.scale = tree["x"], tree["scale"]
+        costs = dict(zip(stages, tree["costs"].tolist(), strict=True))
+        best = min(costs, key=costs.__getitem__)
+        stage = self.settings.stages[list(costs).index(best)]
+        return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
+
+    def _ended(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> Fit:
+        analysis = identifiability(residuals, residuals.start(self.x[None]))
+        self.settle()
+        return Fit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Give the model the values where the search stands."""
+        own = self.dynamics.physical
+        own.raw.copy_(own.raw_of(self.model.space.values(self.x).detach()))
+
+    def _search(self, residuals: Residuals, iterations: int, name: str) -> float:
+        start = residuals.start(self.x[None])
+        before = float(residuals.cost(start))
+
+        def stop(iteration: int, cost: Tensor) -> bool:
+            nonlocal before
+            now = float(cost)
+            done, before = now > (1.0 - self.settings.progress) * before, now
+            if self._told is not None:
+                self._told(name, iteration, now)
+            return done
+
+        solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
+        self.x = solution.point.x[0]
+        return float(solution.cost)
+
+
+def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
+    """Return the environments of a log; one that names no ground was recorded on the robot's own."""
+    known = store.header.scene is not None
+    return RecordedEnvironments(store) if known else RecordedEnvironments.like(dynamics.home)
+
+
+def first_coordinates(space: CoordinateSpace) -> Tensor:
+    """Return where a search begins: the declared values, but a small lag of motors."""
+    x = space.nominal.clone()
+    for k, one in enumerate(space.coordinates):
+        if one.name.endswith(".lag") and one.nominal == 0.0:
+            x[k] = one.of(_FIRST_LAG)
+    return space.clipped(x)
+
+
+def past_frames(dynamics: HybridDynamics, settings: AdaptationSettings) -> int:
+    """Return the frames before a window in which motors take up their state."""
+    return max(1, round(settings.past / dynamics.spec.dt)) if dynamics.memory else 0
+
+
+def stage_frames(stage: FitStage, dt: float) -> int:
+    """Return the frames of a window of a stage."""
+    return max(3, round(stage.seconds / dt))
+
+
+def replaced_windows(stage: FitStage, windows: int) -> FitStage:
+    """Return a stage with other windows."""
+    return msgspec.structs.replace(stage, windows=windows)
+
+
+def best_structure(
+    models: Sequence[FitModel], store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
+) -> Fitting:
+    """Return the fitting of the declared structure, or of another one that fits a few windows far better."""
+    fittings = [Fitting(model, store, settings, threads, told) for model in models]
+    if len(fittings) == 1:
+        fittings[0].screen()
+        return fittings[0]
+    for other in fittings[1:]:
+        other.scale = fittings[0].scale  # one scale, so that costs compare
+    costs = [fitting.screen() for fitting in fittings]
+    best = min(range(1, len(costs)), key=costs.__getitem__)
+    return fittings[best if costs[best] < (1.0 - settings.structure_gain) * costs[0] else 0]
+
+
+def trimmed(model: FitModel, x: Tensor) -> FitModel:
+    """Return a model whose motors keep no longer past of commands than the fitted delay needs."""
+    space, drives = model.space, {}
+    names = space.names
+    delay = float(space.value("motors.delay", x)) if "motors.delay" in names else 0.0
+    for name, drive in model.mechanism.drives.items():
+        drives[name] = msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay))
+    return replace(model, mechanism=msgspec.structs.replace(model.mechanism, drives=drives))

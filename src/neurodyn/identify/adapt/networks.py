@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks on top of a fitted mechanism, for what has no name in it: a torque at each joint, with a small memory."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.progress import present_work
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.adapt.fit import FitModel, environments_of
+from neurodyn.identify.adapt.settings import AdaptationSettings
+from neurodyn.identify.adapt.usual import effort
+from neurodyn.learn.fit_windows import FitWindows, fit_windows
+from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
+from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.metrics import MetricsLog
+from neurodyn.learn.plan import TrainingBudget
+from neurodyn.multibody.engine import EngineConfig
+
+_SIZE = 0.05
+"""Size of a network's torque, as a share of the joint's largest."""
+
+
+def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSettings) -> Blueprint:
+    """Return a network on the torque of each scalar joint, which sees its motion, its command and its own past."""
+    spec, found = model.robot.spec, []
+    for index, link in enumerate(model.mechanism.links):
+        joint = link.joint
+        if not joint.scalar:
+            continue
+        name, row, dof = joint.name, spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
+        inputs = {f"qd.{name}": windows.qd[..., dof]}
+        if spec.continuous[row]:
+            inputs |= {f"sin(q.{name})": torch.ones(1), f"cos(q.{name})": torch.ones(1)}
+        else:
+            inputs |= {f"q.{name}": windows.q[..., row]}
+        if name in spec.controls:
+            inputs |= {f"control.{name}": windows.control[..., spec.controls.index(name)]}
+        scales = tuple(max(float(value.square().mean().sqrt()), 1e-6) for value in inputs.values())
+        size = _SIZE * effort(model.robot, model.mechanism, index)
+        found.append(
+            Augmentation(
+                (f"torque.{name}",), tuple(inputs), hidden=settings.hidden, input_scale=scales, output_scale=(size,),
+                memory=settings.memory,
+            )
+        )  # fmt: skip
+    return Blueprint(tuple(found))
+
+
+def with_networks(
+    model: FitModel, values: Tensor, store: Store, past: int, settings: AdaptationSettings, *, threads: int, out: Path
+) -> HybridDynamics:
+    """Train networks beside fitted values, which stay, and return the model that is best on validation episodes.
+
+    Args:
+        model: The fitted structure.
+        values: Values of its free quantities, shape [quantities].
+        store: The log.
+        past: Frames in which motors and networks take up their state.
+        settings: Settings.
+        threads: CPU threads.
+        out: Run directory, for metrics and checkpoints.
+    """
+    frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
+    train = fit_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
+    held_out = fit_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
+    plain = model.dynamics(store, threads)
+    config = EngineConfig(
+        substeps=plain.config.substeps, contact=plain.config.contact, blueprint=joint_networks(model, train, settings),
+        context=past,
+    )  # fmt: skip
+    dynamics = HybridDynamics(
+        model.robot.spec, model.mechanism, config, plain.physical.specs, model.fingerprint, model.scene,
+        declaration=model.name, threads=threads, seed=settings.seed,
+    )  # fmt: skip
+    dynamics.training_range = plain.training_range
+    with torch.no_grad():
+        dynamics.physical.raw.copy_(dynamics.physical.raw_of(values))
+    scale = residual_scale(dynamics, store, held_out)
+    windows = NetworkWindows(train, held_out, scale, environments_of(store, dynamics))
+    training = NetworkTrainingSettings(
+        parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
+    )
+    learner = NetworkLearner(dynamics, windows, training, seed=settings.seed, save=lambda _: None)
+    loop = TrainingLoop(
+        learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
+        patience=training.patience, callbacks=(), progress=present_work(),
+    )  # fmt: skip
+    with MetricsLog(out) as metrics:
+        loop.run(metrics)
+    return dynamics
+
+
+@torch.no_grad()
+def residual_scale(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Tensor:
+    """Return the median error of each position and velocity, shape [2 nv]."""
+    from neurodyn.dynamics.coordinates import position_difference
+    from neurodyn.identify.adapt.ladder import rolled
+
+    path = rolled(dynamics, store, windows)
+    q = position_difference(dynamics.spec, path.q[:, 1:], windows.q[:, 1:])
+    errors = torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1).abs().flatten(0, 1)
+    return errors.median(0).values.clamp_min(1e-6)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Which motion to log next: the one whose log would tell most of what is still uncertain.
+
+Candidates are sums of sines within the limits of commands, played in the fitted model. With the information H of the
+logs (priors included) and that of a candidate C, the best has the largest gain (D-optimality)
+
+$$\log\det(H + C) - \log\det H$$
+"""
+
+import csv
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.core.seeds import generator
+from neurodyn.data.header import Split
+from neurodyn.dynamics.batch import State
+from neurodyn.identify.adapt.fit import Fit, Fitting
+from neurodyn.identify.adapt.result import NextMotion
+from neurodyn.identify.adapt.usual import effort
+from neurodyn.learn.fit_windows import FitWindows
+from neurodyn.robots import Robot
+from neurodyn.robots.plausible import declared_bounds
+
+_AMPLITUDES = (0.15, 0.3, 0.6)
+_SINES, _SLOW, _FAST = 4, 0.3, 3.0
+_PIECE = 0.25
+"""Windows into which a motion is cut [s]: contacts make longer derivatives meaningless."""
+_FLAT = 0.5
+"""Cosine of the tilt beyond which a floating robot counts as fallen."""
+_NAMED = 6
+FILE = "next-motion.csv"
+
+
+@torch.no_grad()
+def next_motion(fitting: Fitting, fit: Fit, out: Path) -> NextMotion | None:
+    """Choose the next motion, write its commands to `out` and return it; None if no candidate stays within limits."""
+    settings, robot, dynamics = fitting.settings, fitting.model.robot, fitting.dynamics
+    frames = max(4, round(settings.proposal_seconds / robot.spec.dt))
+    rng = generator(settings.seed, "next motion")
+    known = _information(fitting, fit.residuals.windows, fit.x) + torch.eye(len(fit.x), dtype=torch.float64)
+    start = _start(fitting)
+    best: tuple[float, Tensor, float, Tensor] | None = None
+    for number in range(settings.proposals):
+        amplitude = _AMPLITUDES[number % len(_AMPLITUDES)]
+        commands = sines(robot, fitting, frames, amplitude, rng)
+        path = dynamics.simulate(
+            start, commands[None], dynamics.physical().detach(), dynamics.weights.detach(),
+            fitting.environments.at(None),
+        )  # fmt: skip
+        if not _within(robot, path.q[0], path.qd[0]):
+            continue
+        told = _information(fitting, _pieces(fitting, path.q[0], path.qd[0], commands), fit.x)
+        gain = float(torch.logdet(known + told) - torch.logdet(known))
+        if best is None or gain > best[0]:
+            best = gain, commands, amplitude, told
+    if best is None:
+        return None
+    _, commands, amplitude, told = best
+    write_text(out / FILE, _table(robot, commands))
+    now, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in (known, known + told))
+    names = fitting.model.space.names
+    order = (now - then).argsort(descending=True)[:_NAMED].tolist()
+    return NextMotion(
+        FILE, frames * robot.spec.dt, amplitude, {names[k]: (float(now[k]), float(then[k])) for k in order}
+    )
+
+
+def sines(robot: Robot, fitting: Fitting, frames: int, amplitude: float, rng: np.random.Generator) -> Tensor:
+    """Return commands of sums of sines, shape [T, nu]: torques, or targets about the nominal pose."""
+    spec, mechanism = robot.spec, fitting.model.mechanism
+    t = torch.arange(frames, dtype=torch.float64) * spec.dt
+    found = []
+    for name in spec.controls:
+        index = mechanism.names.index(name)
+        middle, size = 0.0, effort(robot, mechanism, index)
+        if spec.control_kind == "target":
+            link = mechanism.links[index]
+            low, high = (-math.pi if link.lower is None else link.lower), math.pi if link.upper is None else link.upper
+            middle = float(robot.nominal.get(name, 0.5 * (low + high)))
+            size = max(0.0, min(high - middle, middle - low))
+        rates = np.exp(rng.uniform(math.log(_SLOW), math.log(_FAST), _SINES))
+        phases, shares = rng.uniform(0, 2 * math.pi, _SINES), rng.dirichlet(np.ones(_SINES))
+        wave = sum(s * torch.sin(2 * math.pi * f * t + p) for s, f, p in zip(shares, rates, phases, strict=True))
+        found.append(middle + amplitude * size * torch.as_tensor(wave))
+    return torch.stack(found, -1) if found else torch.zeros(frames, 0, dtype=torch.float64)
+
+
+def _start(fitting: Fitting) -> State:
+    """Return the logged state with the least motion: one that the robot can be in."""
+    windows = fitting.windows(Split.TRAIN, fitting.settings.stages[0])
+    row = int(windows.qd[:, 0].abs().sum(-1).argmin())
+    return State(windows.q[row : row + 1, 0], windows.qd[row : row + 1, 0])
+
+
+def _within(robot: Robot, q: Tensor, qd: Tensor) -> bool:
+    """Return whether a path is plausible and does not fall over."""
+    if bool(declared_bounds(robot).outside(q, qd).any()):
+        return False
+    x, y = q[:, 3], q[:, 4]
+    return not robot.spec.floating or bool((1.0 - 2.0 * (x * x + y * y) > _FLAT).all())
+
+
+def _pieces(fitting: Fitting, q: Tensor, qd: Tensor, commands: Tensor) -> FitWindows:
+    past, size = fitting.past, max(3, round(_PIECE / fitting.spec.dt))
+    whole = past + size
+    starts = range(0, max(1, len(commands) - whole + 1), size)
+    rows = [slice(first, first + whole + 1) for first in starts]
+    places = np.array([[0, first] for first in starts])
+    none = torch.zeros(len(rows), dtype=torch.long)
+    controls = torch.stack([commands[first : first + whole] for first in starts])
+    windows = FitWindows(
+        torch.stack([q[r] for r in rows]), torch.stack([qd[r] for r in rows]), controls, None, none, ("",), places
+    )
+    return windows.after(past) if past else windows
+
+
+def _information(fitting: Fitting, windows: FitWindows, x: Tensor) -> Tensor:
+    """Return the information of windows on the coordinates, shape [n, n], without priors."""
+    residuals = fitting.residuals(replace(windows, measured=None))
+    return residuals.normal(residuals.start(x[None])).matrix[0].sum(0)
+
+
+def _table(robot: Robot, commands: Tensor) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["time", *robot.spec.controls])
+    for k, row in enumerate(commands.tolist()):
+        writer.writerow([f"{k * robot.spec.dt:.6g}", *(f"{value:.6g}" for value in row)])
+    return text.getvalue()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a robot is adapted to its logs."""
+
+import math
+
+from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.errors import require
+
+
+class FitStage(Config, frozen=True):
+    """Roll-outs that are compared with the log in one stage of a fit.
+
+    Attributes:
+        seconds: Length of a window [s]; at least three frames.
+        windows: Most windows.
+        iterations: Most iterations.
+    """
+
+    seconds: float
+    windows: int
+    iterations: int
+
+    def __post_init__(self) -> None:
+        require(0 < self.seconds < math.inf, "seconds", self.seconds, "a finite number above 0 [s]")
+        require_numbers(self, above=("windows", "iterations"))
+
+
+class AdaptationSettings(Config, frozen=True):
+    """How a robot is adapted to its logs.
+
+    Attributes:
+        stages: Stages of the fit, windows growing: a wrong model leaves the log within frames, and long windows then
+            have no gradient worth following.
+        screen: Windows on which structures (cones of friction) are compared before.
+        screen_iterations: Iterations of that comparison.
+        structure_gain: Share of the cost by which another structure than the declared one has to be better.
+        past: Time before a window in which motors take up their state [s].
+        huber: Residuals beyond so many scales count linearly instead of squared.
+        progress: Share of the cost below which an iteration ends its stage.
+        unsaid: A quantity whose standard deviation is above this share of what was known of it is one of which the logs
+            say nothing.
+        networks: Whether networks are tried on top.
+        network_seconds: Length of the windows that networks are trained on [s].
+        network_steps: Optimiser steps of the networks.
+        hidden: Widths of their hidden layers.
+        memory: Size of their hidden state.
+        horizons: Horizons at which errors are judged and reported [s].
+        starts: Most held-out windows of each episode.
+        proposals: Motions among which the next one to log is chosen.
+        proposal_seconds: Length of that motion [s].
+        seed: Seed of windows, weights and proposals.
+    """
+
+    stages: tuple[FitStage, ...] = (FitStage(0.05, 600, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
+    screen: int = 250
+    screen_iterations: int = 4
+    structure_gain: float = 0.05
+    past: float = 0.065
+    huber: float = 3.0
+    progress: float = 0.005
+    unsaid: float = 0.7
+    networks: bool = True
+    network_seconds: float = 0.15
+    network_steps: int = 300
+    hidden: tuple[int, ...] = (16, 16)
+    memory: int = 2
+    horizons: tuple[float, ...] = (0.05, 1 / 6, 0.5, 1.0)
+    starts: int = 60
+    proposals: int = 12
+    proposal_seconds: float = 4.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(len(self.stages) > 0, "stages", list(self.stages), "at least one")
+        require(len(self.horizons) > 0, "horizons", list(self.horizons), "at least one [s]")
+        for name in ("structure_gain", "progress", "unsaid"):
+            require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
+        above = ("screen", "screen_iterations", "past", "huber", "network_seconds", "network_steps", "starts")
+        require_numbers(self, above=(*above, "proposals", "proposal_seconds"))

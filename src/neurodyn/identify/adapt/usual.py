@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may differ between a robot and its declaration where nobody says: the default set of an adaptation."""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from neurodyn.core.description.drive import Controller, Drive
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.identify.adapt.coordinates import MASS_SCALE, Coordinate, CoordinateSpace
+from neurodyn.identify.run import LONGEST_DELAY
+from neurodyn.robots import Robot
+
+_DRY, _VISCOUS, _ROTOR = 0.01, 0.01, 0.1
+"""Sizes below which friction, damping and armature do not matter: shares of the largest torque, of that torque at the
+typical speed, and of the inertia of what the joint moves."""
+_SPEED = 5.0
+"""Typical speed of a joint [rad/s or m/s]."""
+_LAG, _BIAS = 0.005, 0.02
+_SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
+
+
+def with_motors(robot: Robot, store: Store) -> Robot:
+    """Return a robot whose driven joints all have a drive with a lag and room for a delay.
+
+    If the log holds targets and the robot takes torques, the drives are the controllers that the log's column map, or
+    `gains` of the declaration, give.
+
+    Raises:
+        InputError: The log holds targets, and nothing says which controller follows them.
+    """
+    if store.header.spec.control_kind == "target" and robot.spec.control_kind == "torque":
+        robot = msgspec.structs.replace(robot, drives=controllers(robot, store.header.controller))
+    drives: dict[str, Drive] = {}
+    for name in robot.actuated:
+        own = robot.drives.get(name, Drive())
+        if own.leads:
+            drives[name] = own
+            continue
+        drives[name] = msgspec.structs.replace(
+            own, lag=0.0 if own.lag is None else own.lag,
+            longest_delay=max(LONGEST_DELAY, own.reach) if own.longest_delay is None else own.longest_delay,
+        )  # fmt: skip
+    return msgspec.structs.replace(robot, drives=drives)
+
+
+def controllers(robot: Robot, controller: Controller | None) -> dict[str, Drive]:
+    """Return a PD drive for each driven joint, from the controller of a log or the gains of a declaration."""
+    if controller is not None and controller.kind == "pd":
+        numbers = {name: controller.by_joint(name, tuple(robot.actuated)) for name in ("kp", "kd", "limit")}
+        return {
+            name: Drive(
+                kind="pd", kp=numbers["kp"][name], kd=numbers["kd"][name],
+                effort_limit=numbers["limit"][name] if math.isfinite(numbers["limit"][name]) else None,
+            )
+            for name in robot.actuated
+        }  # fmt: skip
+    if robot.gains is not None:
+        return {name: Drive(kind="pd", kp=robot.gains.hold[0], kd=robot.gains.hold[1]) for name in robot.actuated}
+    raise InputError(
+        f"log of {robot.name!r}: its controls are position targets, and nothing says which gains follow them; valid: "
+        "`controller: {kp: ..., kd: ...}` in the column map of the import, or `gains` in the declaration"
+    )
+
+
+def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
+    """Return the links of each limb: what hangs at one joint of a floating base, or each link of a bolted robot."""
+    links = mechanism.links
+    if not mechanism.floating:
+        return {link.joint.name: (link.joint.name,) for link in links}
+    root: list[int] = []
+    for index, link in enumerate(links):
+        parent = link.joint.parent
+        root.append(index if parent < 0 or links[parent].joint.parent < 0 else root[parent])
+    found: dict[str, list[str]] = {}
+    for index, link in enumerate(links):
+        found.setdefault(links[root[index]].joint.name, []).append(link.joint.name)
+    return {name: tuple(members) for name, members in found.items()}
+
+
+def usual_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str, float]) -> CoordinateSpace:
+    """Return the default set of a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
+
+    Masses by limb; a payload of a floating base; friction, damping and armature of each joint; gain, lag and encoder
+    offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the floor.
+
+    Args:
+        robot: The robot.
+        mechanism: Its mechanism.
+        declared: Declared values of all quantities of the engine.
+    """
+    limbs = limbs_of(mechanism)
+    found = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
+    if mechanism.floating:
+        found += _payload(mechanism)
+    for index, link in enumerate(mechanism.links):
+        if link.joint.scalar:
+            found += _of_joint(mechanism, index, declared, robot)
+    found += _of_drives(robot, declared)
+    for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
+        if declared.get(name, 0.0) > 0.0:
+            found.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
+    return CoordinateSpace(mechanism, found, limbs, declared)
+
+
+def _payload(mechanism: Mechanism) -> list[Coordinate]:
+    base, total = mechanism.links[0], sum(link.mass for link in mechanism.links)
+    radius = math.sqrt(max(sum(base.inertia[:3]) / 2.0 / base.mass, 1e-8))
+    place = [Coordinate(f"payload.{axis}", base.com[k], radius, signed=True, unit="m") for k, axis in enumerate("xyz")]
+    return [
+        Coordinate("payload.mass", 0.02 * total, 1.0, 0.05 * total, unit="kg", declared=0.0), *place,
+        Coordinate("payload.radius", 0.5 * radius, 0.5, unit="m"),
+    ]  # fmt: skip
+
+
+def _of_joint(mechanism: Mechanism, index: int, declared: Mapping[str, float], robot: Robot) -> list[Coordinate]:
+    link = mechanism.links[index]
+    name = link.joint.name
+    torque = effort(robot, mechanism, index)
+    sizes = {"friction": _DRY * torque, "damping": _VISCOUS * torque / _SPEED, "armature": _ROTOR * carried(link)}
+    units = {"friction": "N m", "damping": "N m s/rad", "armature": "kg m^2"}
+    return [
+        Coordinate(f"{name}.{what}", declared[f"{name}.{what}"], 1.0, size, quantities=(f"{name}.{what}",),
+                   unit=units[what])
+        for what, size in sizes.items()
+        if f"{name}.{what}" in declared
+    ]  # fmt: skip
+
+
+def carried(link: Link) -> float:
+    """Return the inertia of a link about its joint [kg m^2 or kg]."""
+    axis, com = link.joint.axis, link.com
+    if link.joint.kind == "prismatic":
+        return link.mass
+    frame = link.joint.child_frame[:3]
+    arm = [c - f for c, f in zip(com, frame, strict=True)]
+    along = sum(a * b for a, b in zip(arm, axis, strict=True))
+    square = max(sum(a * a for a in arm) - along * along, 0.0)
+    return link.mass * square + sum(link.inertia[:3]) / 3.0
+
+
+def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
+    """Return the size of the torques at a joint [N m or N]: its largest, or what holds the link up."""
+    name = mechanism.links[index].joint.name
+    drive = robot.drives.get(name)
+    limits = [robot.actuated.get(name), None if drive is None else drive.effort_limit]
+    known = [limit for limit in limits if limit is not None and 0.0 < limit < math.inf]
+    return min(known) if known else max(9.81 * mechanism.links[index].mass * 0.1, 1e-3)
+
+
+def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
+    found, delayed = [], []
+    for name in robot.actuated:
+        begin = f"actuator.{name}"
+        for what, width, size, unit in (
+            ("gain", _GAIN, 0.0, "1"), ("kp", _GAIN, 0.0, "N m/rad"), ("kd", _SOFT, 0.0, "N m s/rad"),
+            ("lag", 1.0, _LAG, "s"),
+        ):  # fmt: skip
+            quantity = f"{begin}.{what}"
+            # Stiffness and gain of a controller are one number to any log.
+            if (
+                quantity in declared
+                and not (what == "gain" and f"{begin}.kp" in declared)
+                and (declared[quantity] + size > 0.0)
+            ):
+                found.append(Coordinate(quantity, declared[quantity], width, size, quantities=(quantity,), unit=unit))
+        if f"{begin}.bias" in declared:
+            found.append(
+                Coordinate(f"{begin}.bias", declared[f"{begin}.bias"], _BIAS, signed=True,
+                           quantities=(f"{begin}.bias",), unit="rad")
+            )  # fmt: skip
+        if f"{begin}.delay" in declared:
+            delayed.append(f"{begin}.delay")
+    if delayed:
+        reach = min(robot.drives[name.split(".")[1]].reach for name in delayed)
+        found.append(
+            Coordinate("motors.delay", declared[delayed[0]], 1.0, _LAG, quantities=tuple(delayed), most=reach, unit="s")
+        )
+    return found

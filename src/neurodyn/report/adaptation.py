@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RUN/report.html of an adaptation: what differs, how well each rung predicts, what is unexplained, what to log next."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import UNSET
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.identify.adapt.result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
+from neurodyn.report.numbers import MISSING
+from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
+
+_NAMES = {"declared": "declared", "identified": "identified", "networks": "identified + networks"}
+_SHOWN = 8
+
+
+def write_adaptation(run: Path, result: AdaptationFigures) -> Path:
+    """Write the page of an adaptation to its run, atomically, and return its path."""
+    body = [
+        header(f"{result.robot}: adapted to its logs"),
+        paragraph(lead(result)),
+        paragraph(f"Verdict: {result.verdict}"),
+        _headline(result),
+        *(paragraph(f"Warning: {text}") for text in result.log.warnings),
+        section("Open-loop error on held-out episodes", *(table.html() for table in errors(result)), lead=_ERRORS),
+        section("What differs from the declaration", quantities(result).html(), lead=_differs(result)),
+        section("What remains unexplained", *(table.html() for table in left(result)), lead=_LEFT),
+        section("The logs", log(result.log).html(), lead=log_lead(result.log)),
+        section("What to log next", following(result).html(), lead=next_lead(result)),
+        facts([("CPU time", f"{result.cpu_seconds:.0f} s"), ("Values of", result.stage)]),
+    ]
+    path = run / "report.html"
+    write_text(path, page(f"{result.robot}: adapted", body))
+    return path
+
+
+_ERRORS = (
+    "Roll-outs from logged states of validation episodes, on which each step was judged, and of test episodes, on which "
+    "nothing was chosen. The truth is the log."
+)
+_LEFT = (
+    "Errors of roll-outs of three frames beside what the sensors' noise explains of them, the least explained first, in "
+    "the air and in contact, and the signals that they go with (correlation)."
+)
+
+
+def lead(result: AdaptationFigures) -> str:
+    """Return what the model is, in a sentence."""
+    told = sum(one.said for one in result.quantities)
+    form = f" It has {result.structure}." if result.structure else ""
+    return (
+        f"The model is {_NAMES[result.chosen]}: {told} of {len(result.quantities)} quantities are told by "
+        f"{result.log.minutes:.1f} minutes of logs.{form}"
+    )
+
+
+def _headline(result: AdaptationFigures) -> str:
+    declared = result.rungs[0]
+    chosen = next(rung for rung in result.rungs if rung.name == result.chosen)
+    last = -1
+    return cards(
+        [
+            (f"{now[last]:.3g}", f"{group} after {result.horizons[last]:.2g} s",
+             f"declared {declared.errors[group][last]:.3g}")
+            for group, now in chosen.errors.items()
+        ]
+    )  # fmt: skip
+
+
+def errors(result: AdaptationFigures) -> list[Table]:
+    """Return the errors of all rungs, a table for each group."""
+    head = ["Model", *(f"{s:.2g} s" for s in result.horizons), "Kept"]
+    found = []
+    for group in result.rungs[0].errors:
+        rows = []
+        for rung in result.rungs:
+            kept = rung.words if rung.kept else f"no: {rung.words}"
+            rows.append([_NAMES[rung.name], *(f"{value:.3g}" for value in rung.errors[group]), kept])
+            if rung.test:
+                rows.append([f"{_NAMES[rung.name]}, test", *(f"{value:.3g}" for value in rung.test[group]), ""])
+        found.append(Table(f"Mean error of {group}", head, rows))
+    return found
+
+
+def quantities(result: AdaptationFigures) -> Table:
+    """Return what differs: declared, found, and the interval, or that the logs do not say."""
+    rows = [
+        [one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING] for one in result.quantities
+    ]
+    return Table("Quantities", ["Quantity", "Declared", "Found", "90 % interval", "Unit"], rows, strong=2)
+
+
+def _found(one: AdaptedQuantity) -> str:
+    return f"{one.value:.4g}" if one.said else "the logs do not say"
+
+
+def _interval(one: AdaptedQuantity) -> str:
+    if not one.said:
+        return MISSING
+    return f"at its bound {one.value:.3g}" if one.bound else f"{one.interval[0]:.4g} – {one.interval[1]:.4g}"
+
+
+def _differs(result: AdaptationFigures) -> str:
+    silent = sum(not one.said for one in result.quantities)
+    return f"{silent} quantities keep their declared values: the logs do not say." if silent else ""
+
+
+def left(result: AdaptationFigures) -> list[Table]:
+    """Return what the model leaves unexplained, and what it left without networks."""
+    found = [_unexplained(f"Unexplained by the {_NAMES[result.chosen]} model", result.unexplained)]
+    if result.unexplained_before:
+        found.append(_unexplained("Unexplained without networks", result.unexplained_before))
+    return found
+
+
+def _unexplained(title: str, entries: Sequence[UnexplainedCoordinate]) -> Table:
+    rows = [
+        [
+            one.name, f"{one.error:.2g}", f"{one.noise:.2g}", _or_missing(one.touching), _or_missing(one.air),
+            ", ".join(f"{name} {r:+.2f}" for name, r in one.with_signals.items()) or MISSING,
+        ]
+        for one in entries[:_SHOWN]
+    ]  # fmt: skip
+    return Table(title, ["Coordinate", "Error", "Noise", "In contact", "In the air", "Goes with"], rows)
+
+
+def _or_missing(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2g}"
+
+
+def log(found: LogCheck) -> Table:
+    """Return what the logs hold of each joint."""
+    rows = [
+        [one.name, f"{one.span:.3g}", f"{one.speed:.3g}", f"{one.noise:.2g}", f"{one.saturated:.0%}",
+         MISSING if one.slope is None else f"{one.slope:.2f}"]
+        for one in found.joints
+    ]  # fmt: skip
+    return Table(
+        "Joints",
+        ["Joint", "Range", "Speed (rms)", "Noise", "At its largest command", "Differences over velocity"],
+        rows,
+    )
+
+
+def log_lead(found: LogCheck) -> str:
+    """Return rate, length and episodes of the logs."""
+    train, validation, test = found.episodes
+    return (
+        f"{found.minutes:.1f} minutes at {found.rate:.0f} Hz, commands are {found.control}s; episodes: {train} for "
+        f"training, {validation} for validation, {test} for test."
+    )
+
+
+def following(result: AdaptationFigures) -> Table:
+    """Return what the proposed motion would tell."""
+    deviations = {} if result.next is UNSET else result.next.deviations
+    rows = [[name, f"{now:.2f}", f"{then:.2f}"] for name, (now, then) in deviations.items()]
+    head = ["Quantity", "Now", "With its log"]
+    return Table("Standard deviations, of what was known beforehand", head, rows)
+
+
+def next_lead(result: AdaptationFigures) -> str:
+    """Return what the proposed motion is."""
+    if result.next is UNSET:
+        return "No motion that was tried stays within the robot's limits."
+    motion = result.next
+    return (
+        f"{motion.file}: {motion.seconds:g} s of commands, up to {motion.amplitude:.0%} of the largest, whose log would "
+        "tell most of what is still uncertain."
+    )
