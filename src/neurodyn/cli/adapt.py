@@ -11,8 +11,8 @@ from neurodyn.identify.requests import AdaptRequest
 def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     """Adapt the model of a robot to its logs: identify motors, mechanism and floor, then networks for the rest.
 
-    Each step is kept only where it is better on whole held-out episodes. The page in the run directory says what differs
-    from the declaration, what the logs do not say, what remains unexplained, and which motion to log next.
+    Each step is kept only where it is better on whole held-out episodes. The page in the run directory says what
+    differs from the declaration, what the logs do not say, what remains unexplained, and which motion to log next.
 
     Flags:
         json: File for the result as JSON.

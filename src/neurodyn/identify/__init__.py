@@ -4,6 +4,8 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
+    from neurodyn.identify.adapt.adapt import Adaptation, adapt
+    from neurodyn.identify.adapt.settings import AdaptationSettings
     from neurodyn.identify.block_bootstrap import Resamples, bootstrap
     from neurodyn.identify.certainty import profiles
     from neurodyn.identify.convergence import Convergence, curvature, judge
@@ -22,9 +24,10 @@ with lazy(__name__):
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 
 __all__ = [
-    "PRIORS", "Convergence", "Discovery", "DiscoverySettings", "DriveNetworkSettings", "Identifiability",
+    "PRIORS", "Adaptation", "AdaptationSettings", "Convergence", "Discovery",
+    "DiscoverySettings", "DriveNetworkSettings", "Identifiability",
     "Identification", "IdentificationSettings", "Noise", "Point", "Prior", "PriorKind", "Resamples", "ResidualOptions",
-    "Residuals", "Solution", "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run",
+    "Residuals", "Solution", "adapt", "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run",
     "estimate_noise", "fitted", "forecast_errors", "hybrid_forecast", "identifiability", "identify",
     "identify_drive_network", "judge", "levenberg_marquardt", "load_identification", "noise_floor", "prior_of",
     "profiles",

@@ -45,7 +45,7 @@ from neurodyn.identify.identifiability import identifiability, require_seen, war
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.population_search import rounds_done
-from neurodyn.identify.priors import prior_of
+from neurodyn.identify.priors import Prior, prior_of
 from neurodyn.identify.readings import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
@@ -366,7 +366,7 @@ class _Identification:
             self.warnings.append(f"at the solution, {text}")
         together = None if self.hybrid is None else self.hybrid.physical().detach()
         prior = residuals.prior
-        before = {} if prior is None else prior.by_name(self.specs)
+        before = prior.by_name(self.specs) if isinstance(prior, Prior) else {}
         parameters = known.found(self.specs, values, before, together)
         self.warnings += known.warnings(parameters)
         by_log = values_by_log(residuals, searched.point, analysis.variance)

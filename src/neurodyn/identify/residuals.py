@@ -48,13 +48,13 @@ class ResidualOptions:
     Differences to one side take half the roll-outs, and are accurate to about 1e-5: enough for steps of a search.
     """
 
-    one_sided: bool = False
     positions: bool = True
     velocities: bool = True
     huber: float | None = None
     initial: bool = True
     torque_offset: float = 0.0
     per_log: dict[str, float] = field(default_factory=dict)
+    one_sided: bool = False
 
 
 @dataclass(frozen=True)

@@ -431,7 +431,8 @@ Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[A
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
     """Return positions and velocities after a step of semi-implicit Euler of `dt` [s]; quaternions of unit length.
 
-    A free body's reference point (`Tree.reference`) moves in a straight line; its rotation follows the exponential of its angular velocity.
+    A free body's reference point (`Tree.reference`) moves in a straight line; its rotation follows the exponential of
+    its angular velocity.
     """
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
     positions: list[Any] = []

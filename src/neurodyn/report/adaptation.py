@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html of an adaptation: what differs, how well each rung predicts, what is unexplained, what to log next."""
+"""RUN/report.html of an adaptation: what differs, errors of each rung, what is unexplained, what to log next."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,12 +36,12 @@ def write_adaptation(run: Path, result: AdaptationFigures) -> Path:
 
 
 _ERRORS = (
-    "Roll-outs from logged states of validation episodes, on which each step was judged, and of test episodes, on which "
-    "nothing was chosen. The truth is the log."
+    "Roll-outs from logged states of validation episodes, on which each step was judged, and of test episodes, on "
+    "which nothing was chosen. The truth is the log."
 )
 _LEFT = (
-    "Errors of roll-outs of three frames beside what the sensors' noise explains of them, the least explained first, in "
-    "the air and in contact, and the signals that they go with (correlation)."
+    "Errors of roll-outs of three frames beside what the sensors' noise explains of them, the least explained first, "
+    "in the air and in contact, and the signals that they go with (correlation)."
 )
 
 
@@ -166,6 +166,6 @@ def next_lead(result: AdaptationFigures) -> str:
         return "No motion that was tried stays within the robot's limits."
     motion = result.next
     return (
-        f"{motion.file}: {motion.seconds:g} s of commands, up to {motion.amplitude:.0%} of the largest, whose log would "
-        "tell most of what is still uncertain."
+        f"{motion.file}: {motion.seconds:g} s of commands, up to {motion.amplitude:.0%} of the largest, whose log "
+        "would tell most of what is still uncertain."
     )

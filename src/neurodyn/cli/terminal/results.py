@@ -18,8 +18,8 @@ from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
-    from neurodyn.identify.drives import DriveNetworkResult
     from neurodyn.identify.adapt.result import AdaptationFigures
+    from neurodyn.identify.drives import DriveNetworkResult
     from neurodyn.identify.result import IdentificationFigures
     from neurodyn.policy.evaluation import PolicyEvaluation
 
@@ -52,8 +52,8 @@ def print_adaptation(result: "AdaptationFigures") -> None:
     from neurodyn.report import adaptation
 
     found = [adaptation.quantities(result), *adaptation.errors(result), *adaptation.left(result)]
-    warnings = [f"warning: {text}" for text in result.log.warnings]
-    print_tables(adaptation.lead(result), found, adaptation.log_lead(result.log), *warnings, adaptation.next_lead(result))
+    remarks = [adaptation.log_lead(result.log), *(f"warning: {text}" for text in result.log.warnings)]
+    print_tables(adaptation.lead(result), found, *remarks, adaptation.next_lead(result))
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:

@@ -2,8 +2,8 @@
 """The fit of what a worn robot has: short windows first, then longer ones, each from where the last one ended.
 
 Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
-(`adapt.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the floor has
-is tried on a few windows first.
+(`adapt.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the floor
+has is tried on a few windows first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +40,9 @@ _FIRST_LAG = 0.01
 """Where lags begin that are declared 0 [s]: at 0 they have no derivative."""
 _SHARE = 0.25
 """Scale of a channel at first, as a share of the declared model's errors."""
+
+_LEAST_REACH = 1e-6
+"""Longest delay of a motor without one [s], which stays a quantity."""
 
 Told = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
@@ -298,5 +301,5 @@ def trimmed(model: FitModel, x: Tensor) -> FitModel:
     names = space.names
     delay = float(space.value("motors.delay", x)) if "motors.delay" in names else 0.0
     for name, drive in model.mechanism.drives.items():
-        drives[name] = msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay))
+        drives[name] = msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay, _LEAST_REACH))
     return replace(model, mechanism=msgspec.structs.replace(model.mechanism, drives=drives))

@@ -15,7 +15,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.batch import Trajectory, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adapt.fit import environments_of
@@ -85,8 +85,8 @@ def held_out_windows(
     fitting = [frame for frame in frames if frame <= longest]
     if not fitting:
         raise InputError(
-            f"log of {store.header.robot!r}: its held-out episodes are shorter than {min(frames) + past} frames; valid: "
-            "longer ones, or shorter horizons in the settings"
+            f"log of {store.header.robot!r}: its held-out episodes are shorter than {min(frames) + past} frames; "
+            "valid: longer ones, or shorter horizons in the settings"
         )
     windows = fit_windows(store, split, past + max(fitting), most=each * len(episodes))
     return windows.after(past), tuple(dict.fromkeys(frame * dt for frame in fitting))
@@ -107,10 +107,10 @@ def held_out_errors(
 def rolled(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Trajectory:
     """Return roll-outs along windows."""
     where = environments_of(store, dynamics).at(windows.ground)
-    context = windows.context() if dynamics.memory else windows.context().present if windows.past else windows.context()
-    return dynamics.simulate(
-        context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where
-    )  # fmt: skip
+    context = windows.context()
+    if not dynamics.memory:
+        context = present_state(context)
+    return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
 
 
 def judged(below: HeldOutErrors, above: HeldOutErrors) -> Judgement:

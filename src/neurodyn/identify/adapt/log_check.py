@@ -14,8 +14,9 @@ from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.robots import Robot
 
 _WINDOW, _MOST = 20, 500
-_SATURATED, _REPEATED, _STILL, _LARGEST = 0.3, 0.05, 5.0, 0.98
-"""Share of saturated and of repeated frames, and span in noises of a joint, from which on there is a warning."""
+_SATURATED, _REPEATED, _STILL, _LARGEST = 0.3, 0.05, 2.0, 0.98
+"""Share of saturated and of repeated frames, and motion in noises of a joint, from which on there is a warning; and the
+share of the largest command that counts as it."""
 _SLOPES = (0.8, 1.25)
 _SHORT = 0.25
 """Minutes below which a log is called short."""
@@ -45,7 +46,7 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
         rate=1.0 / spec.dt, minutes=minutes, episodes=(counts[0], counts[1], counts[2]), control=spec.control_kind,
         repeated=float(still), joints=joints, warnings=[],
     )  # fmt: skip
-    if joints and all(joint.span < _STILL * joint.noise for joint in joints):
+    if joints and all(joint.motion < _STILL * joint.noise for joint in joints):
         raise InputError(
             f"log of {spec.robot!r}: no joint moves by more than its noise; valid: a log in which the robot moves"
         )
@@ -68,7 +69,8 @@ def _joint(robot: Robot, windows: FitWindows, name: str, noise: float) -> JointL
         most = float(command.max())
         saturated = float((command >= _LARGEST * most).double().mean()) if most > 0 else 0.0
     span = float(np.ptp(q.numpy()))
-    return JointLog(name, span, float(qd.square().mean().sqrt()), noise, saturated, slope)
+    motion = float((q - q.mean(1, keepdim=True)).square().mean().sqrt())
+    return JointLog(name, span, motion, float(qd.square().mean().sqrt()), noise, saturated, slope)
 
 
 def _warnings(log: LogCheck) -> list[str]:
@@ -78,8 +80,8 @@ def _warnings(log: LogCheck) -> list[str]:
     if log.repeated > _REPEATED:
         found.append(f"{log.repeated:.0%} of the frames repeat the one before: readings are slower than the rate")
     for joint in log.joints:
-        if joint.span < _STILL * joint.noise:
-            found.append(f"{joint.name} hardly moves ({joint.span:.2g}): nothing can be said of it")
+        if joint.motion < _STILL * joint.noise:
+            found.append(f"{joint.name} hardly moves ({joint.motion:.2g}): nothing can be said of it")
         if joint.saturated > _SATURATED:
             found.append(f"{joint.name} has its largest command in {joint.saturated:.0%} of the frames")
         if joint.slope is not None and joint.speed > 0 and not _SLOPES[0] < joint.slope < _SLOPES[1]:

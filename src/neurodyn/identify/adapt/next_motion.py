@@ -103,8 +103,10 @@ def _within(robot: Robot, q: Tensor, qd: Tensor) -> bool:
     """Return whether a path is plausible and does not fall over."""
     if bool(declared_bounds(robot).outside(q, qd).any()):
         return False
+    if not robot.spec.floating:
+        return True
     x, y = q[:, 3], q[:, 4]
-    return not robot.spec.floating or bool((1.0 - 2.0 * (x * x + y * y) > _FLAT).all())
+    return bool((1.0 - 2.0 * (x * x + y * y) > _FLAT).all())
 
 
 def _pieces(fitting: Fitting, q: Tensor, qd: Tensor, commands: Tensor) -> FitWindows:

@@ -78,6 +78,7 @@ class JointLog(Record, frozen=True):
     Attributes:
         name: The joint.
         span: Range of its positions [rad or m].
+        motion: Root mean square deviation of its positions within 20 frames [rad or m].
         speed: Root mean square speed [rad/s or m/s].
         noise: Noise of its positions [rad or m].
         saturated: Share of frames with its largest command.
@@ -86,6 +87,7 @@ class JointLog(Record, frozen=True):
 
     name: str
     span: float
+    motion: float
     speed: float
     noise: float
     saturated: float

@@ -34,6 +34,11 @@ def with_motors(robot: Robot, store: Store) -> Robot:
     """
     if store.header.spec.control_kind == "target" and robot.spec.control_kind == "torque":
         robot = msgspec.structs.replace(robot, drives=controllers(robot, store.header.controller))
+    return with_lag(robot)
+
+
+def with_lag(robot: Robot) -> Robot:
+    """Return a robot whose driven joints all have a drive with a lag and room for a delay."""
     drives: dict[str, Drive] = {}
     for name in robot.actuated:
         own = robot.drives.get(name, Drive())

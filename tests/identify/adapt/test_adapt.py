@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`adapt` on a cartpole in plain MuJoCo with a weak, slow motor and a hinge that rubs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.identify.adapt.adapt import DECLARED, IDENTIFIED, Adaptation
+from neurodyn.identify.adapt.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.adapt.settings import FitStage
+from tests.identify.adapt.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
+
+pytest.importorskip("newton")
+
+SETTINGS = AdaptationSettings(
+    stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, network_steps=20, hidden=(4,), memory=1,
+    starts=20, proposals=3, proposal_seconds=1.0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "worn.h5"
+    cartpole_log(path, worn_cartpole())
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Adaptation]:
+    out = tmp_path_factory.mktemp("runs") / "worn"
+    return out, adapt("cartpole", log, out, settings=SETTINGS, threads=1)
+
+
+def value(found: Adaptation, name: str) -> float:
+    return next(one.value for one in found.figures.quantities if one.name == name)
+
+
+def test_it_finds_what_is_worn(run: tuple[Path, Adaptation]):
+    _, found = run
+    # The cart's mass and the motor's gain move it together: their ratio is what the log tells.
+    ratio = value(found, "actuator.slider.gain") / value(found, "slider.mass_scale")
+    assert ratio == pytest.approx(GAIN, rel=0.03)
+    assert value(found, "hinge.damping") == pytest.approx(DAMPING, rel=0.15)
+    late = value(found, "actuator.slider.lag") + value(found, "motors.delay")
+    assert late == pytest.approx(LAG, abs=0.004)
+
+
+def test_rungs_are_judged_on_the_log(run: tuple[Path, Adaptation]):
+    _, found = run
+    rungs = {rung.name: rung for rung in found.figures.rungs}
+    assert rungs[DECLARED].kept
+    assert rungs[IDENTIFIED].kept
+    assert found.figures.chosen == IDENTIFIED  # nothing is left for networks
+    assert found.figures.verdict == "ok"
+    group = "joints [rad or m]"
+    assert rungs[IDENTIFIED].errors[group][0] < 0.3 * rungs[DECLARED].errors[group][0]
+    assert rungs[IDENTIFIED].test[group][0] < 0.3 * rungs[DECLARED].test[group][0]
+
+
+def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
+    out, found = run
+    model = HYBRID.load(out)
+    store = Store.open(log)
+    windows, seconds = held_out_windows(store, Split.TEST, 4, (0.05, 0.5), 10)
+    one, other = (held_out_errors(m, store, windows, seconds).positions for m in (model, found.dynamics))
+    assert torch.allclose(one, other, atol=1e-9)
+    assert json.loads((out / "adaptation.json").read_text())["chosen"] == found.figures.chosen
+    assert (out / "next-motion.csv").read_text().startswith("time,slider\n")
+
+
+def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Adaptation], log: Path, tmp_path: Path):
+    out, found = run
+    half = tmp_path / "half"
+    shutil.copytree(out, half)
+    for name in ("model", "adaptation.json"):
+        shutil.rmtree(half / name) if (half / name).is_dir() else (half / name).unlink()
+    steps = [json.loads(line) for line in (half / "metrics.jsonl").read_text().splitlines()]
+    again = adapt("cartpole", log, half, settings=SETTINGS, threads=1, resume=True)
+    assert [one.value for one in again.figures.quantities] == [one.value for one in found.figures.quantities]
+    now = [json.loads(line) for line in (half / "metrics.jsonl").read_text().splitlines()]
+    assert sum(one.get("stage") == "structure" for one in now) <= sum(one.get("stage") == "structure" for one in steps)
+
+
+def test_other_data_are_no_way_to_go_on(run: tuple[Path, Adaptation], tmp_path: Path):
+    out, _ = run
+    other = tmp_path / "worn.h5"
+    cartpole_log(other, worn_cartpole(), episodes=8, seed=3)
+    half = tmp_path / "half"
+    shutil.copytree(out, half)
+    with pytest.raises(InputError, match="--resume needs"):
+        adapt("cartpole", other, half, settings=SETTINGS, threads=1, resume=True)
+
+
+def test_a_sound_robot_keeps_its_declaration(tmp_path: Path):
+    path = tmp_path / "sound.h5"
+    cartpole_log(path, worn_cartpole(gain=1.0, lag=0.0, damping=0.0), episodes=10, frames=80)
+    found = adapt("cartpole", path, tmp_path / "run", settings=SETTINGS, threads=1, mechanism=True)
+    gain = next(one for one in found.figures.quantities if one.name == "actuator.slider.gain")
+    assert gain.value == pytest.approx(1.0, abs=0.05)
+    assert found.figures.chosen == DECLARED or found.figures.rungs[1].share > 0.5
+
+
+def test_a_log_without_motion_is_refused(tmp_path: Path):
+    path = tmp_path / "still.h5"
+    model = worn_cartpole()
+    model.dof_damping[:] = 1e9
+    cartpole_log(path, model, episodes=8, frames=60)
+    with pytest.raises(InputError, match="no joint moves by more than its noise"):
+        adapt("cartpole", path, tmp_path / "run", settings=SETTINGS, threads=1)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def errors(size: float, windows_of: HeldOutErrors, seed: int) -> HeldOutErrors:
+    drawn = torch.randn(windows_of.positions.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return HeldOutErrors(size * drawn, windows_of.seconds, windows_of.windows)
+
+
+def test_a_rung_is_kept_only_beyond_the_spread(run: tuple[Path, Adaptation], log: Path):
+    _, found = run
+    store = Store.open(log)
+    windows, seconds = held_out_windows(store, Split.VALIDATION, 4, (0.05, 0.2), 20)
+    some = held_out_errors(found.dynamics, store, windows, seconds)
+    assert judged(errors(1.0, some, 0), errors(0.5, some, 1)).kept
+    assert not judged(errors(1.0, some, 0), errors(1.0, some, 1)).kept
+    assert not judged(errors(1.0, some, 0), errors(1.2, some, 1)).kept
