@@ -24,6 +24,7 @@ SOUND = {
     "generate": "cartpole --transitions 500 --threads 1 --out {out}.h5",
     "train": "cartpole --data {data} --steps 2 --out {out}",
     "finetune": "{run} --data {data} --steps 2 --out {out}",
+    "adapt": "cartpole --data {data} --out {out}",
     "identify": "cartpole --data {data} --parameters slider.damping --out {out}",
     "discover": "cartpole --data {data} --out {out}",
     "hybrid": "cartpole --out {out}",
@@ -64,7 +65,7 @@ OUTPUTS = {"out", "json", "report", "plot", "csv"}
 WORK = (
     "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batches.BatchMaker.__call__",
     "neurodyn.dynamics.base.BaseDynamics.rollout", "neurodyn.cluster.connection._join",
-    "neurodyn.walking.controller.QuadrupedController.act",
+    "neurodyn.walking.controller.QuadrupedController.act", "neurodyn.identify.adaptation.fit.Fitting._search",
 )  # fmt: skip
 """What works."""
 BAD: dict[object, tuple[str, ...]] = {

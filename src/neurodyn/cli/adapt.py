@@ -24,7 +24,7 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_adaptation
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.identify.adapt.adapt import adapt as adapt_robot
+    from neurodyn.identify.adaptation.run import adapt as adapt_robot
     from neurodyn.report.adaptation import write_adaptation
 
     require_writable(json, text=True)

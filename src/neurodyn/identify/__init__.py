@@ -4,8 +4,8 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
-    from neurodyn.identify.adapt.adapt import Adaptation, adapt
-    from neurodyn.identify.adapt.settings import AdaptationSettings
+    from neurodyn.identify.adaptation.run import Adaptation, adapt
+    from neurodyn.identify.adaptation.settings import AdaptationSettings
     from neurodyn.identify.block_bootstrap import Resamples, bootstrap
     from neurodyn.identify.certainty import profiles
     from neurodyn.identify.convergence import Convergence, curvature, judge

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.identify.adapt.result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
+from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
 

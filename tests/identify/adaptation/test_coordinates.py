@@ -11,8 +11,8 @@ import torch
 from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.dynamics.batch import State
-from neurodyn.identify.adapt.coordinates import Coordinate, CoordinateSpace
-from neurodyn.identify.adapt.usual import limbs_of, usual_coordinates
+from neurodyn.identify.adaptation.coordinates import Coordinate, CoordinateSpace
+from neurodyn.identify.adaptation.usual import limbs_of, usual_coordinates
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import load
 from tests.identify.sensed import model
@@ -184,7 +184,7 @@ def test_velocities_stay_those_of_the_declared_centre_of_mass():
 def test_the_usual_set_names_what_a_worn_robot_has():
     pytest.importorskip("newton")
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
-    from neurodyn.identify.adapt.usual import with_lag
+    from neurodyn.identify.adaptation.usual import with_lag
 
     robot = with_lag(load("cartpole"))
     mechanism, _, _ = declared_mechanism(robot, None)

@@ -8,7 +8,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.dynamics.coordinates import wrap_angle
-from neurodyn.identify.adapt.result import JointLog, LogCheck
+from neurodyn.identify.adaptation.result import JointLog, LogCheck
 from neurodyn.identify.readings import estimate_noise
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.robots import Robot

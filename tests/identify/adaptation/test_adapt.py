@@ -13,10 +13,10 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.adapt.adapt import DECLARED, IDENTIFIED, Adaptation
-from neurodyn.identify.adapt.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
-from neurodyn.identify.adapt.settings import FitStage
-from tests.identify.adapt.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
+from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation
+from neurodyn.identify.adaptation.settings import FitStage
+from tests.identify.adaptation.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
 
 pytest.importorskip("newton")
 

@@ -10,7 +10,7 @@ from neurodyn.core.description.drive import Controller, Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.identify.adapt.coordinates import MASS_SCALE, Coordinate, CoordinateSpace
+from neurodyn.identify.adaptation.coordinates import MASS_SCALE, Coordinate, CoordinateSpace
 from neurodyn.identify.run import LONGEST_DELAY
 from neurodyn.robots import Robot
 

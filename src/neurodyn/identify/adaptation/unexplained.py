@@ -8,9 +8,9 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adapt.fit import environments_of
-from neurodyn.identify.adapt.ladder import rolled
-from neurodyn.identify.adapt.result import UnexplainedCoordinate
+from neurodyn.identify.adaptation.fit import environments_of
+from neurodyn.identify.adaptation.ladder import rolled
+from neurodyn.identify.adaptation.result import UnexplainedCoordinate
 from neurodyn.identify.readings import Noise
 from neurodyn.learn.fit_windows import FitWindows
 

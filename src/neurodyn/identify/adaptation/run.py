@@ -24,12 +24,20 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adapt.fit import Fit, FitModel, Fitting, best_structure, past_frames, structures, trimmed
-from neurodyn.identify.adapt.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
-from neurodyn.identify.adapt.log_check import check_log
-from neurodyn.identify.adapt.networks import with_networks
-from neurodyn.identify.adapt.next_motion import next_motion
-from neurodyn.identify.adapt.result import (
+from neurodyn.identify.adaptation.fit import (
+    AdaptedFit,
+    FitModel,
+    Fitting,
+    best_structure,
+    past_frames,
+    structures,
+    trimmed,
+)
+from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.adaptation.log_check import check_log
+from neurodyn.identify.adaptation.networks import with_networks
+from neurodyn.identify.adaptation.next_motion import next_motion
+from neurodyn.identify.adaptation.result import (
     CONFIDENCE,
     AdaptationFigures,
     AdaptedQuantity,
@@ -38,9 +46,9 @@ from neurodyn.identify.adapt.result import (
     Rung,
     UnexplainedCoordinate,
 )
-from neurodyn.identify.adapt.settings import AdaptationSettings
-from neurodyn.identify.adapt.unexplained import unexplained
-from neurodyn.identify.adapt.usual import with_motors
+from neurodyn.identify.adaptation.settings import AdaptationSettings
+from neurodyn.identify.adaptation.unexplained import unexplained
+from neurodyn.identify.adaptation.usual import with_motors
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
@@ -79,8 +87,8 @@ class Adaptation:
 def adapt(request: AdaptRequest) -> Adaptation:
     """Adapt the model of a robot to its logs.
 
-    Motors, mechanism and floor are identified from a default set of quantities (`adapt.usual`), then networks are tried
-    on top; each rung is kept only where it is better on whole held-out episodes. The run directory gets model,
+    Motors, mechanism and floor are identified from a default set of quantities (`adaptation.usual`), then networks are
+    tried on top; each rung is kept only where it is better on whole held-out episodes. The run directory gets model,
     config.yaml, metrics.jsonl, adaptation.json and the motion to log next.
 
     Raises:
@@ -162,7 +170,7 @@ class _Adaptation:
             dynamics.physical.raw.copy_(dynamics.physical.raw_of(values))
         return dynamics
 
-    def _fit(self, models: list[FitModel], metrics: MetricsLog, resume: bool) -> tuple[Fitting, Fit]:
+    def _fit(self, models: list[FitModel], metrics: MetricsLog, resume: bool) -> tuple[Fitting, AdaptedFit]:
         """Return the fit, or read that of a run which was stopped after it."""
         settings, step = self.settings, 0
         tree = artifacts.read_tree(self.out / "state", _STATE) if resume else None
@@ -222,7 +230,7 @@ class _Adaptation:
         return unexplained(dynamics, self.store, windows, noise)
 
     def _figures(
-        self, fit: Fit, ladder: list[Rung], seconds: tuple[float, ...], chosen: str,
+        self, fit: AdaptedFit, ladder: list[Rung], seconds: tuple[float, ...], chosen: str,
         left: tuple[list[UnexplainedCoordinate], list[UnexplainedCoordinate]], log: LogCheck,
         motion: NextMotion | None,
     ) -> AdaptationFigures:  # fmt: skip
@@ -235,7 +243,7 @@ class _Adaptation:
         )  # fmt: skip
 
 
-def found_quantities(fit: Fit, unsaid: float) -> list[AdaptedQuantity]:
+def found_quantities(fit: AdaptedFit, unsaid: float) -> list[AdaptedQuantity]:
     """Return the quantities with their 90 % intervals; of those that the logs do not tell, what is known beforehand.
 
     Args:

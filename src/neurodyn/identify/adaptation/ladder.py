@@ -18,7 +18,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Trajectory, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adapt.fit import environments_of
+from neurodyn.identify.adaptation.fit import environments_of
 from neurodyn.identify.identifiability import blocks_of, student_t
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 

@@ -11,9 +11,9 @@ from neurodyn.core.progress import present_work
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.adapt.fit import FitModel, environments_of
-from neurodyn.identify.adapt.settings import AdaptationSettings
-from neurodyn.identify.adapt.usual import effort
+from neurodyn.identify.adaptation.fit import FitModel, environments_of
+from neurodyn.identify.adaptation.settings import AdaptationSettings
+from neurodyn.identify.adaptation.usual import effort
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
@@ -99,7 +99,7 @@ def with_networks(
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Tensor:
     """Return the median error of each position and velocity, shape [2 nv]."""
     from neurodyn.dynamics.coordinates import position_difference
-    from neurodyn.identify.adapt.ladder import rolled
+    from neurodyn.identify.adaptation.ladder import rolled
 
     path = rolled(dynamics, store, windows)
     q = position_difference(dynamics.spec, path.q[:, 1:], windows.q[:, 1:])

@@ -2,8 +2,8 @@
 """The fit of what a worn robot has: short windows first, then longer ones, each from where the last one ended.
 
 Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
-(`adapt.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the floor
-has is tried on a few windows first.
+(`adaptation.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the
+floor has is tried on a few windows first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_contact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.adapt.coordinates import CoordinateSpace
-from neurodyn.identify.adapt.settings import AdaptationSettings, FitStage
-from neurodyn.identify.adapt.usual import usual_coordinates
+from neurodyn.identify.adaptation.coordinates import CoordinateSpace
+from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
+from neurodyn.identify.adaptation.usual import usual_coordinates
 from neurodyn.identify.identifiability import Identifiability, identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.priors import UnitPrior
@@ -91,7 +91,7 @@ class FitModel:
 
 
 @dataclass(frozen=True)
-class Fit:
+class AdaptedFit:
     """A fit and how it is known.
 
     Attributes:
@@ -197,7 +197,7 @@ class Fitting:
         residuals = self.residuals(self.windows(Split.TRAIN, self.settings.stages[0]))
         self.scale = torch.maximum(residuals.robust(residuals.start(self.x[None])), self.noise.joined)
 
-    def run(self) -> Fit:
+    def run(self) -> AdaptedFit:
         """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
         settings = self.settings
         last, ends, costs = settings.stages[-1], {}, {}
@@ -214,7 +214,7 @@ class Fitting:
         self.x, residuals = ends[best]
         return self._ended(residuals, best, costs)
 
-    def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> Fit:
+    def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> AdaptedFit:
         """Return the fit that a stopped run has saved, with the stages' names."""
         self.x, self.scale = tree["x"], tree["scale"]
         costs = dict(zip(stages, tree["costs"].tolist(), strict=True))
@@ -222,10 +222,10 @@ class Fitting:
         stage = self.settings.stages[list(costs).index(best)]
         return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
 
-    def _ended(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> Fit:
+    def _ended(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:
         analysis = identifiability(residuals, residuals.start(self.x[None]))
         self.settle()
-        return Fit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
+        return AdaptedFit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
 
     @torch.no_grad()
     def settle(self) -> None:

@@ -21,9 +21,9 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.dynamics.batch import State
-from neurodyn.identify.adapt.fit import Fit, Fitting
-from neurodyn.identify.adapt.result import NextMotion
-from neurodyn.identify.adapt.usual import effort
+from neurodyn.identify.adaptation.fit import AdaptedFit, Fitting
+from neurodyn.identify.adaptation.result import NextMotion
+from neurodyn.identify.adaptation.usual import effort
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
@@ -39,7 +39,7 @@ FILE = "next-motion.csv"
 
 
 @torch.no_grad()
-def next_motion(fitting: Fitting, fit: Fit, out: Path) -> NextMotion | None:
+def next_motion(fitting: Fitting, fit: AdaptedFit, out: Path) -> NextMotion | None:
     """Choose the next motion, write its commands to `out` and return it; None if no candidate stays within limits."""
     settings, robot, dynamics = fitting.settings, fitting.model.robot, fitting.dynamics
     frames = max(4, round(settings.proposal_seconds / robot.spec.dt))
