@@ -47,6 +47,21 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
     return InputError(f"unknown {what} {name!r}{suggestion(name, valid)}; valid: {choices(valid)}{more}")
 
 
+MOST = 8
+"""Most names that an error about a long list shows."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return the valid names for the end of an error message: of many, the ones that resemble `name` most."""
+    from difflib import SequenceMatcher
+
+    listed = sorted(valid)
+    if len(listed) <= MOST:
+        return choices(listed)
+    alike = sorted(listed, key=lambda one: -SequenceMatcher(None, name, one, autojunk=False).ratio())[:MOST]
+    return f"{', '.join(sorted(alike))} and {len(listed) - MOST} more"
+
+
 def suggestion(name: str, valid: Iterable[str]) -> str:
     """Return " (did you mean 'NAME'?)" with the closest valid name; empty if none is close."""
     from difflib import get_close_matches  # only on errors: the command line starts with this module

@@ -188,7 +188,12 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
             for k in torch.nonzero((deviation > 1.0) | (singular <= 1e-7 * strongest))[:, 0].flip(0).tolist()
         ),
         lost=lost,
-        unseen=tuple(name for name, length in zip(names, lengths, strict=True) if length <= _UNSEEN),
+        unseen=tuple(
+            name
+            # The size of a quantity that is 0 says nothing of how much it matters.
+            for name, length, one, size in zip(names, lengths, values, sizes, strict=True)
+            if length * (max(1.0, 1.0 / float(size)) if one == 0.0 else 1.0) <= _UNSEEN
+        ),
         combined=tuple(name for name, only in zip(names, combined, strict=True) if only),
         bound=bound,
         deviations=torch.where(hidden, torch.inf, std),

@@ -95,7 +95,7 @@ def test_what_cannot_be_negative_is_not():
     [
         (
             "knee.mass",
-            "parameter 'knee.mass' matches no quantity; valid: contact.restitution, contact.stiffness, elbow",
+            "parameter 'knee.mass' matches no quantity; valid: contact.stiffness, elbow.com.x, elbow.com.y, ",
         ),
         ("Elbow.mass", "matches no quantity"),
         ("elbow.mass=heavy", "parameter 'elbow.mass=heavy' is malformed; valid: NAME, NAME=START"),
@@ -152,3 +152,18 @@ def test_parameters_of_soft_constraints_stay_in_their_ranges():
         select_parameters(nominal, ["contact.solref.timeconst=-1"])
     with pytest.raises(InputError, match=r"contact.solimp.dwidth is never above 1; valid: an upper bound up to it"):
         select_parameters(nominal, ["contact.solimp.dwidth=0.5:2"])
+
+
+def test_a_pattern_says_which_links_it_skips():
+    named = {"root.mass": 1.0, "hip.mass": 1.0, "hip.armature": 0.1, "knee.mass": 1.0, "knee.armature": 0.1}
+    with pytest.warns(Warning, match=r"\*\.armature: skips root, which has no armature"):
+        found = select_parameters(named, ["*.armature"])
+    assert [one.name for one in found] == ["hip.armature", "knee.armature"]
+
+
+def test_an_unknown_name_lists_eight_that_are_near():
+    named = {f"leg_{k}.{what}": 1.0 for k in range(50) for what in ("friction", "damping", "mass")}
+    with pytest.raises(InputError, match="and 142 more") as caught:
+        select_parameters(named, ["leg_7.frictoin"])
+    assert "leg_7.friction" in str(caught.value)
+    assert str(caught.value).count("leg_") == 9

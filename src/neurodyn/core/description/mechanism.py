@@ -154,7 +154,7 @@ class Mechanism(Config, HasJoints, frozen=True):
 
         for link in self.links:
             name, joint = link.joint.name, link.joint
-            scalars = {what: x for what in _SCALARS if (x := getattr(link, what)) is not None}
+            scalars = {what: x for what in _scalars(link) if (x := getattr(link, what)) is not None}
             add(name, scalars.keys(), scalars.values())
             for what, parts in _VECTORS.items():
                 add(f"{name}.{what}", parts, getattr(link, what))
@@ -193,7 +193,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         links = []
         for link in self.links:
             name, joint = link.joint.name, link.joint
-            fields = {what: named[f"{name}.{what}"] for what in _SCALARS if getattr(link, what) is not None}
+            fields = {what: named[f"{name}.{what}"] for what in _scalars(link) if getattr(link, what) is not None}
             fields |= {what: vector(f"{name}.{what}", parts) for what, parts in _VECTORS.items()}
             joint = msgspec.structs.replace(
                 joint, parent_frame=(*vector(f"{name}.origin", "xyz"), *joint.parent_frame[3:])
@@ -217,6 +217,11 @@ class Mechanism(Config, HasJoints, frozen=True):
             self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports),
             elements=elements or UNSET,
         )  # fmt: skip
+
+
+def _scalars(link: Link) -> tuple[str, ...]:
+    """Return the names of a link's numbers: a free joint has neither friction nor a rotor."""
+    return ("mass",) if link.joint.kind == "free" else _SCALARS
 
 
 Vector = tuple[float, ...]

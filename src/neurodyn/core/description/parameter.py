@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, nearest, notice
 
 _POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", "armature", "damping", "friction", "stiffness")
 _POSITIVE_CONTACT = ("slip_speed", "cfm", "restitution", "baumgarte")
@@ -71,8 +71,9 @@ def select_parameters(
         names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
             raise InputError(
-                f"parameter {pattern!r} matches no quantity; valid: {choices(nominal)}, or patterns of them"
+                f"parameter {pattern!r} matches no quantity; valid: {nearest(pattern, nominal)}, or patterns of them"
             )
+        _tell_of_lacks(pattern, names, nominal)
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:
             least, most = bounds[name] if name in bounds else _range(name, nominal[name])
@@ -87,6 +88,17 @@ def select_parameters(
             except ValueError as error:
                 raise InputError(str(error)) from None
     return tuple(selected[name] for name in nominal if name in selected)
+
+
+def _tell_of_lacks(pattern: str, names: Sequence[str], nominal: Mapping[str, float]) -> None:
+    """Say which links a pattern as "*.armature" skips, because they have no such quantity."""
+    what = pattern.removeprefix("*.")
+    if what == pattern or any(sign in what for sign in "*?[."):
+        return
+    links = [name.removesuffix(".mass") for name in nominal if name.endswith(".mass")]
+    lacking = [link for link in links if f"{link}.{what}" not in nominal]
+    if lacking and any(f"{link}.{what}" in names for link in links):
+        notice(f"{pattern}: skips {', '.join(lacking)}, which has no {what}")
 
 
 def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float | None]:
