@@ -77,8 +77,8 @@ class FitModel:
         """Declared values of all quantities."""
         return nominal(self.mechanism, self.contact)
 
-    def dynamics(self, store: Store, threads: int) -> HybridDynamics:
-        """Return the model, at its declared values."""
+    def dynamics(self, store: Store | None, threads: int) -> HybridDynamics:
+        """Return the model at its declared values, with the range of motion of a log."""
         declared = self.declared
         free = tuple(Parameter(name, declared[name]) for name in self.space.quantities)
         config = EngineConfig(substeps=self.robot.simulator.substeps, contact=self.contact)
@@ -86,7 +86,7 @@ class FitModel:
             self.robot.spec, self.mechanism, config, free, self.fingerprint, self.scene, declaration=self.name,
             threads=threads,
         )  # fmt: skip
-        model.training_range = training_range(store)
+        model.training_range = None if store is None else training_range(store)
         return model
 
 
