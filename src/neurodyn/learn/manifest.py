@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec import UNSET
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
@@ -102,7 +103,8 @@ def verb_of(record: RunRecord[Any]) -> str:
     if record.task:
         return "policy online" if record.kind else "policy train"
     if record.kind == "hybrid":
-        return "identify" if isinstance(record.parameters, tuple) else "discover"
+        named = isinstance(record.parameters, tuple)
+        return "identify" if named else "adapt" if record.blueprint is UNSET else "discover"
     return "finetune" if isinstance(record.base, str) else "train"
 
 

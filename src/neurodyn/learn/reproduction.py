@@ -85,6 +85,7 @@ TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
     finetune=f"{__name__}:finetune_again",
     identify="neurodyn.identify.run:identify_again",
     discover="neurodyn.identify.discovery_run:discover_again",
+    adapt="neurodyn.identify.adaptation.run:adapt_again",
     **{
         "policy train": "neurodyn.policy.train:train_again",
         "policy online": "neurodyn.policy.online.loop:online_again",
@@ -197,7 +198,7 @@ def _located(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple
     names = data_of(record)
     if given and len(given) != len(names):
         raise InputError(f"--data names {len(given)} files, and {run} was trained on {len(names)}; valid: all of them")
-    if not names and manifest.training in ("train", "finetune", "identify", "discover"):
+    if not names and manifest.training in ("train", "finetune", "identify", "discover", "adapt"):
         raise InputError(f"{run}: was trained on data in memory, which no file holds; valid: a run of data in files")
     for name, path in zip(names, given or names, strict=True):
         if name not in manifest.files:

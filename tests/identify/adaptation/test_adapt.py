@@ -16,6 +16,7 @@ from neurodyn.identify import AdaptationSettings, adapt
 from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
 from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation
 from neurodyn.identify.adaptation.settings import FitStage
+from neurodyn.learn.reproduction import reproduce
 from tests.identify.adaptation.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
 
 pytest.importorskip("newton")
@@ -74,6 +75,10 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
     assert torch.allclose(one, other, atol=1e-9)
     assert json.loads((out / "adaptation.json").read_text())["chosen"] == found.figures.chosen
     assert (out / "next-motion.csv").read_text().startswith("time,slider\n")
+
+
+def test_it_is_reproduced(run: tuple[Path, Adaptation], tmp_path: Path):
+    assert reproduce(run[0], tmp_path / "again").same
 
 
 def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Adaptation], log: Path, tmp_path: Path):

@@ -55,6 +55,7 @@ from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import require_tracker, tracking
@@ -112,7 +113,12 @@ def adapt(request: AdaptRequest) -> Adaptation:
         with MetricsLog(out) as metrics:
             metrics.start(record, "cpu")
             work = _Adaptation(robot, locate(request.robot), store, settings, out, resolve_threads(request.threads))
-            return work.run(metrics, networks=settings.networks and not request.mechanism, resume=going_on)
+            return work.run(metrics, resume=going_on)
+
+
+def adapt_again(again: TrainingAgain) -> None:
+    """Adapt a model once more to the logs of a run."""
+    adapt(again.robot, again.data, again.out, settings=again.read(AdaptationRecord).settings)
 
 
 def _settings(request: AdaptRequest) -> AdaptationSettings:
@@ -121,7 +127,8 @@ def _settings(request: AdaptRequest) -> AdaptationSettings:
         given = AdaptationSettings()
     if not isinstance(given, AdaptationSettings):
         given = read_config(Path(given), AdaptationSettings)
-    return given if request.seed is None else msgspec.structs.replace(given, seed=request.seed)
+    seed = given.seed if request.seed is None else request.seed
+    return msgspec.structs.replace(given, seed=seed, networks=given.networks and not request.mechanism)
 
 
 @dataclass
@@ -134,8 +141,8 @@ class _Adaptation:
     threads: int
     begun: float = field(default_factory=time.process_time)
 
-    def run(self, metrics: MetricsLog, *, networks: bool, resume: bool) -> Adaptation:
-        settings = self.settings
+    def run(self, metrics: MetricsLog, *, resume: bool) -> Adaptation:
+        settings, networks = self.settings, self.settings.networks
         with stage(0.0, 0.05, "looking at the logs"):
             log = check_log(self.robot, self.store)
         models = structures(self.robot, self.name)
