@@ -99,9 +99,18 @@ class _ResolvedEnvironment:
     """The environment used last, as `given` and with defaults filled in, and the unit vector `down` of its gravity."""
 
     given: Environment | None
+    edits: tuple[int, ...]
     device: torch.device
     environment: Environment
     down: Tensor | None
+
+
+def _edits(environment: Environment | None) -> tuple[int, ...]:
+    """Return how often each tensor of an environment was edited in place."""
+    pose = None if environment is None or environment.ground is None else environment.ground.pose
+    tensors = (None if environment is None else environment.gravity, pose)
+    # Tensors of inference mode count no edits.
+    return tuple(0 if one is None or one.is_inference() else one._version for one in tensors)
 
 
 def _lies_on(environment: Environment, device: torch.device) -> bool:
@@ -175,13 +184,13 @@ class BaseDynamics(ABC):
 
     def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
         """Return an environment with its derived values, cached because checks that read gravity stall a GPU."""
-        known, device = self._surroundings, torch.device(self.device)
-        if known is None or known.given is not environment or known.device != device:
+        known, device, edits = self._surroundings, torch.device(self.device), _edits(environment)
+        if known is None or known.given is not environment or known.device != device or known.edits != edits:
             whole = self._filled_in(environment)
             down = None if whole.gravity is None else gravity_direction(whole.gravity)
             down = None if down is None else down.to(device)
             whole = whole if _lies_on(whole, device) else whole.to(device)
-            known = self._surroundings = _ResolvedEnvironment(environment, device, whole, down)
+            known = self._surroundings = _ResolvedEnvironment(environment, edits, device, whole, down)
         return known
 
     def _filled_in(self, environment: Environment | None) -> Environment:
