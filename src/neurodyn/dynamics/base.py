@@ -2,7 +2,7 @@
 """Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
@@ -164,6 +165,11 @@ class BaseDynamics(ABC):
         return None
 
     @property
+    def from_logs(self) -> bool:
+        """Whether logs of the robot made the model, which are the truth about it then."""
+        return self.training_range is not None and self.training_range.logged
+
+    @property
     def uncertain(self) -> bool:
         """Whether steps have an epistemic standard deviation."""
         return self.epistemic_scale is not None
@@ -285,6 +291,12 @@ class BaseDynamics(ABC):
                 label = truth.kind if truth.kind != self.kind else f"other {truth.kind}"
                 truth = truth.rollout(context, controls, environment)
         return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
+
+    def driven_by(self, drives: Mapping[str, Drive]) -> Dynamics:
+        """Return the same dynamics behind drives, whose commands they take; see `Dynamics.driven_by`."""
+        from neurodyn.dynamics.driven import driven  # derives from this class
+
+        return driven(self, drives)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame with fixed buffers of the dtype and device of `like`; `environment` is resolved."""
