@@ -63,6 +63,27 @@ def test_gravity_is_seen_from_the_base():
     assert "projected_gravity" not in StateReader(FREE, owner="a rock").read(state)
 
 
+def test_worlds_without_gravity_among_others_have_no_direction():
+    gravity = torch.tensor([[0.0, 0.0, -9.81], [0.0, 0.0, 0.0]], dtype=F64)
+    down = gravity_direction(gravity)
+    assert torch.equal(down, torch.tensor([[0.0, 0.0, -1.0], [0.0, 0.0, 0.0]], dtype=F64))
+    found = StateReader(FREE, owner="a rock", down=down).read(states(2))["projected_gravity"]
+    assert (found[1] == 0).all()
+    assert torch.linalg.vector_norm(found[0]) == pytest.approx(1.0)
+
+
+def test_gravity_edited_in_place_is_read_anew():
+    dynamics = AnalyticDynamics(load_robot("ant"))
+    environment = Environment(gravity=torch.tensor([0.0, 0.0, -9.81]))
+    state = State(torch.zeros(1, dynamics.spec.nq), torch.zeros(1, dynamics.spec.nv))
+    state.q[:, 6] = 1.0
+    before = dynamics.quantities(state, environment=environment)["projected_gravity"]
+    environment.gravity.copy_(torch.tensor([9.81, 0.0, 0.0]))
+    after = dynamics.quantities(state, environment=environment)["projected_gravity"]
+    torch.testing.assert_close(before, torch.tensor([[0.0, 0.0, -1.0]]))
+    torch.testing.assert_close(after, torch.tensor([[1.0, 0.0, 0.0]]))
+
+
 def test_joints_are_those_behind_the_base():
     state = states()
     found = StateReader(FREE, owner="a rock").read(state, torque=torch.ones(6, 1))

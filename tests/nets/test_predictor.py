@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The predictor starts as the best linear model, in physical units, and steps like its training pass."""
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -48,6 +49,22 @@ def test_corrections_begin_at_zero_where_asked_for(config):
     x, y = data()
     predictor = build_predictor(config, 4, 2).double().fit(x, y, silent=True)
     assert predictor(torch.from_numpy(x[None])).abs().max() < 1e-12 * abs(y).max()
+
+
+@pytest.mark.parametrize(
+    ("config", "members"),
+    [(CONFIGS[0], 1), (CONFIGS[0], 3), (CONFIGS[1], 1), (CONFIGS[2], 1)],
+    ids=["mlp", "mlps", "gru", "transformer"],
+)
+@torch.no_grad()
+def test_a_silent_predictor_without_a_skip_connection_is_zero(config, members):
+    x, y = data()
+    plain = msgspec.structs.replace(config, skip=False)
+    predictor = build_predictor(plain, 4, 2, members=members).double().fit(x, y)
+    rows = torch.from_numpy(x[None, :50])
+    assert predictor(rows).abs().max() > 1e-3 * abs(y).max()
+    predictor.silence()
+    assert predictor(rows).abs().max() < 1e-12 * abs(y).max()
 
 
 def test_collinear_and_constant_inputs_give_a_finite_solution():

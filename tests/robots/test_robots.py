@@ -4,13 +4,14 @@
 import math
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 import yaml
 
 from neurodyn import robots
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, Notice
 from neurodyn.robots.listing import list_robots
 
 
@@ -46,6 +47,22 @@ def test_unknown_robot_lists_the_valid_ones():
         match=r"unknown robot 'cartpool' \(did you mean 'cartpole'\?\); valid: a1, ant, anymal-c, anymal-d, cart",
     ):
         robots.load("cartpool")
+
+
+def test_a_shipped_name_that_is_also_a_folder_here_says_which_it_is(tmp_path, monkeypatch):
+    folder = tmp_path / "pendulum"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neurodyn.core.errors._given", set())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        robots.load("pendulum")  # a folder without a declaration is none of a robot
+    (folder / "cartpole.urdf").write_text("<robot/>")
+    text = robots.ROBOTS["cartpole"].read_text().replace("name: cartpole", "name: mine")
+    (folder / "robot.yaml").write_text(text)
+    with pytest.warns(Notice, match=r"'pendulum' is the one that ships with neurodyn, .* write \./pendulum for that"):
+        assert robots.load("pendulum").name == "pendulum"
+    assert robots.load("./pendulum").name == "mine"
 
 
 @pytest.mark.parametrize("form", ["file", "folder"])

@@ -142,7 +142,7 @@ def _plan(request: ControlRequest) -> None:
         with ProgressBar(f"{planner} in {model}, on {plant}"):
             result, path = run(
                 asked, planner, where, real, episodes=request.episodes, seed=request.seed, noise=noise,
-                delay=request.delay, frames=request.frames,
+                frames=request.frames,
             )  # fmt: skip
         title = f"{request.episodes} episodes of {request.task}, planned by {planner} in {model}"
         print_tables(title, control_tables(result))

@@ -165,6 +165,16 @@ def of_persistence(mine: float | None, persistence: float | None, what: str) -> 
     )  # fmt: skip
 
 
+def of_declared(mine: float | None, declared: float | None, what: str) -> Verdict:
+    """Judge a mean error on a held-out log relative to that of the declared simulator."""
+    if mine is None or declared is None or mine <= declared:
+        return Verdict()
+    return Verdict(
+        "warning", f"the declared simulator predicts the held-out log better: {what} {declared:.3g} beside {mine:.3g}",
+        "use it, or train longer, give more data, or a known base (--base contact)",
+    )  # fmt: skip
+
+
 def of_faults(fault: str, worlds: int, of: int) -> Verdict:
     """Judge roll-outs, some of which became implausible."""
     if not worlds:
@@ -192,6 +202,18 @@ def of_returns(imagined: float, real: float, reference: str) -> Verdict:
     return Verdict(
         "fails", f"{reference} contradicts the imagined return: {real:.4g} instead of {imagined:.4g}, {gap:.0%} apart",
         "the policy exploits its model; give a penalty (--penalty), a better model, or neurodyn policy online",
+    )  # fmt: skip
+
+
+def of_unconfirmed(imagined: float, declared: float) -> Verdict:
+    """Judge a return in a model of the robot's logs relative to that in the declared simulator, which is no truth."""
+    gap = abs(imagined - declared) / max(abs(imagined), abs(declared), 1e-12)
+    if gap <= EXPLOITED or declared > imagined:
+        return Verdict()
+    return Verdict(
+        "warning", f"the declared simulator returns {declared:.4g} instead of {imagined:.4g}, {gap:.0%} apart; the "
+        "model came from logs of the robot, the simulator did not",
+        "let the policy act on the robot to tell which is right",
     )  # fmt: skip
 
 

@@ -63,6 +63,10 @@ class Split(IntEnum):
     TEST = 2
 
 
+SIMULATED = "simulated"
+"""Note of a log of the declared simulator."""
+
+
 class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simulator": "teacher"}):
     """Origin and layout of the trajectories in a store.
 
@@ -107,6 +111,11 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     def robot(self) -> str:
         """Name of the robot."""
         return self.spec.robot
+
+    @property
+    def of_robot(self) -> bool:
+        """Whether the robot itself was measured, and not its declared simulator in its place."""
+        return self.source == "log" and not self.notes.get(SIMULATED)
 
     def differences(self, other: "StoreHeader") -> list[str]:
         """List in words how `other` differs from this header, `sources` aside."""

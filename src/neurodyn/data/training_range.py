@@ -28,18 +28,24 @@ class TrainingRange(Config, frozen=True):
     Attributes:
         qd: Velocities [rad/s or m/s], length nv.
         channels: Channels of the spec, length nx.
+        logged: Whether some of the data are logs of the robot, which are the truth about it then, and not its declared
+            simulator.
     """
 
     qd: Ranges
     channels: Ranges = ()
+    logged: bool = False
 
     def joined(self, other: "TrainingRange") -> "TrainingRange":
         """Return the union of two ranges."""
-        return TrainingRange(qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels))
+        return TrainingRange(
+            qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels),
+            logged=self.logged or other.logged,
+        )  # fmt: skip
 
 
 def training_range(data: "Store | Mixture") -> TrainingRange:
-    """Return the range of the training episodes of a store or a mixture."""
+    """Return the range of the training episodes of a store or a mixture, and whether they are logs of the robot."""
     from neurodyn.data.header import Split  # loads HDF5, which loading a model does not need
     from neurodyn.data.mixture import Mixture
     from neurodyn.data.split import split_blocks
@@ -48,6 +54,7 @@ def training_range(data: "Store | Mixture") -> TrainingRange:
         TrainingRange(
             qd=_velocities(store.header.spec, store.columns("qd", rows)),
             channels=_columns(store.columns("channel", rows)),
+            logged=store.header.of_robot,
         )
         for store in Mixture.of(data).stores
         for rows in split_blocks(store, Split.TRAIN)

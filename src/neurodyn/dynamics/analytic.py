@@ -2,14 +2,17 @@
 """Analytic dynamics: the simulator, a Newton solver under graph capture, behind the common interface."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
@@ -97,6 +100,11 @@ class AnalyticDynamics(BaseDynamics):
     def reset(self, carry: SimulatedWorlds, context: State | Window, mask: WorldMask) -> SimulatedWorlds:
         """Restart some worlds; see `Dynamics.reset`."""
         return replace(carry, memory=renewed_memory(carry.memory, self._memory_after(carry, context), mask))
+
+    def driven_by(self, drives: Mapping[str, Drive]) -> "AnalyticDynamics":
+        """Return the simulator of the robot with these drives, which act in each of its steps."""
+        robot = msgspec.structs.replace(self.robot, drives=dict(drives))
+        return AnalyticDynamics(robot, substeps=self._substeps, device=self.device)
 
     def _memory_after(self, worlds: SimulatedWorlds, context: State | Window) -> Tensor | None:
         """Return the memory of drives after a window, with the measured state set in every frame."""

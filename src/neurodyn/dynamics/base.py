@@ -2,7 +2,7 @@
 """Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
@@ -99,9 +100,18 @@ class _ResolvedEnvironment:
     """The environment used last, as `given` and with defaults filled in, and the unit vector `down` of its gravity."""
 
     given: Environment | None
+    edits: tuple[int, ...]
     device: torch.device
     environment: Environment
     down: Tensor | None
+
+
+def _edits(environment: Environment | None) -> tuple[int, ...]:
+    """Return how often each tensor of an environment was edited in place."""
+    pose = None if environment is None or environment.ground is None else environment.ground.pose
+    tensors = (None if environment is None else environment.gravity, pose)
+    # Tensors of inference mode count no edits.
+    return tuple(0 if one is None or one.is_inference() else one._version for one in tensors)
 
 
 def _lies_on(environment: Environment, device: torch.device) -> bool:
@@ -155,6 +165,11 @@ class BaseDynamics(ABC):
         return None
 
     @property
+    def from_logs(self) -> bool:
+        """Whether logs of the robot made the model, which are the truth about it then."""
+        return self.training_range is not None and self.training_range.logged
+
+    @property
     def uncertain(self) -> bool:
         """Whether steps have an epistemic standard deviation."""
         return self.epistemic_scale is not None
@@ -175,13 +190,13 @@ class BaseDynamics(ABC):
 
     def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
         """Return an environment with its derived values, cached because checks that read gravity stall a GPU."""
-        known, device = self._surroundings, torch.device(self.device)
-        if known is None or known.given is not environment or known.device != device:
+        known, device, edits = self._surroundings, torch.device(self.device), _edits(environment)
+        if known is None or known.given is not environment or known.device != device or known.edits != edits:
             whole = self._filled_in(environment)
             down = None if whole.gravity is None else gravity_direction(whole.gravity)
             down = None if down is None else down.to(device)
             whole = whole if _lies_on(whole, device) else whole.to(device)
-            known = self._surroundings = _ResolvedEnvironment(environment, device, whole, down)
+            known = self._surroundings = _ResolvedEnvironment(environment, edits, device, whole, down)
         return known
 
     def _filled_in(self, environment: Environment | None) -> Environment:
@@ -276,6 +291,12 @@ class BaseDynamics(ABC):
                 label = truth.kind if truth.kind != self.kind else f"other {truth.kind}"
                 truth = truth.rollout(context, controls, environment)
         return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
+
+    def driven_by(self, drives: Mapping[str, Drive]) -> Dynamics:
+        """Return the same dynamics behind drives, whose commands they take; see `Dynamics.driven_by`."""
+        from neurodyn.dynamics.driven import driven  # derives from this class
+
+        return driven(self, drives)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame with fixed buffers of the dtype and device of `like`; `environment` is resolved."""

@@ -43,6 +43,17 @@ def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tens
     return command
 
 
+def frame_input(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
+    """Return what a learned model reads in a frame, shape [worlds, nu]: torques at its start, or targets.
+
+    A model of targets takes them as `Control(target=...)`, or as rows of a log in `Control(torque=...)`. Errors: see
+    `frame_command`.
+    """
+    if spec.control_kind != "torque" and control.torque is None:
+        return frame_command(spec, state, control)
+    return frame_torque(spec, state, control)
+
+
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
     """Return the torques at the start of a frame [N m or N], shape [worlds, nu].
 

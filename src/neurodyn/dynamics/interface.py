@@ -5,12 +5,13 @@
 passed to `step` takes precedence over it, because simulators pass their own state to every step and users edit it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
@@ -92,6 +93,11 @@ class Dynamics(Protocol):
         ...
 
     @property
+    def from_logs(self) -> bool:
+        """Whether logs of the robot made the model, which are the truth about it then, not its declared simulator."""
+        ...
+
+    @property
     def uncertain(self) -> bool:
         """Whether `step` returns an epistemic standard deviation."""
         ...
@@ -139,6 +145,14 @@ class Dynamics(Protocol):
         self, context: State | Window, controls: Controls, environment: Environment | None = None
     ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        ...
+
+    def driven_by(self, drives: Mapping[str, Drive]) -> "Dynamics":
+        """Return the same dynamics with drives by joint, whose commands are then the controls.
+
+        Raises:
+            InputError: The dynamics take no torques, or a drive is invalid.
+        """
         ...
 
     def compare(

@@ -163,10 +163,13 @@ class StateReader:
 
 
 def gravity_direction(gravity: Tensor) -> Tensor | None:
-    """Return the direction of gravity (unit) in the given shape, [3] or [worlds, 3]; None without gravity."""
+    """Return the direction of gravity (unit) in the given shape, [3] or [worlds, 3]; None without gravity.
+
+    Worlds without gravity among others with it have the direction zero.
+    """
     if not bool(gravity.any()):
         return None
-    return gravity / torch.linalg.vector_norm(gravity, dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(gravity, dim=-1)
 
 
 def _joints(spec: StateSpec) -> dict[str, Maker]:

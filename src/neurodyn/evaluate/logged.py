@@ -6,9 +6,11 @@ state is a start, the model gets that state alone, and the first states of episo
 separately.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.progress import counted
@@ -26,9 +28,10 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.evaluate.calibration import member_calibration
-from neurodyn.evaluate.metrics import Compared, compare, percentiles
+from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
 from neurodyn.evaluate.recorded import Recorded, split_name
 from neurodyn.evaluate.records import (
+    ErrorSummary,
     Logged,
     LogMark,
     LogSection,
@@ -54,6 +57,7 @@ def beside_log(
     horizon: int | None = None,
     rollouts: int | None = None,
     seed: int = SEED,
+    declared: Dynamics | None = None,
 ) -> Logged | Tossed:
     """Evaluate a model on recorded episodes.
 
@@ -65,12 +69,13 @@ def beside_log(
         horizon: Frames of a roll-out; None for half a second, or for the horizon of a floating robot.
         rollouts: Maximum number of starts, evenly spaced; None for 20,000.
         seed: Recorded in the result; starts do not depend on it.
+        declared: The declared simulator, for its errors from the same starts; None to leave them out.
 
     Raises:
         InputError: No episode is long enough.
     """
     if robot.spec.floating:
-        return _tossed(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed)
+        return _tossed(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed, declared)
     frames = horizon or round(SECONDS[-1] / robot.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
     context = model.spec.context
@@ -107,7 +112,17 @@ def beside_log(
         q_units=list(error_units(robot.spec)),
         qd_names=list(robot.spec.qd_names),
         calibration=_calibration(model, predicted, starts, context),
+        declared=_declared(declared, robot, starts, context, marks),
     )
+
+
+def _declared(
+    declared: Dynamics | None, robot: Robot, starts: Recorded, seen: int, marks: Iterable[int]
+) -> dict[str, ErrorSummary] | UnsetType:
+    """Return the errors of the declared simulator up to each horizon; UNSET for none."""
+    if declared is None:
+        return UNSET
+    return Compared(robot, roll_out(declared, starts.batches(seen)).path, starts.truth).by_horizon(list(marks))
 
 
 def _at(robot: Robot, paths: dict[str, Trajectory], truth: Trajectory, rows: Tensor, mark: int) -> LogMark:
@@ -129,8 +144,9 @@ def _at(robot: Robot, paths: dict[str, Trajectory], truth: Trajectory, rows: Ten
 
 
 def _tossed(
-    model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int
-) -> Tossed:
+    model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int,
+    declared: Dynamics | None,
+) -> Tossed:  # fmt: skip
     starts = Recorded.along(store, split, 0, frames, rollouts, _TOSSES)
     batches = counted(starts.batches(0), len(starts.windows), "log")
     done, truth, released = roll_out(model, batches), starts.truth, torch.from_numpy(starts.released)
@@ -146,6 +162,7 @@ def _tossed(
         comparison=compare(robot, done.path, truth, simulated=False),
         releases=PartialComparison(rollouts=int(released.sum()), comparison=first),
         calibration=_calibration(model, done.path, starts, 0),
+        declared=_declared(declared, robot, starts, 0, horizons_up_to(frames)),
     )
 
 

@@ -283,7 +283,8 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
     """Common fields of evaluations beside logs.
 
     A model sees `context_frames` recorded frames before a start. `start` says whether roll-outs start from states as
-    "logged" or estimated from the "past". `data` and `start` are UNSET if the caller passed the log.
+    "logged" or estimated from the "past". `data` and `start` are UNSET if the caller passed the log. `declared` holds
+    the errors of the declared simulator from the same starts, means up to each horizon; UNSET where there is none.
     """
 
     inline: ClassVar = ("about", "summary", "comparison")
@@ -297,6 +298,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
     notes: dict[str, Any]
     data: str | UnsetType = UNSET
     start: str | UnsetType = UNSET
+    declared: dict[str, ErrorSummary] | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET
 

@@ -25,8 +25,8 @@ class EvaluationRequest(Config, frozen=True, kw_only=False):
         rollouts: Number of roll-outs; by default 2048 beside the simulator (512 for floating robots, whose simulator is
             slow) and 20000 on logs.
         seed: Seed of initial states and torques.
-        data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the
-            model was trained on, where it was trained on one.
+        data: HDF5 store, or an npz log in the layout that the robot declares, or "simulator" for the declared one; by
+            default the held-out part of the logs that the model was made from, else the simulator.
         split: Which episodes of the data; by default the test episodes, or the validation episodes where there are
             none.
         ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all of the robot's

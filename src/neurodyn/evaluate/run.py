@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate the model of a run with the defaults that suit it, and judge whether it is any use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import singledispatch
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET
@@ -14,21 +15,26 @@ from neurodyn.core.config import Config, read_config, replaced
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import taking
-from neurodyn.core.verdict import Verdict, of_bounds, of_faults, of_persistence, together
+from neurodyn.core.verdict import Verdict, of_bounds, of_declared, of_faults, of_persistence, together
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.guard import FOLDER, Fault, watching
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.logged import beside_log
+from neurodyn.evaluate.metrics import METRICS
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import (
     PERSISTENCE,
+    ErrorSummary,
     Evaluation,
     ForecastEvaluation,
+    LogEvaluation,
     Logged,
     RolloutComparison,
     Simulated,
@@ -39,14 +45,16 @@ from neurodyn.evaluate.scenario import ALL, scenario, scenarios
 from neurodyn.evaluate.simulated import beside_simulator, with_grounds
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
+from neurodyn.identify.starts import FromPast
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
+from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import open_measured_data, open_robot_data
+from neurodyn.robots.data import as_logged, grounded, open_measured_data, open_robot_data
 
 
 def judge(result: Evaluation, faults: list[Fault]) -> Verdict:
-    """Return the verdict on an evaluation: beside persistence, on what broke down, and on what left its bounds.
+    """Return the verdict: beside persistence and on logs the declared simulator, on what broke down or left its bounds.
 
     A model is compared with persistence at the shortest horizon: over longer ones motion may be chaotic, and nothing
     that is predicted may be better than the mean. `faults` are what broke down in the roll-outs.
@@ -69,8 +77,14 @@ def _beside_persistence(result: Evaluation) -> Iterator[Verdict]:
 
 
 @_beside_persistence.register
-def _(result: Simulated | Tossed) -> Iterator[Verdict]:
+def _(result: Simulated) -> Iterator[Verdict]:
     yield from _compared(result.comparison)
+
+
+@_beside_persistence.register
+def _(result: Tossed) -> Iterator[Verdict]:
+    yield from _compared(result.comparison)
+    yield from _beside_declared(result, result.comparison.by_horizon)
 
 
 @_beside_persistence.register
@@ -78,6 +92,7 @@ def _(result: Logged) -> Iterator[Verdict]:
     marks = result.at_horizon["all"].marks
     mark = marks[min(marks, key=int)]
     yield of_persistence(mark.model.q_mean, mark.persistence.q_mean, f"joint error {mark.seconds:.3g} s ahead")
+    yield from _beside_declared(result, result.by_horizon)
 
 
 @_beside_persistence.register
@@ -85,6 +100,20 @@ def _(result: ForecastEvaluation) -> Iterator[Verdict]:
     mark = result.at_horizon[min(result.at_horizon, key=int)]
     mine, still = mark.by_model["model"].scaled, mark.by_model[PERSISTENCE].scaled
     yield of_persistence(mine, still, f"error {mark.seconds:.3g} s ahead, in standard deviations,")
+
+
+def _beside_declared(result: LogEvaluation, found: Mapping[str, ErrorSummary]) -> Iterator[Verdict]:
+    """Judge a model beside the declared simulator on a log; one that is better in a metric knows something."""
+    if result.declared is UNSET:
+        return
+    horizon = min(result.declared, key=int)
+    mine, theirs = found[horizon], result.declared[horizon]
+    judged = [
+        of_declared(mine.means[name], theirs.means[name], f"{METRICS[name].title.lower()} over {horizon} frames")
+        for name in mine.percentiles
+    ]
+    if judged and all(one.grade != "ok" for one in judged):
+        yield judged[0]
 
 
 def _compared(comparison: RolloutComparison) -> Iterator[Verdict]:
@@ -131,15 +160,16 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
     if request.beside:
         raise InputError("--beside compares world models; valid: RUN of a world model")
     model = load_simulator(run, device=request.device)
-    data = training_log(run) if request.data is None and model.fingerprint is None else request.data
     amounts: dict[str, Any] = {"horizon": request.horizon, "rollouts": request.rollouts, "seed": request.seed}
+    data = _truth(model, request)
     if data is not None:
         if request.ground is not None or request.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
-        store = open_robot_data(robot, data)
-        require_data(robot, store)
-        model, start = load_along_log(run, request.device)
-        found = beside_log(model, robot, store, split=chosen_split(store, request.split), **amounts)
+        model, start, robot, store = open_along_log(run, data, request.device)
+        declared = _declared(model, robot, store, resolve_threads(request.threads))
+        found = beside_log(
+            model, robot, store, split=chosen_split(store, request.split), declared=declared, **amounts
+        )  # fmt: skip
         return msgspec.structs.replace(found, data=data, start=start)
     if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
@@ -169,11 +199,60 @@ def evaluate_forecasting(request: EvaluationRequest) -> ForecastEvaluation:
     )  # fmt: skip
 
 
-def load_along_log(run: str | Path, device: str = "cpu") -> tuple[Dynamics, str]:
-    """Load the model of a run as its roll-outs along a log begin, and return how: as "logged", or from the "past"."""
+SIMULATOR = "simulator"
+"""What a user gives for data to compare a model of logs with the declared simulator."""
+
+
+def _truth(model: Dynamics, request: EvaluationRequest) -> str | None:
+    """Return the log that a model is compared with; None for the declared simulator.
+
+    Logs are the truth about a robot whose model they made; other models are compared with the simulator.
+    """
+    simulated = request.data == SIMULATOR or (model.from_logs and (request.ground is not None or request.stability))
+    if request.data is not None or simulated:
+        return None if simulated else request.data
+    return training_log(request.run) if model.from_logs or model.fingerprint is None else None
+
+
+def open_along_log(run: str | Path, data: str | Path, device: str = "cpu") -> tuple[Dynamics, str, Robot, Store]:
+    """Open a run beside a log of its robot.
+
+    Returns:
+        The model, how its roll-outs along the log begin (as "logged", or from the "past"), the robot, and the log. For
+        a log of targets model and robot have the log's controller in their drives.
+
+    Raises:
+        InputError: The log is missing, damaged or of another robot, or holds targets of an unknown controller.
+    """
+    robot = load_robot(robot_of(run))
+    store = open_robot_data(robot, data, targets=True)
+    robot = as_logged(robot, store.header)
+    require_data(robot, store)
     along = KINDS[kind_of(run)].along_log
-    own = along.get()(run, device) if along else None
-    return (load(run, device=device), "logged") if own is None else (own, "past")
+    past = along.get()(run, device) if along else None
+    own = past.dynamics if isinstance(past, FromPast) else load(run, device=device)
+    if own.contact_points is not None:
+        store = grounded(robot, store)
+    if robot.command != own.spec.control_kind:
+        own = own.driven_by(robot.drives)
+    if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
+        return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
+    return own, "logged", robot, store
+
+
+def _declared(model: Dynamics, robot: Robot, store: Store, threads: int) -> Dynamics | None:
+    """Return the declared simulator for the same log, as the hybrid engine computes it; None if it is the model.
+
+    None also without an asset, without the simulator's package, and where it has no such form.
+    """
+    if not (robot.asset and store.header.of_robot) or find_spec("newton") is None or robot.simulator.fluid is not None:
+        return None
+    if isinstance(model, HybridDynamics) and not model.from_logs:
+        return None
+    declared = declared_hybrid(robot, threads=threads)
+    if isinstance(model, FromPast):
+        return cast(Dynamics, FromPast(declared, model.context, model.noise))
+    return declared
 
 
 def open_measured(run: str | Path, data: str | None = None) -> Store:

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings and data of trainings, read and checked before they begin; see `dynamics.kinds.Kind.plan_training`."""
 
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
+from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import replaced
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unknown
 from neurodyn.data.mixture import Mixture
+from neurodyn.dynamics.as_declared import as_declared, as_torques
+from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
@@ -16,31 +21,47 @@ from neurodyn.learn.run_folder import open_mixture
 from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot, load
-from neurodyn.robots.data import open_measured_data, open_robot_data
+from neurodyn.robots.data import as_logged, open_measured_data, open_robot_data
 
 
 def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings, Mixture]:
     """Return settings and data of a training of neural dynamics; errors: see `learn.train.train`."""
-    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot))
+    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot, targets=True))
     for store in mixture.stores:
-        require_data(robot, store)
+        require_data(as_logged(robot, store.header), store)
         require_same_simulator(robot, store)
     log = any(store.header.source == "log" for store in mixture.stores)
     size = request.size
     settings = size if isinstance(size, Settings) else load_settings(robot, str(size), request.net, log=log)
-    changes = {name: value for name in ("base", "members") if (value := getattr(request, name)) is not None}
-    return replaced(settings, **changes), mixture
+    settings = replaced(settings, **_asked_base(request.base))
+    if request.members is not None:
+        settings = replaced(settings, members=request.members)
+    if settings.base is not None:
+        mixture = replace(mixture, stores=tuple(as_declared(robot, store) for store in mixture.stores))
+    return settings, mixture
+
+
+def _asked_base(base: str | None) -> dict[str, str]:
+    """Return the settings of `--base`: the name of a base, or the run of a hybrid model whose mechanism is the base."""
+    if base is None or base in BASES:
+        return {} if base is None else {"base": base}
+    if not base.startswith(PRETRAINED) and not Path(base).exists():
+        raise unknown("base", base, BASES, "the run of a hybrid model")
+    return {"base": "contact", "base_from": str(resolve_run(base).resolve())}
 
 
 def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]:
     """Return settings and data of a fine-tuning of neural dynamics; errors: see `learn.train.finetune`."""
-    config, _ = NEURAL.read(request.run)
+    config, known = NEURAL.read(request.run)
     robot = load(config.robot)
     if isinstance(request.size, Settings):
         settings = replaced(request.size, net=config.net, members=config.members)
     else:
         settings = load_finetuning(str(request.size), config.net, robot, config.members)
-    return settings, open_mixture(request.data, request.shares, partial(open_robot_data, robot))
+    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot, targets=True))
+    if known.state.control_kind == "torque":
+        mixture = replace(mixture, stores=tuple(as_torques(robot, store) for store in mixture.stores))
+    return settings, mixture
 
 
 def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[WorldSettings, Mixture]:

@@ -68,8 +68,9 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
             Python also the settings themselves (as RUN/config.yaml has them), which are taken as they are but for
             budget, seed and threads.
         net: Kind of network (neural); by default the one that suits the robot.
-        base: Known motion that the network corrects (neural, data that were simulated): contact for the mechanism as
-            built with contacts, limits and friction, free for it without; by default that of the settings, or none.
+        base: Known motion that the network corrects (neural): contact for the mechanism as declared with contacts,
+            limits and friction, free for it without, or RUN of a hybrid model without networks, for the quantities
+            that were identified; by default that of the settings, or none.
         members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
             model is uncertain. By default as in the settings: 1 (neural) or 5 (world-model).
     """

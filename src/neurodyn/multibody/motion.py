@@ -143,11 +143,12 @@ class ContactMotion:
 
     def __init__(
         self, mechanism: Mechanism, spec: StateSpec, substeps: int, contact: str = "soft",
-        values: Mapping[str, float] | None = None,
+        values: Mapping[str, float] | None = None, limits: bool = False,
     ) -> None:  # fmt: skip
         """Prepare the motion; it is compiled for each kind of ground on first use.
 
-        `substeps` are as many as the simulator's. `values` replace the mechanism's nominal values, by name.
+        `substeps` are as many as the simulator's. `values` replace the mechanism's nominal values, by name. `limits`:
+        limits and friction of joints are constraints of the contact model without contact points, too.
 
         Raises:
             InputError: The state belongs to another mechanism.
@@ -158,6 +159,7 @@ class ContactMotion:
         self._contact = contact
         self._frames: dict[GroundMode, ProgramFrame] = {}
         self._ground = HeldGround(mechanism) if mechanism.points else None
+        self._limits = limits
         self._prisms = takes_prisms(mechanism, EngineConfig(contact=contact))
 
     def __call__(
@@ -227,7 +229,7 @@ class ContactMotion:
 
     def _frame(self, mode: GroundMode) -> ProgramFrame:
         if mode not in self._frames:
-            contact = self._contact if self._ground is not None else None
+            contact = self._contact if self._ground is not None or self._limits else None
             free = (*_GRAVITY, *self._values)
             config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
             engine = Engine(self.mechanism, self._spec, config)

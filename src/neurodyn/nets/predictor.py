@@ -99,11 +99,11 @@ class Predictor(nn.Module):
 
     @torch.no_grad()
     def silence(self) -> None:
-        """Make all outputs zero; does nothing without a skip connection."""
-        if self.skip is not None:
-            self.skip.weight.zero_()
-            self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
-            self.net.zero_output()
+        """Make all outputs zero."""
+        self.net.zero_output()
+        last = self.net.output_layer if self.skip is None else self.skip
+        last.weight.zero_()
+        last.bias.copy_(self.denormaliser(torch.zeros_like(last.bias)))
 
     def normalise_input(self, x: Tensor) -> Tensor:
         """Return normalised and clipped inputs, shape [..., inputs]."""

@@ -18,7 +18,7 @@ from neurodyn.core.config import Record, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
 from neurodyn.core.requests import names_of, taking
-from neurodyn.core.verdict import Verdict, of_failed, of_returns, together
+from neurodyn.core.verdict import Verdict, of_failed, of_returns, of_unconfirmed, together
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
@@ -113,7 +113,9 @@ class PolicyEvaluation(Record, frozen=True):
         reward_error: How far each two are apart.
         ground: Ground that was asked for; UNSET of the robot's default one.
         policies: Each policy for itself; empty of one.
-        verdict: Whether the simulator contradicts the returns elsewhere (`core.verdict`).
+        verdict: Whether models made from logs, or else the simulator, contradict the returns elsewhere
+            (`core.verdict`).
+        from_logs: Dynamics that logs of the robot made.
     """
 
     task: str
@@ -125,6 +127,7 @@ class PolicyEvaluation(Record, frozen=True):
     ground: str | UnsetType = UNSET
     policies: tuple["PolicyEvaluation", ...] = ()
     verdict: str = "ok"
+    from_logs: tuple[str, ...] = ()
 
 
 @torch.no_grad()
@@ -188,6 +191,7 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         for name in names
     }
     logged = [name for name, where in opened.items() if where.log is not None]
+    from_logs = tuple(name for name, where in opened.items() if where.dynamics.from_logs)
     outcomes: dict[str, list[EpisodeOutcomes]] = {}
     for name in tracked(tuple(opened)):
         where = opened[name]
@@ -207,7 +211,8 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
             episodes=episodes,
             seed=seed,
             results=[returns_in(name, found) for name, found in some.items()],
-            verdict=str(_judged([returns_in(name, found) for name, found in some.items()])),
+            verdict=str(_judged([returns_in(name, found) for name, found in some.items()], from_logs)),
+            from_logs=from_logs,
             reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
             ground=UNSET if request.ground is None else request.ground,
             policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
@@ -216,13 +221,28 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     return said(slice(None))
 
 
-def _judged(results: list[Returns]) -> Verdict:
-    """Return whether the simulator contradicts what models say, or every second episode fails in it."""
-    real = next((one for one in results if one.dynamics == ANALYTIC), None)
-    if real is None:
-        return Verdict()
-    found = [of_returns(one.mean, real.mean, "the simulator") for one in results if one is not real]
-    found.append(of_failed(real.failed, "fail in the simulator", "train longer", grade="warning"))
+def _judged(results: list[Returns], from_logs: Collection[str]) -> Verdict:
+    """Return whether the truth contradicts what models say, or every second episode fails in it.
+
+    The truth is a model that logs of the robot made, or without one the declared simulator.
+    """
+    declared = next((one for one in results if one.dynamics == ANALYTIC), None)
+    truth, where = next((one for one in results if one.dynamics in from_logs), None), "in the simulator"
+    if truth is None:
+        if declared is None:
+            return Verdict()
+        found = [of_returns(one.mean, declared.mean, "the simulator") for one in results if one is not declared]
+        truth = declared
+    else:
+        where = f"in {truth.dynamics}, made from logs"
+        models = [one for one in results if one.dynamics not in from_logs and not is_declared(one.dynamics)]
+        found = [of_returns(one.mean, truth.mean, f"{truth.dynamics}, made from logs,") for one in models]
+        found += [
+            of_unconfirmed(one.mean, declared.mean)
+            for one in results
+            if declared is not None and one.dynamics in from_logs
+        ]
+    found.append(of_failed(truth.failed, f"fail {where}", "train longer", grade="warning"))
     return together(found)
 
 

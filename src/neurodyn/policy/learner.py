@@ -12,14 +12,14 @@ import torch
 from rsl_rl.models import MLPModel
 from torch import Tensor, nn
 
-from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.resolve import ResolvedDynamics, is_declared
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, of_returns
+from neurodyn.core.verdict import Verdict, of_returns, of_unconfirmed
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, TrainState, Validation
 from neurodyn.learn.loop import TrainingLoop, has_state
@@ -105,9 +105,14 @@ class PolicyLearner(Learner):
         return saved if current_ranks().leads else saved["others"][current_ranks().rank - 1]
 
     def verdicts(self, at: TrainState) -> list[Verdict]:
-        """Judge the last return in the dynamics that it was trained in beside that in the reference."""
+        """Judge the last return in the dynamics that it was trained in beside that in the reference.
+
+        The declared simulator is no truth about a robot whose logs made the dynamics.
+        """
         if self._reference is None or self._real is None or at.last is None:
             return []
+        if self._where.dynamics.from_logs and is_declared(self._reference.name):
+            return [of_unconfirmed(at.last, self._real)]
         return [of_returns(at.last, self._real, self._reference.name)]
 
     def keep_now_and_then(self, at: TrainState) -> None:

@@ -37,7 +37,7 @@ from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import names_of, taking
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.header import SIMULATED, Status, StoreHeader
 from neurodyn.data.readers import write_rows
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.split import assign_splits
@@ -265,7 +265,7 @@ def record_log(
         raise InputError(f"noise is {noise:g}; valid: a finite number of at least 0")
     require_fit(task, dynamics)
     begin = time.process_time()
-    notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise}
+    notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise, SIMULATED: declared}
     rows = logs_rows(task) if coordinates is None else not coordinates
     if measurement is not None and (measurement.position or measurement.velocity):
         notes["measurement_noise"] = to_dict(measurement)

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from neurodyn.control.resolve import ANALYTIC
+from neurodyn.control.resolve import ANALYTIC, is_declared
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.progress import tracked
 from neurodyn.learn.metrics import read_metrics
@@ -95,7 +95,8 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     """Return the returns by dynamics, and the errors between them."""
     several = len(result.policies) > 1
     rows = [
-        [row.dynamics, f"{row.mean:.5g}", *([f"{row.least:.5g} to {row.greatest:.5g}"] if several else []),
+        [_named(row.dynamics, result), f"{row.mean:.5g}",
+         *([f"{row.least:.5g} to {row.greatest:.5g}"] if several else []),
          f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
          f"{row.implausible:.0%}", MISSING if row.success is UNSET else f"{row.success:.0%}"]
         for row in result.results
@@ -114,6 +115,13 @@ def returns(result: PolicyEvaluation) -> list[Table]:
         _terms(result),
         _by_policy(result),
     ]
+
+
+def _named(dynamics: str, result: PolicyEvaluation) -> str:
+    """Return the name of dynamics with what they are to the robot, where its logs made some of them."""
+    if dynamics in result.from_logs:
+        return f"{dynamics} (made from logs)"
+    return f"{dynamics} (declared simulator)" if result.from_logs and is_declared(dynamics) else dynamics
 
 
 def _title(result: PolicyEvaluation) -> str:

@@ -22,7 +22,7 @@ from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Simulated
-from neurodyn.evaluate.run import load_along_log, open_measured
+from neurodyn.evaluate.run import open_along_log, open_measured
 from neurodyn.evaluate.scenario import scenario
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands
@@ -31,7 +31,6 @@ from neurodyn.report.pictures import pictures
 from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import open_robot_data
 
 SAMPLES = 2
 
@@ -107,8 +106,7 @@ def _add_samples(result: LogEvaluation, material: ReportMaterial, robot: Robot) 
     path = _first_file(material.logs)
     if path is None:
         raise InputError("the recorded data of the evaluation are gone, so that there are no sample trajectories")
-    store = open_robot_data(robot, path)
-    model, _ = load_along_log(material.run)
+    model, _, robot, store = open_along_log(material.run, path)
     frames, split = round(LOG_SECONDS / robot.dt), chosen_split(store, result.split)
     seed = result.about.seed
     material.recordings.append(record_log(model, robot, store, frames=frames, seed=seed, worlds=3, split=split))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
@@ -16,11 +17,12 @@ from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.recorded import run_name
-from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors
+from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.report.accuracy import member_section
-from neurodyn.report.numbers import BASELINES, count, digits, interval, member_parts, quantity, span, times
+from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
 from neurodyn.report.page import Table, facts, folded, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
@@ -47,6 +49,22 @@ def at_horizons(result: Logged) -> list[Table]:
     }
     found = {title: result.at_horizon[name] for name, title in titles.items()}
     return [_summary(title, section, units(result)) for title, section in found.items()]
+
+
+def beside_declared(result: Logged | Tossed) -> list[Table]:
+    """Return errors on the log of the model and of the declared simulator, from the same starts."""
+    if result.declared is UNSET:
+        return []
+    found, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
+    for horizon, declared in result.declared.items():
+        mine = found[horizon]
+        for name, metric in shown(mine).items():
+            model, other = mine.means[name], declared.means[name]
+            better = MISSING if model is None or other is None else times(other / max(model, 1e-12))
+            label = f"{metric.title}, {int(horizon):,} frames ({span(int(horizon) * result.about.dt)})"
+            rows.append([label, quantity(model, metric.unit), quantity(other, metric.unit), better])
+    head = ["Mean up to a horizon", "Model", "Declared simulator", "Better"]
+    return [Table(f"Held-out log ({result.split}), beside the declared simulator", head, rows, strong=1)]
 
 
 def by_joint(result: Logged) -> list[Table]:
@@ -85,7 +103,9 @@ def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
     each = [folded(name, _summary(name, found, units(result)).html()) for name, found in result.groups.items()]
     groups = tables(by_group(result))
     return [
-        section("Errors on recorded trajectories", *tables(at_horizons(result)), lead=lead),
+        section(
+            "Errors on recorded trajectories", *tables([*at_horizons(result), *beside_declared(result)]), lead=lead
+        ),
         samples,
         section("By group", *groups, *(each if groups else [])),
         section("By joint", *tables(by_joint(result))),

@@ -32,7 +32,6 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.report.requests import RecordingRequest
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import open_robot_data
 
 SECONDS = 6.0
 LOG_SECONDS = 2.0
@@ -182,14 +181,14 @@ def record_run(request: RecordingRequest) -> Recording:
         InputError: Run or data are missing, damaged or of another robot, or Newton is needed and not installed.
     """
     from neurodyn.dynamics.same_robot import require_robot
-    from neurodyn.evaluate.run import load_along_log, training_log
-    from neurodyn.learn.neural.train import require_data
+    from neurodyn.evaluate.run import open_along_log, training_log
 
     run, seconds, data = request.run, request.seconds, request.data
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
     model, robot = load_simulator(run, device=request.device), load_robot(robot_of(run))
-    if data is None and model.fingerprint is None:
+    simulated = request.ground is not None or request.driven
+    if data is None and (model.fingerprint is None or (model.from_logs and not simulated)):
         data = training_log(str(run))
     if data is None:
         require_robot(model, robot)
@@ -199,10 +198,8 @@ def record_run(request: RecordingRequest) -> Recording:
         raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")
     if request.driven:
         raise InputError("--driven draws random torques for the simulator; along a log the recorded torques drive")
-    store = open_robot_data(robot, data)
-    require_data(robot, store)
+    model, _, robot, store = open_along_log(run, data, request.device)
     frames, split = _frames(robot, seconds or LOG_SECONDS), chosen_split(store, None)
-    model, _ = load_along_log(run, request.device)
     return record_log(model, robot, store, frames=frames, seed=request.seed, split=split)
 
 

@@ -258,7 +258,11 @@ def _(result: Tossed, material: ReportMaterial) -> list[str]:
         f"every recorded state ({stride}) that has enough frames behind it; first states are those of episodes. "
     )
     return [
-        section("Errors on recorded trajectories", *tables(accuracy.by_horizon(parts, dt)), lead=lead + accuracy.LEAD),
+        section(
+            "Errors on recorded trajectories",
+            *tables([*accuracy.by_horizon(parts, dt), *log.beside_declared(result)]),
+            lead=lead + accuracy.LEAD,
+        ),
         accuracy.over_time(parts, dt),
         member_section(member_parts(result)),
         samples.trajectories(material),

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from neurodyn.core.config import from_dict, read_plain
-from neurodyn.core.errors import InputError, choices, describe_os_error, unknown
+from neurodyn.core.errors import InputError, choices, describe_os_error, notice, unknown
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.assets import asset_path, is_installed
@@ -54,6 +54,9 @@ def load(name_or_path: str | Path) -> Robot:
         InputError: There is no such robot, or its declaration is invalid.
     """
     text = str(name_or_path)
+    if text in ROBOTS and any((Path(text) / file).is_file() for file in _FILES):
+        notice(f"robot {text!r} is the one that ships with neurodyn, not the folder {text} here; "
+               f"write ./{text} for that")  # fmt: skip
     try:
         path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
     except (OSError, ValueError) as error:  # not a possible path

@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from neurodyn.core.config import read_config, read_plain
+from neurodyn.core.description.drive import Controller
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, choices, unknown
+from neurodyn.core.errors import InputError, choices, notice, unknown
+from neurodyn.data.header import StoreHeader
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, require_format
 from neurodyn.data.readers.draft import drafted
 from neurodyn.data.readers.logs import open_data
@@ -40,6 +44,47 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, 
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
         )
     return _with_ground(open_data(path, robot.spec, robot.log_path, memory=memory, targets=targets), robot)
+
+
+def controller_of(robot: Robot, header: StoreHeader) -> Controller | None:
+    """Return the controller whose targets are the controls of a log; None for a log of the robot's own commands.
+
+    Without a controller in the log that of `gains: hold` in the declaration is taken, with a notice.
+
+    Raises:
+        InputError: The log holds targets, and their controller is not known.
+    """
+    if header.spec.control_kind != "target" or robot.command != "torque":
+        return None
+    if header.controller is not None:
+        return header.controller
+    if robot.gains is None:
+        raise InputError(
+            f"the data of {robot.name!r} hold targets of a controller; valid: `controller: {{kp: ..., kd: ...}}` in "
+            "the log's column map, or data with torques"
+        )
+    kp, kd = robot.gains.hold
+    notice(f"robot {robot.name!r}: the log holds targets without a controller; taken for it: gains.hold")
+    return Controller(kp=kp, kd=kd, limit=dict(robot.actuated))
+
+
+def as_logged(robot: Robot, header: StoreHeader) -> Robot:
+    """Return a robot whose controls are those of its data: for a log of targets, with the log's controller as drives.
+
+    Raises:
+        InputError: The controller is not known, or is no PD controller.
+    """
+    controller = controller_of(robot, header)
+    return robot if controller is None else robot.behind(controller)
+
+
+def grounded(robot: Robot, store: Store) -> Store:
+    """Return a log of a floating robot on its declared ground, unless the log names another."""
+    scene = robot.named_ground() if robot.spec.floating else None
+    if store.header.source != "log" or store.header.scene is not None or scene is None or not scene.shapes:
+        return store
+    pose = np.tile(np.array(IDENTITY, np.float32), (len(store.table), 1))
+    return dataclasses.replace(store, header=msgspec.structs.replace(store.header, scene=scene), ground=pose)
 
 
 def _with_ground(store: Store, robot: Robot) -> Store:

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
-from neurodyn.core.description.drive import Command, Drive, require_drives
+from neurodyn.core.description.drive import Command, Controller, Drive, behind_controller, require_drives
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
@@ -300,6 +300,21 @@ class Robot(Config, frozen=True):
             dt=self.dt,
             control_kind=self.command,
         )
+
+    def behind(self, controller: Controller) -> "Robot":
+        """Return the robot with a log's controller in its drives, which take position targets then.
+
+        Targets are sampled within the joints' limits. Errors: see `core.description.drive.behind_controller`.
+        """
+        limits = {
+            joint.name: (joint.lower, joint.upper)
+            for joint in self.joints
+            if joint.name in self.actuated and joint.lower is not None and joint.upper is not None
+        }
+        return msgspec.structs.replace(
+            self, drives=behind_controller(self.drives, controller, tuple(self.actuated)), gains=None,
+            sampling=msgspec.structs.replace(self.sampling, control=limits),
+        )  # fmt: skip
 
     @property
     def invariant_joints(self) -> tuple[str, ...]:

@@ -377,7 +377,7 @@ class DrivenSimulator(ReferenceSimulator):
     def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: Any) -> None:
         """Build the worlds; arguments: see `ReferenceSimulator`."""
         steps = _solver_steps(robot, substeps)
-        single = msgspec.structs.replace(robot.simulator, substeps=1)
+        single = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
         part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / steps, simulator=single)
         super().__init__(part, worlds, **options)
         self.robot, self.substeps = robot, steps

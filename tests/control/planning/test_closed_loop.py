@@ -196,6 +196,18 @@ class Nearby(Longer):
         return Control(target=quantities["joint_position"] + action / (1.0 + memory.frame[:, None]))
 
 
+def test_the_delay_is_the_planners_unless_another_is_given():
+    planner = Planner(Rolling(), Longer(), "annealed", horizon=6, seed=0, delay=2)
+    resolved = ResolvedDynamics("model", planner.model), ResolvedDynamics("plant", Rolling())
+    result, path = run(planner, "annealed", *resolved, episodes=2, seed=4)
+    assert result.delay == 2
+    assert (path.control[:, :2] == 0).all()
+    assert (path.control[:, 2] != 0).all()
+    assert run(planner, "annealed", *resolved, episodes=2, seed=4, delay=1)[0].delay == 1
+    with pytest.raises(InputError, match="delay is -1 frames; valid: at least 0"):
+        run(planner, "annealed", *resolved, episodes=2, seed=4, delay=-1)
+
+
 @pytest.mark.parametrize("known", [0, 2])
 def test_what_acted_is_what_the_plant_was_told(known: int):
     """A target follows from the state in which its frame began, and from the action that acted then."""

@@ -7,6 +7,7 @@ import pytest
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.readers import read_logs
+from neurodyn.data.readers.csv import CsvSource
 
 from .conftest import SPEC, csv_map, smooth_motion, write_csv
 
@@ -143,3 +144,13 @@ def test_another_rate_than_declared(tmp_path):
 def test_a_rate_too_slow_for_the_frames(tmp_path):
     with pytest.raises(InputError, match=r"logged at 5 Hz, too slow for frames of 0\.02 s; valid: at least 10 Hz"):
         read(write_csv(tmp_path / "log.csv", 0.2 * np.arange(50)))
+
+
+def test_a_space_within_a_name_is_no_delimiter(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time [s],cart position [m]\n0.0,1.5\n0.1,1.6\n")
+    source = CsvSource(path, None)
+    assert source.names == ["time [s]", "cart position [m]"]
+    assert source.stamp() == "time [s]"
+    path.write_text("time position\n0.0 1.5\n0.1 1.6\n")
+    assert CsvSource(path, None).names == ["time", "position"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from neurodyn.cli.main import run as command
 from neurodyn.core.artifacts import read_json, read_tree
+from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
@@ -37,6 +38,7 @@ from neurodyn.multibody.engine import EngineConfig
 from neurodyn.multibody.motion import FreeMotion
 from neurodyn.nets.networks import NetConfig
 from neurodyn.nets.predictor import build_predictor
+from neurodyn.robots import ROBOTS
 from neurodyn.robots import load as load_robot
 from tests.dynamics.neural.test_invariance import COM, LAYOUT, SCENE, SPEC, WORLDS, placed, states
 from tests.learn.callbacks import StopAt, Stopped
@@ -284,7 +286,9 @@ def test_a_base_takes_what_was_identified(tmp_path: Path):
 
 def test_a_base_of_other_contacts_is_refused(tmp_path: Path):
     header = falling_store().header
-    HYBRID.save(tmp_path / "bare", HybridDynamics(header.spec, header.mechanism, EngineConfig(), declaration="cube"))
+    corner = ContactPoint(name="box/0", joint=0, point=(0.1, 0.1, 0.1), radius=0.0)
+    tree = msgspec.structs.replace(header.mechanism, points=(corner,))
+    HYBRID.save(tmp_path / "bare", HybridDynamics(header.spec, tree, EngineConfig(), declaration="cube"))
     settings = msgspec.structs.replace(SETTINGS, base="contact", base_from=str(tmp_path / "bare"))
     with pytest.raises(InputError, match="a base is soft constraints without networks"):
         train(CUBE, "cube", "here", falling_store(), tmp_path / "model", settings)
@@ -315,12 +319,13 @@ def test_data_without_a_mechanism_are_refused_in_one_line(plant_file: Path, tmp_
     path.write_text(
         "net: {kind: mlp, width: 16, depth: 1}\nsteps: 5\nbase: free\nphases: [{share: 1, rate: 1.0e-2, batch: 32}]\n"
     )
-    out = tmp_path / "run"
-    arguments = ["train", "cartpole", "--data", plant_file, "--out", out, "--size", path]
+    out, robot = tmp_path / "run", tmp_path / "robot.yaml"
+    robot.write_text(ROBOTS["cartpole"].read_text().replace("asset: cartpole.urdf\n", ""))
+    arguments = ["train", robot, "--data", plant_file, "--out", out, "--size", path]
     assert command([str(x) for x in arguments]) == 2
     error = capsys.readouterr().err.strip()
     assert error.count("\n") == 0
-    assert "robot 'cartpole': base 'free' needs the mechanism" in error
+    assert "robot 'cartpole': has no asset, and so no known motion; valid: no base" in error
     assert not out.exists()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from tyro.conf import UseAppendAction
 from tyro.constructors import PrimitiveConstructorSpec
 
+from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
 
@@ -135,10 +136,12 @@ def _net() -> Any:
 
 
 def _base(given: str) -> str:
+    from neurodyn.core.errors import unknown
     from neurodyn.dynamics.neural.base_prediction import BASES
 
-    BASES.require(given)
-    return given
+    if given in BASES or given.startswith(PRETRAINED) or Path(given).exists():
+        return given
+    raise unknown("base", given, BASES, "the run of a hybrid model")
 
 
 READERS: Mapping[str, Callable[[], Any]] = {
@@ -146,7 +149,7 @@ READERS: Mapping[str, Callable[[], Any]] = {
     "threads": lambda: _Threads,
     "logger": lambda: _Logger,
     "net": _net,
-    "base": lambda: Annotated[str, read_by(_base, "free|contact", str)],
+    "base": lambda: Annotated[str, read_by(_base, "free|contact|RUN", str)],
     "each": lambda: UseAppendAction[tuple[str, ...]],
 }
 """Types of flags that a request names, see `core.requests.Flag`; each is made when a verb with it is loaded."""

@@ -128,7 +128,7 @@ def run(
     episodes: int,
     seed: int,
     noise: MeasurementNoise | None = None,
-    delay: int = 0,
+    delay: int | None = None,
     frames: int | None = None,
 ) -> tuple[ControlResult, Path]:
     """Run one episode of a planner in each of several worlds, in parallel.
@@ -141,12 +141,15 @@ def run(
         episodes: Number of episodes.
         seed: Seed of starts, commands and noise.
         noise: Measurement noise; None for none.
-        delay: Frames between a decision and its effect.
+        delay: Frames between a decision and its effect; None for those that the planner knows.
         frames: Length of an episode; None for the task's.
 
     Raises:
-        InputError: Task and plant do not fit together, or the states of model and plant differ.
+        InputError: Task and plant do not fit together, the states of model and plant differ, or the delay is negative.
     """
+    delay = planner.delay if delay is None else delay
+    if delay < 0:
+        raise InputError(f"delay is {delay} frames; valid: at least 0")
     task = planner.task
     require_fit(task, plant.dynamics)
     _require_states(model, plant)

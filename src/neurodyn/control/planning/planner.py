@@ -95,6 +95,7 @@ class Planner:
         task: What is to be done.
         model: Where it is tried out.
         settings: Settings of the planner.
+        delay: Frames between a decision and its effect, which the planner knows.
         decided: What was decided last, shape [worlds, actions]; None before the first decision.
         action: The action that acts in the present frame: the same, or one of earlier where there is a delay.
         spent: What planning has cost so far.
@@ -147,7 +148,7 @@ class Planner:
         self._optimiser = kind(self.settings, self._generator)
         self._optimiser.require_model(model)
         self._frames = TaskFrames(self.task, model, environment)
-        self._delay, self._value = delay, value
+        self.delay, self._value = delay, value
         self.spent, self.fallbacks = PlanningCost(), 0
         self.reset()
 
@@ -174,8 +175,8 @@ class Planner:
         now = self._frames.quantities(state, None, self._last_torque(state))
         self._memory = self._remembered(now) if memory is None else memory
         plan = self._shifted(state)
-        if self._pending is None and self._delay:  # nothing acts until the first decision does
-            self._pending = plan.new_zeros(len(plan), self._delay, plan.shape[2])
+        if self._pending is None and self.delay:  # nothing acts until the first decision does
+            self._pending = plan.new_zeros(len(plan), self.delay, plan.shape[2])
         found = torch.empty_like(plan)
         for rows, context, first in self._history.groups():
             imagined = self._imagination(rows, context, self._memory)
@@ -183,7 +184,7 @@ class Planner:
         finite = found.isfinite().flatten(1).all(1)
         self.fallbacks += int((~finite).sum())
         self._plan = torch.where(finite[:, None, None], found, plan)
-        self.decided = self._plan[:, self._delay].clamp(-self.task.limit, self.task.limit)
+        self.decided = self._plan[:, self.delay].clamp(-self.task.limit, self.task.limit)
         self.action = self._acting(self.decided)
         self._torque = self._logged(state, self.task.control(self.action, now, self._memory))
         return self.task.control(self.decided, now, self._memory)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices, require
@@ -117,6 +119,18 @@ class Drive(Config, frozen=True):
     def reach(self) -> float:
         """Longest delay that the model has memory for [s]."""
         return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the torque depends on the past: there is a delay, a lag or a spring."""
+        return self.reach > 0 or self.lag is not None or self.elastic
+
+    def forgetful(self) -> "Drive":
+        """Return the drive without delay, lag and spring."""
+        return msgspec.structs.replace(
+            self, delay=0.0, longest_delay=None, lag=None, stiffness=None, elastic_damping=0.0, rotor_inertia=None,
+            backlash=0.0, feedback="joint",
+        )  # fmt: skip
 
     @property
     def leads(self) -> bool:
@@ -341,3 +355,29 @@ class Controller(Config, frozen=True):
         if missing := [joint for joint in joints if joint not in given]:
             raise InputError(f"controller: {name} has no {missing[0]!r}; valid: one for each of {', '.join(joints)}")
         return {joint: float(given[joint]) for joint in joints}
+
+
+def behind_controller(drives: Mapping[str, Drive], controller: Controller, joints: Sequence[str]) -> dict[str, Drive]:
+    """Return drives that take the position targets of a log: those given, with the PD law of its controller.
+
+    Args:
+        drives: Drives by joint that take torques, whose other stages stay; joints without one have none.
+        controller: Controller of the log.
+        joints: The driven joints.
+
+    Raises:
+        InputError: The controller has another law, or no gain for a joint; or a drive takes no torques.
+    """
+    if controller.kind != "pd":
+        raise InputError(f"controller: kind {controller.kind!r} is for `neurodyn identify` alone; valid here: pd")
+    kp, kd, limit = (controller.by_joint(name, joints) for name in ("kp", "kd", "limit"))
+    found = {}
+    for joint in joints:
+        drive = drives.get(joint, Drive())
+        if drive.kind != "torque":
+            raise InputError(f"controller: drive of {joint!r} is of kind {drive.kind!r}; valid beside one: torque")
+        most = min(limit[joint], math.inf if drive.effort_limit is None else drive.effort_limit)
+        found[joint] = msgspec.structs.replace(
+            drive, kind="pd", kp=kp[joint], kd=kd[joint], effort_limit=None if most == math.inf else most
+        )
+    return found

@@ -35,7 +35,8 @@ class CsvSource(Source):
         self.delimiter = self._map.delimiter
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
-            self.delimiter = max(",;\t ", key=first.strip().count)
+            text = first.strip()  # a space separates only where nothing else does: "time [s],cart position [m]"
+            self.delimiter = max(",;\t", key=text.count) if any(mark in text for mark in ",;\t") else " "
         lines = self._lines()
         self.names = [name.strip() for name in next(lines, [])]
         if not any(self.names) or next(lines, None) is None:

@@ -139,10 +139,10 @@ def column_index(key: str | None, width: int, names: tuple[str, ...] = ()) -> in
 
 
 def usual_stamp(names: Sequence[str]) -> str | None:
-    """Return the first name that is common for times, alone or with a unit or a prefix ("t_ms", "ur10_time")."""
+    """Return the first name that is common for times, alone or with a unit or prefix ("t_ms", "t [s]", "ur10_time")."""
     for fits in (
         lambda name, wanted: name == wanted,
-        lambda name, wanted: re.fullmatch(rf"{wanted}_?(s|ms|us|ns|sec)", name),
+        lambda name, wanted: re.fullmatch(rf"{wanted}[ _]?[\[(]?(s|ms|us|ns|sec)[\])]?", name),
         lambda name, wanted: len(wanted) > 1 and wanted in name.split("_"),
     ):
         for wanted in _STAMPS:

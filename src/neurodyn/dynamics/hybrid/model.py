@@ -5,7 +5,7 @@ Source: NeuralSim (Heiden et al., 2021, arXiv 2011.04217).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.description.blueprint import STRUCTURES
 from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
@@ -28,6 +29,7 @@ from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, takes_prisms
@@ -261,6 +263,25 @@ class HybridDynamics(LearnedDynamics):
         environment, state = self.resolve_environment(environment), present_state(context)
         memory = self._memory_after(environment, context, parameters, weights)
         return self._run(environment, state, controls, parameters, weights, memory)[0]
+
+    @torch.no_grad()
+    def driven_by(self, drives: Mapping[str, Drive]) -> Dynamics:
+        """Return the model with these drives in its mechanism, where they act in every substep.
+
+        Networks that see the controls keep seeing torques: then the drives are in front of the model.
+        """
+        if any(name.startswith("control.") for one in self.config.blueprint.augmentations for name in one.inputs):
+            return super().driven_by(drives)
+        command = require_drives(drives, self.spec.controls, f"robot {self.spec.robot!r}: drives")
+        model = HybridDynamics(
+            msgspec.structs.replace(self.spec, control_kind=command),
+            msgspec.structs.replace(self.mechanism, drives=dict(drives)), self.config, self.physical.specs,
+            self.fingerprint, self.scene, declaration=self.declaration, threads=self._threads,
+        )  # fmt: skip
+        model.physical.raw.copy_(self.physical.raw)
+        model.weights.copy_(self.weights)
+        model.training_range, model.compute_device = self.training_range, self.compute_device
+        return model.requires_grad_(False).eval().to(self.device)
 
     @property
     def plant(self) -> "HybridDynamics":

@@ -124,7 +124,7 @@ class ContactBase(BaseMotion):
 
         self._gravity = abs(base.values.get(_STRENGTH, -GRAVITY))
         values = {name: value for name, value in base.values.items() if name != _STRENGTH}
-        self._motion = ContactMotion(mechanism, spec, base.substeps, values=values)
+        self._motion = ContactMotion(mechanism, spec, base.substeps, values=values, limits=base.limits)
 
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
@@ -162,11 +162,13 @@ class Base(Config, frozen=True):
         substeps: Steps in a frame, as many as the simulator takes.
         values: Identified quantities that replace values of the mechanism, by name; "gravity.z" is the magnitude of
             gravity [m/s^2] in any direction.
+        limits: Whether limits and friction of joints are soft constraints where the robot has no contact points, too.
     """
 
     kind: str
     substeps: int
     values: dict[str, float] = msgspec.field(default_factory=dict)
+    limits: bool = False
 
     def __post_init__(self) -> None:
         BASES.require(self.kind)

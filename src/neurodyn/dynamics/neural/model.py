@@ -19,7 +19,7 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.control import frame_input
 from neurodyn.dynamics.ensemble import MARKS, Groups, between_marks, deviation, followed, in_turn
 from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
@@ -189,7 +189,7 @@ class NeuralDynamics(LearnedDynamics):
     def _predict(
         self, carry: NeuralCarry, state: State, control: Control, step: Callable[..., tuple[Tensor, Any]]
     ) -> tuple[NeuralCarry, Step]:
-        torque, environment = frame_torque(self.spec, state, control), carry.environment
+        torque, environment = frame_input(self.spec, state, control), carry.environment
 
         def predict(inputs: Tensor, memory: Any) -> tuple[Outputs, Any]:
             y, memory = step(self._seen(inputs, carry.groups), memory)

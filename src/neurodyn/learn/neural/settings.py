@@ -67,7 +67,7 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         base: Known motion that the network corrects: "free" for the robot's mechanism without contacts and limits,
             "contact" for the mechanism with soft contacts, limits and friction; None to learn the whole motion.
         base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
-            "contact" uses; None for the mechanism of the simulated data.
+            "contact" uses; None for the mechanism of simulated data, or as declared for logs.
         members: Number of networks, whose disagreement is the epistemic uncertainty.
         bootstrap: Whether each of several members draws its own episodes, with replacement.
     """

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training and fine-tuning of neural dynamics."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_config
+from neurodyn.core.description.drive import behind_controller
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
@@ -22,10 +25,11 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import SAMPLE
 from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.artifact import ROBOT, require_match
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_base, predict_base
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
@@ -35,41 +39,81 @@ from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
 from neurodyn.learn.settings import RunRecord
+from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
+from neurodyn.robots.bundle import write_bundle
+from neurodyn.robots.data import as_logged
 from neurodyn.robots.sections import SimulatorConfig
 
 
 def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Mechanism | None]:
-    """Return the base motion of the settings, and its mechanism, by default that of the simulated data.
+    """Return the base motion of the settings, and its mechanism, by default that of the data.
 
-    Data whose commands are no torques get no base, with a notice.
+    A base has no memory: delays, lags and springs of drives are left to the network, with a notice. Data whose commands
+    are no torques get no base "free", with a notice.
 
     Raises:
-        InputError: The run of the base is of another robot, or has more than soft constraints with identified
-            quantities.
+        InputError: The run of the base is of another robot, or has other than soft contacts, or networks.
     """
     if settings.base is None:
         return None, header.mechanism
-    if header.spec.control_kind != "torque":
+    if header.spec.control_kind != "torque" and settings.base != _WHOLE:
         notice(
             f"base {settings.base!r} takes torques, and {header.spec.robot!r} is commanded otherwise: the model "
             "has none"
         )
         return None, header.mechanism
-    if settings.base_from is None:
-        substeps = (header.simulator or {}).get("substeps", SimulatorConfig().substeps)  # logs: the default
-        return Base(kind=settings.base, substeps=int(substeps)), header.mechanism
-    run = settings.base_from
+    simulator = header.simulator or {}
+    substeps, values = int(simulator.get("substeps", SimulatorConfig().substeps)), {}
+    mechanism, limits = header.mechanism, simulator.get("solver") == "mujoco" and header.source == "log"
+    if settings.base_from is not None:
+        model = _base_model(settings.base_from, header)
+        mechanism, substeps, limits = model.mechanism, model.config.substeps, model.config.contact is not None
+        values = dict(zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True))
+    if mechanism is None:
+        return Base(kind=settings.base, substeps=substeps), None
+    mechanism = _without_memory(mechanism, header.robot)
+    known = nominal(mechanism, _SOFT if limits or mechanism.points else None)
+    values = {name: value for name, value in values.items() if name in known}
+    limits = limits and not mechanism.points and settings.base == _WHOLE and _constrained(mechanism, values)
+    return Base(kind=settings.base, substeps=substeps, values=values, limits=limits), mechanism
+
+
+def _constrained(mechanism: Mechanism, values: Mapping[str, float]) -> bool:
+    """Return whether joints have limits or friction."""
+    found = {**mechanism.quantities(), **values}
+    return any(name.endswith(_LIMITS) or (name.endswith(".friction") and value > 0) for name, value in found.items())
+
+
+def _base_model(run: str, header: StoreHeader) -> HybridDynamics:
+    """Load the hybrid model of a base, with the drives that the data command; errors: see `known_base`."""
     model = HYBRID.load(run)
-    require_match(model, header.spec, None, run)
-    if model.config.contact != "soft" or model.config.blueprint.augmentations:
+    bare = model.config.contact is None and not model.mechanism.points
+    if model.config.blueprint.augmentations or not (bare or model.config.contact == _SOFT):
         raise InputError(
             f"{run}: a base is soft constraints without networks; valid: a run of `neurodyn hybrid`, or of "
             "`neurodyn identify` with `contact: soft` and without a blueprint"
         )
-    values = zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True)
-    return Base(kind=settings.base, substeps=model.config.substeps, values=dict(values)), model.mechanism
+    if header.controller is not None and model.spec.control_kind == "torque":
+        drives = behind_controller(model.mechanism.drives, header.controller, model.spec.controls)
+        model = cast(HybridDynamics, model.driven_by(drives))
+    require_match(model, header.spec, None, run)
+    return model
 
+
+def _without_memory(mechanism: Mechanism, robot: str) -> Mechanism:
+    """Return a mechanism whose drives act at once, with a notice if some do not."""
+    late = [name for name, drive in mechanism.drives.items() if drive.remembers]
+    if not late:
+        return mechanism
+    notice(f"base of {robot!r}: delay, lag and spring of the drives ({', '.join(late)}) are left to the network")
+    drives = {name: drive.forgetful() for name, drive in mechanism.drives.items()}
+    return msgspec.structs.replace(mechanism, drives=drives)
+
+
+_WHOLE, _SOFT = "contact", "soft"
+"""The base of a whole step, and its contact model."""
+_LIMITS = (".lower", ".upper")
 
 _THIN_SAMPLE = 150_000
 """Training frames for normalisation and initial weights of models with contact points, which have many inputs."""
@@ -86,10 +130,11 @@ def train(job: TrainingJob[Settings]) -> TrainState:
     Raises:
         InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
     """
-    robot, settings, mixture = job.robot, job.settings, Mixture.of(job.store)
-    for part in mixture.stores:
-        require_data(robot, part)
+    settings, mixture = job.settings, Mixture.of(job.store)
+    robot = _commanded(job.robot, mixture)
     record, going_on = start_job(job, "neural", job.robot_name, ("torch", "newton"), base=None)
+    if robot != job.robot and not (job.out / ROBOT).is_dir():  # the run's robot takes the targets of its logs
+        write_bundle(robot, job.out / ROBOT)
     header = mixture.header
     spec = msgspec.structs.replace(header.spec, contacts=())  # the model senses the ground instead
     coordinates = Coordinates(spec, _base_com(header))
@@ -140,6 +185,22 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     samples = _transitions(mixture, model.encoding.coordinates)
     learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
     return train_by_plan(learner, job, record, resume=going_on)
+
+
+def _commanded(robot: Robot, mixture: Mixture) -> Robot:
+    """Return the robot that all data are of: for logs of targets with their controller in its drives.
+
+    Raises:
+        InputError: Data are of another robot, or logs are of different controllers.
+    """
+    found = [as_logged(robot, part.header) for part in mixture.stores]
+    for part, one in zip(mixture.stores, found, strict=True):
+        require_data(one, part)
+        if one != found[0]:
+            raise InputError(
+                f"data of robot {robot.name!r}: the logs have different controllers; valid: one, or a model for each"
+            )
+    return found[0]
 
 
 def require_data(robot: Robot, store: Store, spec: StateSpec | None = None) -> None:

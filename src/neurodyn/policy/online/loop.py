@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from neurodyn.control.resolve import is_declared
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
@@ -13,6 +14,7 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.artifact import load
 from neurodyn.learn.manifest import MANIFEST, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import TrainingAgain
@@ -250,9 +252,18 @@ class _Loop:
             task=problem.task.name, kind=problem.kind, dynamics=problem.dynamics, reference=settings.reference,
             first_frames=first_frames, frames=first_frames + sum(one.frames for one in rounds), rounds=rounds,
             best=best_of(rounds).number, settled=settled(rounds, settings.tolerance, settings.patience),
-            verdict=verdict(rounds, settings.tolerance, settings.reference),
+            verdict=verdict(rounds, settings.tolerance, settings.reference, simulated=self._simulated()),
             cpu_seconds=sum(part.cpu_seconds for part in parts),
         )  # fmt: skip
+
+    def _simulated(self) -> bool:
+        """Return whether the declared simulator stands for a robot whose logs the model knows."""
+        problem = self.problem
+        if not is_declared(problem.settings.reference):
+            return False
+        run, robot = problem.first_run, problem.task.declaration()
+        known = run is not None and load(run).from_logs
+        return known or any(problem.refit.open(robot, name).header.of_robot for name in problem.data)
 
     def _write(self, result: OnlineResult) -> None:
         """Write the best policy, the figures and the page."""

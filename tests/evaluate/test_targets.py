@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of position targets play through models of every kind, with the log's controller in front or inside."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.data.windows import all_windows
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.driven import driven
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
+from neurodyn.evaluate.run import evaluate
+from neurodyn.learn.train import finetune, train
+from neurodyn.robots import load
+from neurodyn.robots.data import as_logged
+from tests import stand_in
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "targets.h5"
+    stand_in.log().write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def torques(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "torques.h5"
+    stand_in.log(targets=False).write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(targets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "targets"
+    train("cartpole", targets, out, net="mlp", base="contact", steps=150, seed=0)
+    return out
+
+
+def test_simulator_hybrid_and_model_in_front_agree_on_a_log_of_targets():
+    """The drives act in every substep, in a mechanism and in a simulator; in front of a model, once a millisecond."""
+    store = stand_in.log(8, 30)
+    robot = as_logged(load("cartpole"), store.header)
+    (windows,) = all_windows(store, 20, stride=7)
+    start = State(windows.q[:, 0], windows.qd[:, 0])
+    inside = declared_hybrid("cartpole").driven_by(robot.drives)
+    paths = [
+        dynamics.rollout(start, windows.control).q[:, -1].float()
+        for dynamics in (
+            inside, AnalyticDynamics(load("cartpole")).driven_by(robot.drives), AnalyticDynamics(robot),
+            driven(declared_hybrid("cartpole"), robot.drives),
+        )
+    ]  # fmt: skip
+    moved = (paths[0] - start.q).abs().mean()
+    torch.testing.assert_close(paths[1], paths[2], rtol=0, atol=0)
+    for other in paths[1:]:
+        assert (other - paths[0]).abs().mean() < 0.02 * moved
+    assert inside.spec.control_kind == "target"
+
+
+def test_a_declared_hybrid_is_measured_along_a_log_of_targets(targets: Path, tmp_path: Path):
+    write_declared_hybrid(tmp_path / "declared", "cartpole")
+    found = evaluate(tmp_path / "declared", data=str(targets), horizon=20).plain()
+    assert found["split"] == "test"
+    better = found["at_horizon"]["all"]["20"]["better_than_baselines"]["q_mean"]
+    assert better > 3.0
+    assert "declared" not in found  # it is that
+
+
+def test_a_network_learns_from_targets_and_beats_the_declared_simulator(trained: Path):
+    assert load(robot_of(trained)).drives["slider"].kp == 800.0
+    found = evaluate(trained, horizon=10).plain()
+    assert found["data"].endswith("targets.h5")
+    mine, declared = found["by_horizon"]["10"], found["declared"]["10"]
+    assert mine["base_position_m"] < declared["base_position_m"]
+
+
+def test_a_network_of_torques_is_adapted_to_a_log_of_targets(torques: Path, targets: Path, tmp_path: Path):
+    train("cartpole", torques, tmp_path / "torques", net="mlp", steps=50, seed=0)
+    before = evaluate(tmp_path / "torques", data=str(targets), horizon=10).plain()
+    finetune(tmp_path / "torques", targets, tmp_path / "both", steps=200, seed=0)
+    after = evaluate(tmp_path / "both", horizon=10).plain()
+    assert after["data"].endswith("targets.h5")
+    assert after["by_horizon"]["10"]["joint_rad"] < before["by_horizon"]["10"]["joint_rad"]
+
+
+def test_targets_of_an_unknown_controller_are_refused():
+    header = msgspec.structs.replace(stand_in.log(1, 5).header, controller=None)
+    with pytest.raises(InputError, match=r"'cartpole' hold targets of a controller; valid: `controller: \{kp: \.\.\.,"):
+        as_logged(load("cartpole"), header)
+
+
+def test_logs_of_different_controllers_are_not_mixed(targets: Path, tmp_path: Path):
+    store = Store.open(targets)
+    other = msgspec.structs.replace(store.header, controller=msgspec.structs.replace(stand_in.CONTROLLER, kp=1.0))
+    changed = dataclasses.replace(store, header=other)
+    with pytest.raises(InputError, match="the logs have different controllers; valid: one, or a model for each"):
+        train("cartpole", [store, changed], tmp_path / "mixed", steps=1)
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_the_split_of_the_log_is_held_out(targets: Path):
+    store = Store.open(targets)
+    assert len(store.episodes(Split.TEST)) == 2
