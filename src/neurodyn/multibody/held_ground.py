@@ -6,10 +6,11 @@ For heightfields it consists of the contacts of the robot's shapes, held over a 
 
 from typing import Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
@@ -30,10 +31,19 @@ GroundMode = Literal["plane", "contact_points", "prisms"]
 """One plane under all points; a point and a normal for each; or contacts of shapes with a heightfield."""
 
 
-def contact_layout(mechanism: Mechanism) -> ContactPointLayout:
-    """Return the contact points of a mechanism."""
+def contact_layout(mechanism: Mechanism, *, rigid: bool = False) -> ContactPointLayout:
+    """Return the contact points of a mechanism; if `rigid`, with its hidden joints at zero."""
     com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
-    return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
+    joints, points = mechanism.joints, mechanism.points
+    seen = len(joints) - (mechanism.hidden or 0 if rigid else 0)
+    points = tuple(_carried_by_parent(one, joints[one.joint]) if one.joint >= seen else one for one in points)
+    return ContactPointLayout(joints=joints[:seen], contact_points=points, base_com=com)
+
+
+def _carried_by_parent(point: ContactPoint, joint: ChainJoint) -> ContactPoint:
+    """Return a point of a hidden joint's link in the body frame of the parent."""
+    x, y, z = (a + b - c for a, b, c in zip(point.point, joint.parent_frame[:3], joint.child_frame[:3], strict=True))
+    return msgspec.structs.replace(point, joint=joint.parent, point=(x, y, z))
 
 
 def held_numbers(mechanism: Mechanism, mode: GroundMode) -> int:

@@ -98,6 +98,8 @@ class Mechanism(Config, HasJoints, frozen=True):
         body_contacts: Pairs of bodies that can touch each other.
         supports: Bodies that slide on a horizontal plane.
         elements: Passive force elements between joints or points; unset for none.
+        hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
+            not turned: springs within links. Unset for none.
     """
 
     links: tuple[Link, ...]
@@ -109,6 +111,7 @@ class Mechanism(Config, HasJoints, frozen=True):
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
     elements: tuple[ForceElement, ...] | UnsetType = UNSET
+    hidden: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):

@@ -5,7 +5,7 @@ Source: NeuralSim (Heiden et al., 2021, arXiv 2011.04217).
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,7 @@ from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
-from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.workers import available_cores
 from neurodyn.dynamics.base import LearnedDynamics, renewed_memory
@@ -66,7 +66,8 @@ class HybridDynamics(LearnedDynamics):
         weights: Weights of the blueprint's networks, shape [weights], float64.
         fingerprint: The articulation that the mechanism was taken from; None if unknown.
         scene: The default ground; None for free space.
-        memory: Size of the memory of drives and networks; 0 if the state is complete.
+        memory: Size of the memory of hidden joints (`Mechanism.hidden`), drives and networks; 0 if the state is
+            complete.
         compute_device: Device of the computation, for searches that otherwise run on the CPU: inputs are copied to it
             and results copied back. None for the device of the inputs.
     """
@@ -103,6 +104,8 @@ class HybridDynamics(LearnedDynamics):
         Raises:
             InputError: A named quantity does not exist, or the blueprint has a cycle.
         """
+        self._hidden = mechanism.hidden or 0
+        self._whole = with_joints(spec, mechanism.names[len(mechanism.names) - self._hidden :])
         reach = max([drive.reach for drive in mechanism.drives.values()], default=0.0)
         super().__init__(spec.with_context(max(config.context, math.ceil(reach / spec.dt - 1e-9))), declaration)
         self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
@@ -120,7 +123,7 @@ class HybridDynamics(LearnedDynamics):
         ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
         self._kept = KeptFrames()
-        self.memory = self._engine("plane").memory  # tracing now reports wrong names early
+        self.memory = 2 * self._hidden + self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
         self._ground = HeldGround(mechanism) if self._feels_ground else None
@@ -159,7 +162,7 @@ class HybridDynamics(LearnedDynamics):
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None if the model feels none."""
-        return contact_layout(self.mechanism) if self._feels_ground else None
+        return contact_layout(self.mechanism, rigid=True) if self._feels_ground else None
 
     @property
     def contacts_of_simulator(self) -> bool:
@@ -440,10 +443,13 @@ class HybridDynamics(LearnedDynamics):
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         worlds, frames = controls.shape[:2]
         values = self.physical() if parameters is None else parameters
+        more, nq, nv = self._hidden, self.mechanism.nq - self._hidden, self.mechanism.nv - self._hidden
+        kept = state.q.new_zeros(worlds, self.memory) if memory is None else memory.to(state.q)
+        if more:
+            q, qd, kept = kept.split([more, more, self.memory - 2 * more], dim=-1)
+            state = State(torch.cat([state.q, q], -1), torch.cat([state.qd, qd], -1))
         engine, held = self._engine_on(environment, state, frames, values)
-        parts = [state.q, state.qd]
-        if engine.memory:
-            parts.append(state.q.new_zeros(worlds, engine.memory) if memory is None else memory.to(state.q))
+        parts = [state.q, state.qd, *([kept] if engine.memory else [])]
         path = engine.program.rollout(
             torch.cat(parts, dim=-1),
             frames=frames,
@@ -454,7 +460,8 @@ class HybridDynamics(LearnedDynamics):
             weights=self.weights if weights is None else weights,
         )
         q, qd, kept = path.split([self.mechanism.nq, self.mechanism.nv, engine.memory], dim=-1)
-        return Trajectory(q, qd), kept[:, -1] if engine.memory else None
+        after = torch.cat([q[:, -1, nq:], qd[:, -1, nv:], kept[:, -1]], -1) if self.memory else None
+        return Trajectory(q[..., :nq], qd[..., :nv]), after
 
     @torch.no_grad()
     def differentiated_frame(
@@ -512,8 +519,14 @@ class HybridDynamics(LearnedDynamics):
     def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:
             config = msgspec.structs.replace(self.config, ground=mode)
-            self._engines[mode] = Engine(self.mechanism, self.spec, config, self._threads)
+            self._engines[mode] = Engine(self.mechanism, self._whole, config, self._threads)
         return self._engines[mode]
+
+
+def with_joints(spec: StateSpec, hidden: Sequence[str]) -> StateSpec:
+    """Return a state with further revolute joints at its end; the same one without any."""
+    more = tuple(JointSpec(name=name, kind="revolute") for name in hidden)
+    return msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
 
 
 def _arrived(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:

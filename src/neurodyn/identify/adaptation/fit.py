@@ -24,6 +24,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_cont
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.adaptation.coordinates import CoordinateSpace
+from neurodyn.identify.adaptation.elastic_links import bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
 from neurodyn.identify.adaptation.usual import usual_coordinates
 from neurodyn.identify.identifiability import Identifiability, identifiability
@@ -114,7 +115,10 @@ class AdaptedFit:
 
 
 def structures(robot: Robot, name: str) -> list[FitModel]:
-    """Return the declared structure, and others that are possible: the floor's other cone of friction."""
+    """Return the declared structure, and others that are possible.
+
+    These are the floor's other cone of friction and, in the second half of the list, springs in the last links.
+    """
     contact = simulated_contact(robot)
     mechanism, fingerprint, scene = declared_mechanism(robot, contact)
 
@@ -127,7 +131,18 @@ def structures(robot: Robot, name: str) -> list[FitModel]:
         cone = "elliptic" if mechanism.constraints.cone == "pyramidal" else "pyramidal"
         soft = msgspec.structs.replace(mechanism.constraints, cone=cone)
         found.append(of(msgspec.structs.replace(mechanism, constraints=soft), f"{cone} cones of friction"))
+        if names := bending(mechanism):
+            found += [of(with_springs(one.mechanism), _and(one.structure, springs_of(names))) for one in found]
     return found
+
+
+def springs_of(names: Sequence[str]) -> str:
+    """Return springs in links in words."""
+    return f"springs in the links of {', '.join(names)}"
+
+
+def _and(one: str, other: str) -> str:
+    return f"{one} and {other}" if one else other
 
 
 class Fitting:
@@ -144,8 +159,16 @@ class Fitting:
     """
 
     def __init__(
-        self, model: FitModel, store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
+        self,
+        model: FitModel,
+        store: Store,
+        settings: AdaptationSettings,
+        threads: int,
+        told: Told | None = None,
+        *,
+        scale: Tensor | None = None,
     ) -> None:
+        """Prepare a fit; a `scale` of None is taken from the errors of the declared values."""
         self.model, self.store, self.settings, self._told = model, store, settings, told
         self.dynamics = model.dynamics(store, threads)
         self.spec = model.robot.spec
@@ -159,7 +182,7 @@ class Fitting:
         first = self.residuals(self.windows(Split.TRAIN, replaced_windows(settings.stages[0], settings.screen)))
         point = first.start(self.x[None])
         self._require_finite(first, point)
-        self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
+        self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined) if scale is None else scale
 
     def _require_finite(self, residuals: Residuals, point: Point) -> None:
         if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
@@ -283,16 +306,21 @@ def replaced_windows(stage: FitStage, windows: int) -> FitStage:
 def best_structure(
     models: Sequence[FitModel], store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
 ) -> Fitting:
-    """Return the fitting of the declared structure, or of another one that fits a few windows far better."""
-    fittings = [Fitting(model, store, settings, threads, told) for model in models]
-    if len(fittings) == 1:
-        fittings[0].screen()
-        return fittings[0]
-    for other in fittings[1:]:
-        other.scale = fittings[0].scale  # one scale, so that costs compare
-    costs = [fitting.screen() for fitting in fittings]
-    best = min(range(1, len(costs)), key=costs.__getitem__)
-    return fittings[best if costs[best] < (1.0 - settings.structure_gain) * costs[0] else 0]
+    """Return the fitting of the declared structure, or of another one that fits a few windows far better.
+
+    `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept.
+    """
+    half = (len(models) + 1) // 2
+    kept = Fitting(models[0], store, settings, threads, told)
+    best, cost = 0, kept.screen()
+    for number in (*range(1, half), None):
+        if number is None and half == len(models):
+            break
+        which = half + best if number is None else number
+        fitting = Fitting(models[which], store, settings, threads, told, scale=kept.scale)
+        if (now := fitting.screen()) < (1.0 - settings.structure_gain) * cost:
+            best, cost, kept = which, now, fitting
+    return kept
 
 
 def trimmed(model: FitModel, x: Tensor) -> FitModel:

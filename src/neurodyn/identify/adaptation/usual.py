@@ -20,6 +20,7 @@ typical speed, and of the inertia of what the joint moves."""
 _SPEED = 5.0
 """Typical speed of a joint [rad/s or m/s]."""
 _LAG, _BIAS = 0.005, 0.02
+_SPRING = 1.5
 _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
 
 
@@ -101,9 +102,14 @@ def usual_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str,
     found = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
     if mechanism.floating:
         found += _payload(mechanism)
+    hidden = mechanism.names[len(mechanism.names) - (mechanism.hidden or 0) :]
     for index, link in enumerate(mechanism.links):
-        if link.joint.scalar:
+        if link.joint.scalar and link.joint.name not in hidden:
             found += _of_joint(mechanism, index, declared, robot)
+    for name in hidden:
+        for what, unit in (("stiffness", "N m/rad"), ("damping", "N m s/rad")):
+            quantity = f"{name}.{what}"
+            found.append(Coordinate(quantity, declared[quantity], _SPRING, quantities=(quantity,), unit=unit))
     found += _of_drives(robot, declared)
     for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
         if declared.get(name, 0.0) > 0.0:
