@@ -8,7 +8,8 @@ import yaml
 from neurodyn import robots
 from neurodyn.robots import Robot
 
-SLED = """<mujoco><compiler angle="radian" autolimits="true"/><default><geom {every}/></default><worldbody><body name="sled"><freejoint name="root"/>
+SLED = """<mujoco><compiler angle="radian" autolimits="true"/><default><geom {every}/></default>
+<worldbody><body name="sled"><freejoint name="root"/>
 <inertial pos="0 0 .02" mass="2" diaginertia=".01 .012 .015"/>
 <geom name="left" type="sphere" size=".05" pos="0 .15 0" friction=".05"/>
 <geom name="right" type="sphere" size=".05" pos="0 -.15 0" friction=".9"/>
