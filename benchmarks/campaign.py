@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import yaml
 
 import neurodyn
-from _broken import BrokenInputs
+from _broken import SETTINGS, BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
 from neurodyn.cli.main import run
@@ -75,10 +76,12 @@ class Campaign:
         """Make the data and the model that the runs take."""
         self.folder, self.seed, self.keep, self.log = folder, seed, keep, log
         self.data, self.model = folder / "data.h5", folder / "model-run"
+        self.size = ["--size", str(folder / "settings.yaml"), "--steps", "60"]
+        (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             make = ["generate", "cartpole", "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
-            train = ["train", "cartpole", "--data", str(self.data), "--steps", "60", "--out", str(self.model)]
+            train = ["train", "cartpole", "--data", str(self.data), *self.size, "--out", str(self.model)]
             codes = [run(make), run(train)]
             for number in range(10):  # imports what the verbs import, once and not in every fork
                 codes.append(run(self.verb(number, self.place(f"first{number}"))[1]))
@@ -100,7 +103,7 @@ class Campaign:
         data, model = str(self.data), str(self.model)
         name, arguments, suffix = (
             ("generate", ["cartpole", "--transitions", "2000", "--threads", "1"], ".h5"),
-            ("train", ["cartpole", "--data", data, "--steps", "60"], ""),
+            ("train", ["cartpole", "--data", data, *self.size], ""),
             ("finetune", [model, "--data", data, "--steps", "60"], ""),
             ("identify", ["cartpole", "--data", data, "--parameters", "slider.damping"], ""),
             ("hybrid", ["cartpole"], ""),
