@@ -33,8 +33,7 @@ from _broken import SETTINGS, BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
 from neurodyn.cli.main import run
-from neurodyn.dynamics.base import BaseDynamics
-from neurodyn.dynamics.batch import State, Trajectory
+from neurodyn.dynamics import BaseDynamics, State, Trajectory
 from neurodyn.dynamics.guard import watching
 
 FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35}
