@@ -34,6 +34,14 @@ WHOLE = (
 """Contents that stand in place of a whole file."""
 
 
+SETTINGS = {
+    "net": {"kind": "mlp", "width": 16, "depth": 1},
+    "phases": [{"share": 1.0, "rate": 0.01, "batch": 32}],
+    "minutes": 1.0, "validation_rollouts": 16, "validation_frames": 20,
+}  # fmt: skip
+"""Settings of a training that takes little besides writing its files."""
+
+
 class BrokenInputs:
     """Sound inputs of every kind, from which damaged ones are made."""
 
@@ -45,12 +53,7 @@ class BrokenInputs:
         shutil.copytree(resolve_policy("pretrained-policy:cartpole"), folder / "policy")
         shutil.copytree(ROBOTS["cartpole"].parent, folder / "robot")
         shutil.copy(data, folder / "data.h5")
-        settings = {
-            "net": {"kind": "mlp", "width": 16, "depth": 1},
-            "phases": [{"share": 1.0, "rate": 0.01, "batch": 32}],
-            "minutes": 1.0,
-        }
-        (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
+        (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
         self._write_log()
         self.sources: list[tuple[str, Callable[[Path], list[str]], bool]] = [
             ("data.h5", self._inspect, True),
@@ -76,8 +79,9 @@ class BrokenInputs:
         ]
 
     def _state(self, suffix: str) -> str:
-        path = next(path for path in sorted((self.folder / "run" / "state").glob(f"*-*.{suffix}")))
-        return str(path.relative_to(self.folder))
+        """Return the newest state, from which a training goes on."""
+        states = (self.folder / "run" / "state").glob(f"*-*.{suffix}")
+        return str(max(states, key=lambda path: int(path.stem.rpartition("-")[2])).relative_to(self.folder))
 
     def _write_log(self) -> None:
         time = np.arange(200) / 60
@@ -121,7 +125,8 @@ class BrokenInputs:
         return ["train", "cartpole", "--data", str(data), *size, "--out", str(place / "new")]
 
     def _resume(self, place: Path) -> list[str]:
-        return ["train", "cartpole", "--data", str(self.data), "--steps", "60", "--resume", "--out", str(place / "run")]
+        size = ["--size", str(self.folder / "settings.yaml"), "--steps", "60"]
+        return ["train", "cartpole", "--data", str(self.data), *size, "--resume", "--out", str(place / "run")]
 
     def _reproduce(self, place: Path) -> list[str]:
         return ["reproduce", str(place / "run"), "--out", str(place / "again")]

@@ -23,15 +23,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+import yaml
 
 import neurodyn
-from _broken import BrokenInputs
+from _broken import SETTINGS, BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
 from neurodyn.cli.main import run
-from neurodyn.dynamics.batch import State
+from neurodyn.dynamics import BaseDynamics, State, Trajectory
 from neurodyn.dynamics.guard import watching
 
 FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35}
@@ -42,6 +44,30 @@ NAMES = {
 }  # fmt: skip
 
 
+WORLDS, FRAMES = 6, 30
+"""Worlds and frames of a poisoned roll-out."""
+
+
+class SoundRollout(NamedTuple):
+    """A model, and what it does at rest without any fault."""
+
+    model: BaseDynamics
+    begin: State
+    path: Trajectory
+
+
+def sound_rollout(name: str) -> SoundRollout:
+    """Load a model and roll it out without any torque."""
+    model = neurodyn.load(name)
+    q = torch.zeros(WORLDS, model.spec.nq)
+    for at, joint in zip(model.spec.places, model.spec.joints, strict=True):
+        if not joint.scalar:
+            q[:, at.quaternion][:, 3] = 1.0
+            q[:, at.q.start + 2] = 1.0
+    state = State(q, torch.zeros(WORLDS, model.spec.nv))
+    return SoundRollout(model, state, model.rollout(state, torch.zeros(WORLDS, FRAMES, model.spec.nu)))
+
+
 class Campaign:
     """Material, and one method for each kind of run: what it does with which number, and what failed."""
 
@@ -49,10 +75,12 @@ class Campaign:
         """Make the data and the model that the runs take."""
         self.folder, self.seed, self.keep, self.log = folder, seed, keep, log
         self.data, self.model = folder / "data.h5", folder / "model-run"
+        self.size = ["--size", str(folder / "settings.yaml"), "--steps", "60"]
+        (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             make = ["generate", "cartpole", "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
-            train = ["train", "cartpole", "--data", str(self.data), "--steps", "60", "--out", str(self.model)]
+            train = ["train", "cartpole", "--data", str(self.data), *self.size, "--out", str(self.model)]
             codes = [run(make), run(train)]
             for number in range(10):  # imports what the verbs import, once and not in every fork
                 codes.append(run(self.verb(number, self.place(f"first{number}"))[1]))
@@ -60,6 +88,7 @@ class Campaign:
             raise SystemExit(f"the campaign could not begin: exit codes {codes}\n{quiet.getvalue()}")
         self._times: dict[str, float] | None = None
         self._inputs: BrokenInputs | None = None
+        self._sound_rollouts: dict[str, SoundRollout] = {}
         self.draw = random.Random()
 
     def take(self, kind: str, number: int, place: Path) -> tuple[str, str | None]:
@@ -73,7 +102,7 @@ class Campaign:
         data, model = str(self.data), str(self.model)
         name, arguments, suffix = (
             ("generate", ["cartpole", "--transitions", "2000", "--threads", "1"], ".h5"),
-            ("train", ["cartpole", "--data", data, "--steps", "60"], ""),
+            ("train", ["cartpole", "--data", data, *self.size], ""),
             ("finetune", [model, "--data", data, "--steps", "60"], ""),
             ("identify", ["cartpole", "--data", data, "--parameters", "slider.damping"], ""),
             ("hybrid", ["cartpole"], ""),
@@ -167,17 +196,12 @@ class Campaign:
         """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise alone."""
         names = ("pretrained:cartpole", "pretrained:pendulum", "pretrained:ant", "pretrained:cube", str(self.model))
         name, value = names[number % len(names)], (math.nan, math.inf, -math.inf)[number % 3]
-        model = neurodyn.load(name)
-        worlds, frames, world = 6, 30, self.draw.randrange(6)
-        frame = self.draw.randrange(frames) if model.spec.nu else 0
-        q = torch.zeros(worlds, model.spec.nq)
-        for at, joint in zip(model.spec.places, model.spec.joints, strict=True):
-            if not joint.scalar:
-                q[:, at.quaternion][:, 3] = 1.0
-                q[:, at.q.start + 2] = 1.0
-        state = State(q, torch.zeros(worlds, model.spec.nv))
-        torque = torch.zeros(worlds, frames, model.spec.nu)
-        sound = model.rollout(state, torque)
+        if name not in self._sound_rollouts:
+            self._sound_rollouts[name] = sound_rollout(name)
+        model, begin, sound = self._sound_rollouts[name]
+        state, torque = State(begin.q.clone(), begin.qd.clone()), torch.zeros(WORLDS, FRAMES, model.spec.nu)
+        world = self.draw.randrange(WORLDS)
+        frame = self.draw.randrange(FRAMES) if model.spec.nu else 0
         if model.spec.nu:
             torque[world, frame] = value
             frame += 1
@@ -185,7 +209,7 @@ class Campaign:
             state.qd[world, -1] = value
         with watching() as watch:
             path = model.rollout(state, torque)
-        others = [i for i in range(worlds) if i != world]
+        others = [i for i in range(WORLDS) if i != world]
         found = [(fault.world, fault.frame) for fault in watch.faults]
         failure = None if found == [(world, frame)] else f"named {found} instead of {(world, frame)}"
         if not torch.equal(path.q[others], sound.q[others]):

@@ -4,17 +4,21 @@
     python scripts/run_readme.py [--short] [--out FOLDER] [--file FILE]
 
 Commands run as they stand. With --short, those that train or simulate for long get the further flags of `SHORTER`, so
-that each is run but none for long. Those of `ELSEWHERE` are not run here. Exit code 2: a command failed.
+that each is run but none for long, and those of `neurodyn` run in this process, where none imports the simulator
+anew. Those of `ELSEWHERE` are not run here. Exit code 2: a command failed.
 """
 
 import argparse
+import contextlib
+import io
 import os
 import re
-import resource
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +73,36 @@ def as_run(command: str) -> str:
     return re.sub(r"^python ", f"{sys.executable} ", command)
 
 
+def started(command: str, folder: Path) -> tuple[int, str]:
+    """Run a command in a process of its own; return its exit code and output."""
+    done = subprocess.run(
+        as_run(command), shell=True, executable="/bin/bash", cwd=folder, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore::RuntimeWarning:runpy"},
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def called(command: str, folder: Path) -> tuple[int, str]:
+    """Run a command of `neurodyn` in this process; return its exit code and output."""
+    from neurodyn.cli.main import run
+
+    words, output, code = shlex.split(command)[1:], io.StringIO(), 1
+    with contextlib.chdir(folder), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        files = {word: sorted(map(str, Path().glob(word))) for word in words if "*" in word}
+        try:
+            code = run([one for word in words for one in files.get(word, [word])])
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+        except Exception:  # whatever it is, the command has failed
+            traceback.print_exc()
+    return code, output.getvalue()
+
+
+def cpu_time() -> float:
+    """Return the CPU time of this process and of those that it waited for [s]."""
+    return sum(os.times()[:4])
+
+
 def run_all(page: Path, folder: Path, *, short: bool) -> int:
     """Run the commands of a page in a folder; return how many failed."""
     failed = 0
@@ -78,17 +112,13 @@ def run_all(page: Path, folder: Path, *, short: bool) -> int:
         if why is not None or more == "parsed":
             print(f"      -       -  {command}  [{why or 'parsed'}]", flush=True)
             continue
-        begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            as_run(f"{command} {more}".strip()), shell=True, executable="/bin/bash", cwd=folder, capture_output=True,
-            text=True, env=os.environ | {"PYTHONWARNINGS": "ignore::RuntimeWarning:runpy"},
-        )  # fmt: skip
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(f"{time.monotonic() - begun:7.1f} {cpu:7.1f}  {command} {more}", flush=True)
-        if done.returncode:
+        begun, before = time.monotonic(), cpu_time()
+        run = called if short and command.startswith("neurodyn ") else started
+        code, output = run(f"{command} {more}".strip(), folder)
+        print(f"{time.monotonic() - begun:7.1f} {cpu_time() - before:7.1f}  {command} {more}", flush=True)
+        if code:
             failed += 1
-            print(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}", flush=True)
+            print(f"exit code {code}\n{output[-4000:]}", flush=True)
     return failed
 
 

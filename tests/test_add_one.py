@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An activation, a drive law, a kind of sensor, of prior and of force element, each added in one place.
+"""An activation, a drive law, a contact property, a kind of sensor, prior and force element, each added in one place.
 
 Each comes from this file alone, and works from its declaration through the compiled step and its gradient to the files.
 """
@@ -14,6 +14,7 @@ import torch
 from neurodyn.core.activations import ACTIVATIONS, Activation
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ShapeProperty, SoftConstraints
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveLaw, DriveNetwork
 from neurodyn.core.description.elements import (
     FORCE_ELEMENTS,
@@ -29,13 +30,15 @@ from neurodyn.core.description.sensors import SENSOR_KINDS, Part, Sensor, Sensor
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.logs import import_logs
 from neurodyn.data.store import Store
+from neurodyn.dynamics import AnalyticDynamics, Environment
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.dynamics.neural.model import NEURAL
+from neurodyn.geometry.ground import Ground
 from neurodyn.identify.identifiability import identifiability
 from neurodyn.identify.inverse_dynamics import TorqueModel
 from neurodyn.identify.least_squares import fitted
@@ -44,6 +47,7 @@ from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.run import drive_parameters
 from neurodyn.interop import SIMULATORS
 from neurodyn.interop.identified import IdentifiedRobot
+from neurodyn.interop.mjcf import mechanism_tree
 from neurodyn.interop.newton import _activation
 from neurodyn.multibody.elements import ElementForces
 from neurodyn.multibody.engine import EngineConfig, nominal
@@ -54,6 +58,7 @@ from neurodyn.policy.settings import NetworkSettings
 from neurodyn.robots import load as load_robot
 from tests import plant
 from tests.data.readers.conftest import SPEC, npz_arrays, npz_map
+from tests.dynamics.hybrid.sled import write_sled
 from tests.identify import pendulum
 from tests.identify.test_least_squares import of_point_masses
 from tests.interop.runs import write_arm
@@ -458,3 +463,49 @@ def test_what_a_kind_of_element_models_is_no_longer_unknown(elements, tmp_path):
 
 def test_mechanisms_without_elements_are_written_as_before():
     assert "elements" not in to_dict(machines.pendulum())
+
+
+# A contact property of shapes ---------------------------------------------------------------------------------------
+
+
+def test_a_contact_property_of_shapes(added, tmp_path, recwarn):
+    """Impedance at the surface: read from the asset, in steps and their gradients, in files of runs and of MuJoCo."""
+    added(SHAPE_PROPERTIES, "solimp.d0", ShapeProperty(attribute="solimp"))
+    robot = write_sled(tmp_path, every='solimp=".9 .95 .05"', front='solimp=".2 .95 .05"')
+    soft = declared_hybrid(robot, parameters=["contact*.solimp.d0"])
+    assert not [one for one in recwarn if "of their own" in str(one.message)]
+    constraints = soft.mechanism.constraints
+    assert constraints.numbers == {"contact.solimp.d0": 0.9, "contact.front.solimp.d0": 0.2}
+    assert from_dict(to_dict(constraints), SoftConstraints) == constraints
+    specs = {spec.name: (spec.nominal, spec.lower, spec.upper) for spec in soft.physical.specs}
+    assert set(specs) == set(constraints.numbers)
+    assert specs["contact.front.solimp.d0"] == (0.2, 0.0, 1.0)
+
+    rng = torch.Generator().manual_seed(0)
+    q = torch.cat([torch.zeros(16, 2), torch.full((16, 1), 0.045), torch.zeros(16, 3), torch.ones(16, 1)], 1)
+    qd = torch.randn(16, 6, generator=rng) * torch.tensor([0.5, 0.5, 0.2, 0.5, 0.5, 0.5])
+    environment, none = Environment(ground=Ground(robot.grounds["floor"])), torch.zeros(16, 1, 0)
+    with torch.no_grad():
+        wanted = AnalyticDynamics(robot).rollout(State(q, qd), none, environment).qd[:, 1].double()
+    start, none = State(q.double(), qd.double()), none.double()
+
+    def ended(values):
+        path = soft.simulate(start, none, values, soft.weights.detach(), environment)
+        return path.qd[:, 1]
+
+    values = torch.tensor([spec.nominal for spec in soft.physical.specs], dtype=F64)
+    change = (wanted - start.qd).norm(dim=1)
+    own, one = ((ended(x) - wanted).norm(dim=1) / change for x in (values, torch.full_like(values, 0.9)))
+    assert own.median() < 5e-3
+    assert one.median() > 2e-2
+    agrees(ended, values, rel=1e-4)
+
+    identified = {**nominal(soft.mechanism, "soft"), "contact.front.solimp.d0": 0.3}
+    root, _ = mechanism_tree(IdentifiedRobot("a run", robot, soft.mechanism, contact=identified))
+    shares = [float(geom.get("solimp").split()[0]) for geom in root.iter("geom")]
+    assert shares == [0.9, 0.9, 0.3, 0.9]
+
+
+def test_a_contact_property_that_sets_the_damping_is_refused():
+    with pytest.raises(ValueError, match=r"solref\[0\]; valid: another number, because the solver has one damping"):
+        ShapeProperty(attribute="solref")

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,7 @@ def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """In this process, which has imported all that takes seconds to import."""
     if script == "logs_to_policy.py":
         pytest.importorskip("rsl_rl")
+        monkeypatch.setattr(subprocess, "run", run_here)
     if script in PRETRAINED:
         pytest.importorskip("newton")
         if "cartpole" not in pretrained_names():
@@ -62,6 +64,16 @@ def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "argv", [script, *ARGUMENTS.get(script, []), *model])
     runpy.run_path(str(EXAMPLES / script), run_name="__main__")
     assert capsys.readouterr().out.strip()
+
+
+STARTED = subprocess.run
+
+
+def run_here(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run in this process, too, what an example starts of neurodyn."""
+    if arguments[:3] != [sys.executable, "-m", "neurodyn.cli.main"]:
+        return STARTED(arguments, **options)
+    return subprocess.CompletedProcess(arguments, run(arguments[3:]))
 
 
 def briefly_trained(robot: str, folder: Path) -> str:

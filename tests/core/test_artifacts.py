@@ -183,6 +183,11 @@ artifacts.write_tree(folder, "state", {{"x": torch.ones(3)}})
         ("state.json", '{"newest": [1], "best": "1"}'),
         ("state-1.json", "{}"),
         ("state-1.json", '{"tree": {"__tensor__": "y", "axes": [0]}}'),
+        ("state-1.json", '{"tree": {"__tensor__": "x", "axes": "ab"}}'),
+        ("state-1.json", '{"tree": {"__tensor__": "x", "axes": [0, 0, 0]}}'),
+        ("state-1.json", '{"tree": {"__tensor__": [], "axes": [0]}}'),
+        ("state-1.json", '{"tree": {"int:x": 1}}'),
+        ("state-1.json", "[]"),
     ],
 )
 def test_a_damaged_tree_is_bad_input(file: str, content: str, tmp_path: Path):

@@ -401,6 +401,8 @@ def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
         return _put_tensors(read_json(path)["tree"], tensors)
     except KeyError as error:
         raise InputError(f"{path}: damaged: {error} is missing; expected a file written by neurodyn") from None
+    except (TypeError, ValueError, RuntimeError) as error:  # names, keys or axes of tensors are none
+        raise InputError(f"{path}: damaged: {error}; expected a file written by neurodyn") from None
 
 
 def _kept(folder: Path, name: str) -> tuple[list[int], int | None]:

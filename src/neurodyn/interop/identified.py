@@ -245,7 +245,7 @@ class IdentifiedRobot:
     @property
     def one_friction(self) -> bool:
         """Whether all shapes have the same coefficient of friction with a ground."""
-        return "contact.friction" in self.contact and not self.mechanism.constraints.frictions
+        return "contact.friction" in self.contact and not self.mechanism.constraints.own("friction")
 
     def names(self, *prefixes: str) -> set[str]:
         """Return the names of the free quantities that are one of these, or a component of one."""

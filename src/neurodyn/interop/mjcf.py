@@ -2,12 +2,12 @@
 """MJCF: the robot's asset with identified numbers, or one made from its mechanism if the asset is no MJCF."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from neurodyn.core.description.contacts import SOLIMP, SOLREF, RoundedBox, SoftConstraints
+from neurodyn.core.description.contacts import SHAPE_PROPERTIES, SOLIMP, SOLREF, RoundedBox, SoftConstraints
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
 from neurodyn.geometry.rotation import quaternion_matrix
@@ -19,6 +19,7 @@ from neurodyn.sim.bodies import compose, invert
 PASSIVE = {"armature": "armature", "damping": "damping", "friction": "frictionloss", "stiffness": "stiffness"}
 """Attributes of a joint by quantity."""
 
+_FRICTION = "1 0.005 0.0001"  # MuJoCo's default, too
 _STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
 
 
@@ -57,24 +58,29 @@ def write_joint(
                     joint.set(f"{what}{attribute}", vector(identified.contact[one] for one in names))
 
 
-def contact_attributes(identified: IdentifiedRobot, friction: str, shape: str = "") -> dict[str, str]:
+def contact_attributes(identified: IdentifiedRobot, geom: Mapping[str, str], shape: str = "") -> dict[str, str]:
     """Return the contact attributes of a geom.
 
     Args:
         identified: The robot.
-        friction: The geom's frictions; the first one, the coefficient, is replaced.
-        shape: Name of the shape, which may have its own coefficient.
+        geom: The geom's attributes, of which numbers stay that are no `SHAPE_PROPERTIES`.
+        shape: Name of the shape, which may have properties of its own.
     """
-    values = identified.contact
-    coefficient = values[identified.mechanism.constraints.friction_of(shape)]
-    return {
-        "friction": " ".join([number(coefficient), *friction.split()[1:]]),
+    values, constraints = identified.contact, identified.mechanism.constraints
+    given = {
+        "friction": geom.get("friction", _FRICTION),
         "solref": vector(values[f"contact.solref.{part}"] for part in SOLREF),
         "solimp": vector(values[f"contact.solimp.{part}"] for part in SOLIMP),
         "priority": "1",
         "margin": "0",
         "gap": "0",
     }
+    for name, place in SHAPE_PROPERTIES.items():
+        numbers = given.get(place.attribute, "0").split()
+        numbers += _FRICTION.split()[len(numbers) : place.column + 1]  # of an asset, later frictions may be absent
+        numbers[place.column] = number(values[constraints.quantity(name, shape)])
+        given[place.attribute] = " ".join(numbers)
+    return given
 
 
 def write_options(root: Element, identified: IdentifiedRobot) -> set[str]:
@@ -206,7 +212,7 @@ def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
     def common(shape: str) -> dict[str, str]:
         given = {"contype": "0", "conaffinity": "1", "group": "3"}
         if "contact.friction" in identified.contact:
-            given |= contact_attributes(identified, "1 0.005 0.0001", shape)
+            given |= contact_attributes(identified, {}, shape)
         return given
 
     if mechanism.shapes:
@@ -421,17 +427,18 @@ def _write_places(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
 def _write_contact(asset: _MjcfAsset, identified: IdentifiedRobot) -> set[str]:
     """Write friction and solver parameters of the robot's geoms, which override a ground's.
 
-    Frictions stay unchanged if shapes have their own, because shapes and geoms may have different names.
+    Attributes stay unchanged where shapes have numbers of their own, because shapes and geoms may have different names.
     """
     names = {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
-    if not identified.one_friction:
-        names = {name for name in names if not name.endswith(".friction")}
+    own = {name: one.attribute for name, one in SHAPE_PROPERTIES.items() if identified.mechanism.constraints.own(name)}
+    for name, attribute in own.items():
+        names = {one for one in names if not (one.endswith(f".{name}") or one.startswith(f"contact.{attribute}."))}
     robot = identified.require_robot("MJCF")
     if "contact.friction" not in identified.contact or not (names or robot.material is not None):
         return set()
     for body in asset.root.iter("body"):
         for geom in body.findall("geom"):
-            for key, value in contact_attributes(identified, geom.get("friction", "1 0.005 0.0001")).items():
-                if key != "friction" or identified.one_friction:
+            for key, value in contact_attributes(identified, geom.attrib).items():
+                if key not in own.values():
                     geom.set(key, value)
     return names

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.contacts import SHAPE_PROPERTIES
 from neurodyn.core.description.drive import require_drives
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
@@ -325,13 +326,14 @@ class Engine:
 def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
     """Return whether shapes, not points, touch a heightfield.
 
-    That takes soft constraints, no blueprint on contact points, no free size of the points, and one friction for all
-    shapes of a link, because a contact of a link may be of any of its shapes.
+    That takes soft constraints, no blueprint on contact points, no free size of the points, and the same contact
+    properties of all shapes of a link, because a contact of a link may be of any of its shapes.
     """
     if config.contact is None or not mechanism.shapes:
         return False
     links = Counter(shape.joint for shape in mechanism.shapes)
-    if any(shape.name in mechanism.constraints.frictions and links[shape.joint] > 1 for shape in mechanism.shapes):
+    own = {shape for name in SHAPE_PROPERTIES for shape in mechanism.constraints.own(name)}
+    if any(shape.name in own and links[shape.joint] > 1 for shape in mechanism.shapes):
         return False
     model = CONTACT_MODELS[config.contact]
     named = {name for one in config.blueprint.augmentations for name in (*one.quantities, *one.inputs)}

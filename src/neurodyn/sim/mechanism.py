@@ -2,14 +2,14 @@
 """The mechanism of a robot as plain data, read from its Newton model, with MuJoCo's constraints and joint limits."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from neurodyn.core.description.contacts import ConstraintParameters, SoftConstraints
+from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ConstraintParameters, SoftConstraints
 from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import choices, notice
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import newton
 
 
+T = TypeVar("T")
+
 _DIGITS = 6  # significant digits of float32
 _UNLIMITED = 1e9
 
@@ -44,9 +46,9 @@ def constraint_solver(robot: Robot) -> Any:
 def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
     """Return the compliance of the constraints of a robot with its `constraint_solver`.
 
-    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). The
-    friction is that of most shapes, with that of the others by name. Where shapes yield differently, a notice says so,
-    and contacts yield as those of most shapes.
+    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). Each
+    of `SHAPE_PROPERTIES` has the value of most shapes, with those of the others by name. Where shapes yield differently
+    in other ways, a notice says so, and contacts yield as those of most shapes.
     """
     model: Any = solver.mjw_model
     names, dofs = robot.spec.qd_names, solver.mjc_jnt_to_newton_dof.numpy()[0].tolist()
@@ -62,34 +64,44 @@ def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
         limits=_declared(limits, _limited(robot)),
         joint_friction=_declared(frictions, scalar),
     )
-    surfaces = _surfaces(robot, solver)
-    if not surfaces:
+    geoms = _geoms(robot, solver)
+    if not geoms:
         return constraints
-    friction, contact = (Counter(part).most_common(1)[0][0] for part in zip(*surfaces.values(), strict=True))
-    found = msgspec.structs.replace(
-        constraints, friction=friction, contact=_parameters(*contact),
-        frictions={name: own for name, (own, _) in surfaces.items() if own != friction},
-    )  # fmt: skip
-    others = [name for name, (_, own) in surfaces.items() if own != contact]
+    attributes = {one.attribute for one in SHAPE_PROPERTIES.values()} | {"solref", "solimp"}
+    rows = {one: _rows(solver, one, geoms.values()) for one in attributes}
+    for name, place in SHAPE_PROPERTIES.items():
+        column = [row[place.column] for row in rows[place.attribute]]
+        common = _most_common(column)
+        own = {shape: value for shape, value in zip(geoms, column, strict=True) if value != common}
+        constraints = constraints.with_property(name, common, own)
+        for row in rows[place.attribute]:
+            row[place.column] = common  # what remains is how shapes differ in other ways
+    yields = [(tuple(solref), tuple(solimp)) for solref, solimp in zip(rows["solref"], rows["solimp"], strict=True)]
+    contact = _most_common(yields)
+    others = [shape for shape, own in zip(geoms, yields, strict=True) if own != contact]
     if others:
         notice(
-            f"{robot.name}: {len(others)} of {len(surfaces)} shapes yield in contacts in a way of their own "
+            f"{robot.name}: {len(others)} of {len(geoms)} shapes yield in contacts in a way of their own "
             f"({choices(others)}), which soft contacts do not model: all yield by solref {list(contact[0])} and solimp "
             f"{list(contact[1])}; `material` with stiffness and damping gives them one solref in the simulator, too"
         )
-    return found
+    return msgspec.structs.replace(constraints, contact=_parameters(*contact))
 
 
-def _surfaces(robot: Robot, solver: Any) -> dict[str, tuple[float, tuple[tuple[float, ...], tuple[float, ...]]]]:
-    """Return friction, and solref and solimp, of a robot's collision shapes, by name."""
-    model: Any = solver.mjw_model
-    names = shape_names(solver.model, robot)
-    numbers = (getattr(model, f"geom_{name}").numpy()[0] for name in ("friction", "solref", "solimp"))
-    return {
-        names[shape]: (_rounded(friction[:1])[0], (_rounded(solref), _rounded(solimp)))
-        for friction, solref, solimp, shape in zip(*numbers, solver.mjc_geom_to_newton_shape.numpy()[0], strict=True)
-        if shape in names
-    }
+def _geoms(robot: Robot, solver: Any) -> dict[str, int]:
+    """Return the geoms of a robot's collision shapes, by the shape's name."""
+    names, shapes = shape_names(solver.model, robot), solver.mjc_geom_to_newton_shape.numpy()[0]
+    return {names[shape]: geom for geom, shape in enumerate(shapes) if shape in names}
+
+
+def _rows(solver: Any, attribute: str, geoms: Iterable[int]) -> list[list[float]]:
+    """Return the numbers of an attribute of some geoms."""
+    values = getattr(solver.mjw_model, f"geom_{attribute}").numpy()[0]
+    return [list(_rounded(np.atleast_1d(values[geom]))) for geom in geoms]
+
+
+def _most_common(values: Iterable[T]) -> T:
+    return Counter(values).most_common(1)[0][0]
 
 
 def _declared(parameters: dict[str, ConstraintParameters], names: set[str]) -> dict[str, ConstraintParameters]:

@@ -8,7 +8,8 @@ import yaml
 from neurodyn import robots
 from neurodyn.robots import Robot
 
-SLED = """<mujoco><compiler angle="radian" autolimits="true"/><worldbody><body name="sled"><freejoint name="root"/>
+SLED = """<mujoco><compiler angle="radian" autolimits="true"/><default><geom {every}/></default>
+<worldbody><body name="sled"><freejoint name="root"/>
 <inertial pos="0 0 .02" mass="2" diaginertia=".01 .012 .015"/>
 <geom name="left" type="sphere" size=".05" pos="0 .15 0" friction=".05"/>
 <geom name="right" type="sphere" size=".05" pos="0 -.15 0" friction=".9"/>
@@ -17,9 +18,9 @@ SLED = """<mujoco><compiler angle="radian" autolimits="true"/><worldbody><body n
 </body></worldbody></mujoco>"""
 
 
-def write_sled(folder: Path, front: str = "") -> Robot:
+def write_sled(folder: Path, front: str = "", every: str = "") -> Robot:
     """Write a robot that slides on four balls of three frictions, and return its declaration."""
-    (folder / "sled.xml").write_text(SLED.format(front=front))
+    (folder / "sled.xml").write_text(SLED.format(front=front, every=every))
     declared = {
         "name": "sled", "asset": "sled.xml", "dt": 0.02, "joints": [{"name": "root", "kind": "free"}],
         "actuated": {}, "fixed_base": False, "contact_points": {}, "ground": "floor",

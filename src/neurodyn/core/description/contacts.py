@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.description.spec import HasJointKind, HasJoints, JointKind
 from neurodyn.core.errors import require
+from neurodyn.core.registry import Registry
 
 
 class ChainJoint(Config, HasJointKind, frozen=True):
@@ -341,6 +343,29 @@ class ConstraintParameters(Config, frozen=True):
         require(shares and 0 < width < math.inf and 1 <= power < math.inf, "solimp", self.solimp, valid)
 
 
+class ShapeProperty(Config, frozen=True):
+    """A number of soft contacts of which a shape can have its own; the ground takes that of the robot's shape.
+
+    Attributes:
+        attribute: MuJoCo's attribute of a geom that holds it, in MJCF and (after "geom_") in a compiled model.
+        column: Its place in the attribute.
+    """
+
+    attribute: str
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        damps = self.attribute == "solref" or (self.attribute, self.column) == ("solimp", 1)
+        valid = "another number, because the solver has one damping for all contacts"
+        require(not damps, "shape property", f"{self.attribute}[{self.column}]", valid)
+
+
+SHAPE_PROPERTIES: Registry[ShapeProperty] = Registry(
+    "contact property of shapes", friction=ShapeProperty(attribute="friction")
+)
+"""Properties by name, as in the quantities "contact.NAME" of all shapes and "contact.SHAPE.NAME" of a single one."""
+
+
 class SoftConstraints(Config, frozen=True):
     """Soft constraints of a mechanism.
 
@@ -349,6 +374,7 @@ class SoftConstraints(Config, frozen=True):
         impratio: Ratio of the impedances of friction and normal force; 1 for equal ones.
         friction: Coefficient of friction between robot and ground.
         frictions: Friction of shapes with a different coefficient, by the name of the shape.
+        numbers: Other `SHAPE_PROPERTIES`, of all shapes and of shapes that differ, by the name of the quantity.
         contact: Softness of contacts.
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
@@ -358,6 +384,7 @@ class SoftConstraints(Config, frozen=True):
     impratio: float = 1.0
     friction: float = 1.0
     frictions: dict[str, float] = msgspec.field(default_factory=dict)
+    numbers: dict[str, float] | UnsetType = UNSET
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
@@ -367,7 +394,27 @@ class SoftConstraints(Config, frozen=True):
         require(0 <= self.friction < math.inf, "friction", self.friction, "a finite number of at least 0")
         for shape, own in self.frictions.items():
             require(0 <= own < math.inf, f"friction of {shape!r}", own, "a finite number of at least 0")
+        for name, value in (self.numbers or {}).items():
+            require(math.isfinite(value), name, value, "a finite number")
 
-    def friction_of(self, shape: str) -> str:
-        """Return the name of the quantity that is the friction of a shape, by the shape's name."""
-        return f"contact.{shape}.friction" if shape in self.frictions else "contact.friction"
+    def with_property(self, name: str, common: float, own: dict[str, float]) -> "SoftConstraints":
+        """Return constraints with a property of `SHAPE_PROPERTIES`; `own` holds values of shapes that differ."""
+        if name == "friction":
+            return msgspec.structs.replace(self, friction=common, frictions=own)
+        added = {f"contact.{name}": common} | {f"contact.{shape}.{name}": value for shape, value in own.items()}
+        return msgspec.structs.replace(self, numbers=(self.numbers or {}) | added)
+
+    def quantities(self) -> dict[str, float]:
+        """Return the values of the `SHAPE_PROPERTIES` by the name of the quantity."""
+        own = {f"contact.{shape}.friction": value for shape, value in self.frictions.items()}
+        return {"contact.friction": self.friction, **own, **(self.numbers or {})}
+
+    def own(self, name: str) -> set[str]:
+        """Return the names of the shapes with their own value of a property."""
+        start, end = "contact.", f".{name}"
+        names = (one for one in self.quantities() if one.endswith(end) and one != f"contact{end}")
+        return {one.removeprefix(start).removesuffix(end) for one in names}
+
+    def quantity(self, name: str, shape: str) -> str:
+        """Return the name of the quantity that is a property of a shape, by the shape's name."""
+        return f"contact.{shape}.{name}" if shape in self.own(name) else f"contact.{name}"

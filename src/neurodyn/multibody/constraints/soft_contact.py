@@ -52,32 +52,41 @@ class InverseWeights:
         return sum((y * x for y, x in zip(half, self._inertia.weighted(half), strict=True)), start=0.0)
 
 
+_SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
+"""Compliance of a contact, without "contact."."""
+
 _NEAREST, _FLAT = 1.5, 2.5
 """Upper bounds of the kinds `NEAREST` and `FLAT` of `geometry.prisms.pair`."""
 
 
-def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]) -> list[tuple[int, list[Any]]]:
+def prism_rows(
+    contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any], shapes: dict[int, str]
+) -> list[tuple[int, list[Any]]]:
     """Return link, and position, normal, first tangent, depth, 1/R and k d r, of every possible contact.
 
-    `weights` holds A of the contacts of each link with shapes.
+    `weights` and `shapes` hold A of the contacts, and the name of a shape, of each link with shapes.
     """
-    quantities = constraint_quantities("contact.solref", "contact.solimp", ConstraintParameters())
+    constraints = contacts.tree.mechanism.constraints
+    common = [name for name in _SOFTNESS if not constraints.own(name)]
+    own = [name for name in _SOFTNESS if name not in common]
     blocks, items, links = [], [], []
     for number, (link, count) in enumerate(contact_slots(contacts.tree.mechanism.shapes).items()):
         pose = contacts.poses[link]
         blocks.append([*pose.turn.flat, *pose.origin, *inertia.from_root(link), weights[link]])
+        blocks[-1] += [contacts.scope(constraints.quantity(name, shapes[link])) for name in own]
         links += [link] * count
         items += [number] * count
 
-    def row(common: list[Any], block: list[Any], item: list[Any]) -> Sequence[Any]:
-        given = dict(zip(quantities, common, strict=True))
-        yields = yielding(given.__getitem__, "contact.solref", "contact.solimp", contacts.dt)
+    def row(shared: list[Any], block: list[Any], item: list[Any]) -> Sequence[Any]:
+        given = dict(zip((*common, *own), (*shared, *block[16:]), strict=True))
+        yields = yielding(given.__getitem__, "solref", "solimp", contacts.dt)
         place, normal, depth = _contact(block, item)
         return [*place, *normal, *tangent(normal), depth, yields.weight(depth, block[15]), yields.reference(depth)]
 
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
-    own = [(number, contacts.held[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
-    rows = mapped(graph, "prism contacts", row, [contacts.scope(name) for name in quantities], blocks, own)
+    held = [(number, contacts.held[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
+    shared = [contacts.scope(f"contact.{name}") for name in common]
+    rows = mapped(graph, "prism contacts", row, shared, blocks, held)
     return list(zip(links, rows, strict=True))
 
 
@@ -137,9 +146,9 @@ class SoftContactModel(ContactModel):
     def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
         """Return the nominal values of the quantities of the constraints."""
         constraints = mechanism.constraints
-        values = {SIZE: 1.0, "contact.friction": constraints.friction} if mechanism.points else {}
+        values = {}
         if mechanism.points:
-            values |= {constraints.friction_of(shape): own for shape, own in constraints.frictions.items()}
+            values |= {SIZE: 1.0, **constraints.quantities()}
             values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
         for link in mechanism.links:
             name = link.joint.name
@@ -179,20 +188,30 @@ class _Contact:
 
 
 class _Surfaces:
-    """Friction of the robot's shapes, and what their contacts would yield to a unit force."""
+    """Friction and compliance of the robot's shapes, and what their contacts would yield to a unit force."""
 
     def __init__(self, contacts: Contacts, inverse: InverseWeights) -> None:
         self._scope, self._constraints, self._inverse = contacts.scope, contacts.tree.mechanism.constraints, inverse
+        self._dt = contacts.dt
+        self._yields: dict[tuple[str, ...], Yielding] = {}
         self._frictions: dict[str, tuple[Any, Any]] = {}
         self._weights: dict[tuple[int, str], Any] = {}
 
     def friction(self, shape: str) -> Any:
         """Return the coefficient of a shape."""
-        return self._friction(self._constraints.friction_of(shape))[0]
+        return self._friction(self._constraints.quantity("friction", shape))[0]
+
+    def yields(self, shape: str = "") -> Yielding:
+        """Return the compliance of a shape's contacts; without a shape, that of most."""
+        names = tuple(self._constraints.quantity(name, shape) for name in _SOFTNESS)
+        if names not in self._yields:
+            named = dict(zip(_SOFTNESS, names, strict=True))
+            self._yields[names] = yielding(lambda name: self._scope(named[name]), "solref", "solimp", self._dt)
+        return self._yields[names]
 
     def weight(self, link: int, shape: str) -> Any:
         """Return A of the contacts of a shape of a link."""
-        name = self._constraints.friction_of(shape)
+        name = self._constraints.quantity("friction", shape)
         if (link, name) not in self._weights:
             factor = self._friction(name)[1]
             self._weights[link, name] = self._inverse.body(link) * factor
@@ -213,18 +232,18 @@ def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights)
     shapes = {one.joint: one.name for one in mechanism.shapes} if contacts.held else {}
     if not (shapes or contacts.points):
         return [], 0.0
-    yields = yielding(contacts.scope, "contact.solref", "contact.solimp", contacts.dt)
     surfaces = _Surfaces(contacts, inverse)
+    damping = surfaces.yields().damping
     if contacts.held:
         weights = {link: surfaces.weight(link, shapes[link]) for link in sorted(shapes)}
-        rows = prism_rows(contacts, inertia, weights)
+        rows = prism_rows(contacts, inertia, weights, shapes)
         found = [_Contact(link, [*row, surfaces.friction(shapes[link])]) for link, row in rows]
     else:
-        found = _of_points(contacts, inertia, yields, surfaces)
-    return found, yields.damping
+        found = _of_points(contacts, inertia, surfaces)
+    return found, damping
 
 
-def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, surfaces: _Surfaces) -> list[_Contact]:
+def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) -> list[_Contact]:
     for point in sorted(contacts.points, key=lambda point: point.joint):
         surfaces.weight(point.joint, point.shape)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
@@ -234,6 +253,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, surfa
         if point.axis is not None and contacts.flat:
             axis = contacts.to_world(touch.link, array(point.axis))
         place = inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
+        yields = surfaces.yields(point.shape)
         weight = yields.weight(touch.depth, surfaces.weight(touch.link, point.shape))
         reference, first = yields.reference(touch.depth), tangent(touch.normal, axis)
         inputs = [*place, *touch.normal, *first, touch.depth, weight, reference, surfaces.friction(point.shape)]
