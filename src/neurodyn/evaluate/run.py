@@ -292,7 +292,7 @@ def training_log(run: str | Path, flag: str = "--data") -> str:
         InputError: It is gone, or there are several.
     """
     data = training_logs(run, flag)
-    if len(data) > 1:
+    if len(data) != 1:
         raise InputError(f"{run}: was trained on several files; name one with {flag}; valid: {choices(data)}")
     return data[0]
 
