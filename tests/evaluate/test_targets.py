@@ -15,7 +15,7 @@ from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.driven import driven
+from neurodyn.dynamics.driven import commanded, driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.evaluate.run import evaluate
 from neurodyn.learn.train import finetune, train
@@ -51,11 +51,11 @@ def test_simulator_hybrid_and_model_in_front_agree_on_a_log_of_targets():
     robot = as_logged(load("cartpole"), store.header)
     (windows,) = all_windows(store, 20, stride=7)
     start = State(windows.q[:, 0], windows.qd[:, 0])
-    inside = declared_hybrid("cartpole").with_drives(robot.drives)
+    inside = commanded(declared_hybrid("cartpole"), robot.drives)
     paths = [
         dynamics.rollout(start, windows.control).q[:, -1].float()
         for dynamics in (
-            inside, AnalyticDynamics(load("cartpole")).with_drives(robot.drives), AnalyticDynamics(robot),
+            inside, commanded(AnalyticDynamics(load("cartpole")), robot.drives), AnalyticDynamics(robot),
             driven(declared_hybrid("cartpole"), robot.drives),
         )
     ]  # fmt: skip
