@@ -15,7 +15,7 @@ from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.batch import State
-from neurodyn.dynamics.driven import driven
+from neurodyn.dynamics.driven import commanded, driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.evaluate.run import evaluate
 from neurodyn.learn.train import finetune, train
@@ -51,11 +51,11 @@ def test_simulator_hybrid_and_model_in_front_agree_on_a_log_of_targets():
     robot = as_logged(load("cartpole"), store.header)
     (windows,) = all_windows(store, 20, stride=7)
     start = State(windows.q[:, 0], windows.qd[:, 0])
-    inside = declared_hybrid("cartpole").driven_by(robot.drives)
+    inside = commanded(declared_hybrid("cartpole"), robot.drives)
     paths = [
         dynamics.rollout(start, windows.control).q[:, -1].float()
         for dynamics in (
-            inside, AnalyticDynamics(load("cartpole")).driven_by(robot.drives), AnalyticDynamics(robot),
+            inside, commanded(AnalyticDynamics(load("cartpole")), robot.drives), AnalyticDynamics(robot),
             driven(declared_hybrid("cartpole"), robot.drives),
         )
     ]  # fmt: skip
@@ -110,3 +110,15 @@ def test_logs_of_different_controllers_are_not_mixed(targets: Path, tmp_path: Pa
 def test_the_split_of_the_log_is_held_out(targets: Path):
     store = Store.open(targets)
     assert len(store.episodes(Split.TEST)) == 2
+
+
+def test_a_model_of_several_logs_is_compared_with_all_of_them(targets: Path, tmp_path: Path):
+    other = tmp_path / "other.h5"
+    stand_in.log(8, 40, seed=1).write(other)
+    train("cartpole", [targets, other], tmp_path / "run", net="mlp", steps=20, seed=0)
+    found = evaluate(tmp_path / "run", horizon=10).plain()
+    assert found["data"] == f"{targets}, {other}"
+    assert found["episodes"] == 3
+    simulated = evaluate(tmp_path / "run", data="simulator", horizon=10, rollouts=16).plain()
+    assert simulated["rollouts"] == 16
+    assert "episodes" not in simulated

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +63,9 @@ def test_a_shipped_name_that_is_also_a_folder_here_says_which_it_is(tmp_path, mo
     (folder / "robot.yaml").write_text(text)
     with pytest.warns(Notice, match=r"'pendulum' is the one that ships with neurodyn, .* write \./pendulum for that"):
         assert robots.load("pendulum").name == "pendulum"
-    assert robots.load("./pendulum").name == "mine"
+    assert robots.load("./pendulum").name == robots.load(Path("pendulum")).name == "mine"
+    assert robots.locate(Path("pendulum")) == str(folder.resolve())
+    assert robots.locate("pendulum") == "pendulum"
 
 
 @pytest.mark.parametrize("form", ["file", "folder"])

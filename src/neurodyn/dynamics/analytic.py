@@ -101,7 +101,7 @@ class AnalyticDynamics(BaseDynamics):
         """Restart some worlds; see `Dynamics.reset`."""
         return replace(carry, memory=renewed_memory(carry.memory, self._memory_after(carry, context), mask))
 
-    def driven_by(self, drives: Mapping[str, Drive]) -> "AnalyticDynamics":
+    def with_drives(self, drives: Mapping[str, Drive]) -> "AnalyticDynamics":
         """Return the simulator of the robot with these drives, which act in each of its steps."""
         robot = msgspec.structs.replace(self.robot, drives=dict(drives))
         return AnalyticDynamics(robot, substeps=self._substeps, device=self.device)

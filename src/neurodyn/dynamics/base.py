@@ -292,11 +292,9 @@ class BaseDynamics(ABC):
                 truth = truth.rollout(context, controls, environment)
         return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
 
-    def driven_by(self, drives: Mapping[str, Drive]) -> Dynamics:
-        """Return the same dynamics behind drives, whose commands they take; see `Dynamics.driven_by`."""
-        from neurodyn.dynamics.driven import driven  # derives from this class
-
-        return driven(self, drives)
+    def with_drives(self, drives: Mapping[str, Drive]) -> Dynamics | None:
+        """Return None: drives can only be put in front of these dynamics."""
+        return None
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame with fixed buffers of the dtype and device of `like`; `environment` is resolved."""

@@ -143,3 +143,12 @@ def driven(dynamics: Dynamics, drives: Mapping[str, Drive]) -> DrivenDynamics:
             bias.
     """
     return DrivenDynamics(dynamics, drives)
+
+
+def commanded(dynamics: Dynamics, drives: Mapping[str, Drive]) -> Dynamics:
+    """Return dynamics that take the commands of drives: with the drives inside where they can be, else in front.
+
+    Arguments and errors: see `driven`.
+    """
+    inside = dynamics.with_drives(drives)
+    return driven(dynamics, drives) if inside is None else inside

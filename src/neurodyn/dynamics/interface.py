@@ -147,11 +147,10 @@ class Dynamics(Protocol):
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         ...
 
-    def driven_by(self, drives: Mapping[str, Drive]) -> "Dynamics":
-        """Return the same dynamics with drives by joint, whose commands are then the controls.
+    def with_drives(self, drives: Mapping[str, Drive]) -> "Dynamics | None":
+        """Return the same dynamics with drives by joint inside, whose commands are then the controls.
 
-        Raises:
-            InputError: The dynamics take no torques, or a drive is invalid.
+        None for dynamics that drives can only be put in front of; `dynamics.driven.commanded` does either.
         """
         ...
 

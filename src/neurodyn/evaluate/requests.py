@@ -55,6 +55,7 @@ class CheckRequest(Config, frozen=True, kw_only=False):
 
     Attributes:
         robot: Name of a robot, or the path of a declaration; in Python also a `Robot`.
+        data: Log of the robot, on whose held-out episodes the simulator is measured, too: HDF5 store, or an npz log.
         ground: One of the robot's grounds by name, or a YAML file with a scene; by default those that it declares.
         worlds: Worlds under random control.
         frames: Frames under random control, and the longest horizon at which steps are compared.
@@ -64,6 +65,7 @@ class CheckRequest(Config, frozen=True, kw_only=False):
     """
 
     robot: Annotated["Robot | str | Path", Flag(str)]
+    data: str | None = None
     ground: str | None = None
     worlds: int = 128
     frames: int = 250

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate the model of a run with the defaults that suit it, and judge whether it is any use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +14,13 @@ from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import Config, read_config, replaced
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
-from neurodyn.core.requests import taking
+from neurodyn.core.requests import names_of, taking
 from neurodyn.core.verdict import Verdict, of_bounds, of_declared, of_faults, of_persistence, together
 from neurodyn.core.workers import resolve_threads
+from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.driven import commanded
 from neurodyn.dynamics.guard import FOLDER, Fault, watching
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -162,7 +164,7 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
     model = load_simulator(run, device=request.device)
     amounts: dict[str, Any] = {"horizon": request.horizon, "rollouts": request.rollouts, "seed": request.seed}
     data = _truth(model, request)
-    if data is not None:
+    if data:
         if request.ground is not None or request.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         model, start, robot, store = open_along_log(run, data, request.device)
@@ -170,7 +172,7 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
         found = beside_log(
             model, robot, store, split=chosen_split(store, request.split), declared=declared, **amounts
         )  # fmt: skip
-        return msgspec.structs.replace(found, data=data, start=start)
+        return msgspec.structs.replace(found, data=", ".join(data), start=start)
     if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
@@ -199,23 +201,26 @@ def evaluate_forecasting(request: EvaluationRequest) -> ForecastEvaluation:
     )  # fmt: skip
 
 
+Logs = str | Path | Sequence[str | Path]
+"""One log or several."""
+
 SIMULATOR = "simulator"
 """What a user gives for data to compare a model of logs with the declared simulator."""
 
 
-def _truth(model: Dynamics, request: EvaluationRequest) -> str | None:
-    """Return the log that a model is compared with; None for the declared simulator.
+def _truth(model: Dynamics, request: EvaluationRequest) -> tuple[str, ...]:
+    """Return the logs that a model is compared with; none for the declared simulator.
 
     Logs are the truth about a robot whose model they made; other models are compared with the simulator.
     """
     simulated = request.data == SIMULATOR or (model.from_logs and (request.ground is not None or request.stability))
     if request.data is not None or simulated:
-        return None if simulated else request.data
-    return training_log(request.run) if model.from_logs or model.fingerprint is None else None
+        return () if request.data is None or simulated else (request.data,)
+    return training_logs(request.run) if model.from_logs or model.fingerprint is None else ()
 
 
-def open_along_log(run: str | Path, data: str | Path, device: str = "cpu") -> tuple[Dynamics, str, Robot, Store]:
-    """Open a run beside a log of its robot.
+def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dynamics, str, Robot, Store]:
+    """Open a run beside a log of its robot, or several: those among them that are no data of the simulator, as one.
 
     Returns:
         The model, how its roll-outs along the log begin (as "logged", or from the "past"), the robot, and the log. For
@@ -224,20 +229,27 @@ def open_along_log(run: str | Path, data: str | Path, device: str = "cpu") -> tu
     Raises:
         InputError: The log is missing, damaged or of another robot, or holds targets of an unknown controller.
     """
-    robot = load_robot(robot_of(run))
-    store = open_robot_data(robot, data, targets=True)
-    robot = as_logged(robot, store.header)
-    require_data(robot, store)
+    robot, store = open_robot_log(load_robot(robot_of(run)), data)
     along = KINDS[kind_of(run)].along_log
     past = along.get()(run, device) if along else None
     own = past.dynamics if isinstance(past, FromPast) else load(run, device=device)
     if own.contact_points is not None:
         store = grounded(robot, store)
     if robot.command != own.spec.control_kind:
-        own = own.driven_by(robot.drives)
+        own = commanded(own, robot.drives)
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
         return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
     return own, "logged", robot, store
+
+
+def open_robot_log(robot: Robot, data: Logs) -> tuple[Robot, Store]:
+    """Open logs of a robot; return the robot with the drives that their controls command; see `open_along_log`."""
+    stores = [open_robot_data(robot, name, targets=True) for name in names_of(data)]
+    logs = [store for store in stores if store.header.of_robot] or stores
+    store = logs[0] if len(logs) == 1 else joined(logs)
+    robot = as_logged(robot, store.header)
+    require_data(robot, store)
+    return robot, store
 
 
 def _declared(model: Dynamics, robot: Robot, store: Store, threads: int) -> Dynamics | None:
@@ -279,14 +291,25 @@ def training_log(run: str | Path, flag: str = "--data") -> str:
     Raises:
         InputError: It is gone, or there are several.
     """
+    data = training_logs(run, flag)
+    if len(data) != 1:
+        raise InputError(f"{run}: was trained on several files; name one with {flag}; valid: {choices(data)}")
+    return data[0]
+
+
+def training_logs(run: str | Path, flag: str = "--data") -> tuple[str, ...]:
+    """Return the paths of all logs that a run was trained on; arguments: see `training_log`.
+
+    Raises:
+        InputError: One is gone.
+    """
     folder = resolve_run(run)
     if (folder / CARRIED).is_file():
-        return str(folder / CARRIED)
+        return (str(folder / CARRIED),)
     if not (folder / "config.yaml").exists():
         raise InputError(f"{run}: was not trained here and has no log; name one with {flag}")
-    data = read_config(folder / "config.yaml", _MadeFrom).data
-    if not isinstance(data, str):
-        raise InputError(f"{run}: was trained on several files; name one with {flag}; valid: {choices(data)}")
-    if not Path(data).exists():
-        raise InputError(f"{run}: was trained on the log {data}, which is gone; name one with {flag}")
+    data = names_of(read_config(folder / "config.yaml", _MadeFrom).data)
+    for name in data:
+        if not Path(name).exists():
+            raise InputError(f"{run}: was trained on the log {name}, which is gone; name one with {flag}")
     return data

@@ -181,7 +181,7 @@ def record_run(request: RecordingRequest) -> Recording:
         InputError: Run or data are missing, damaged or of another robot, or Newton is needed and not installed.
     """
     from neurodyn.dynamics.same_robot import require_robot
-    from neurodyn.evaluate.run import open_along_log, training_log
+    from neurodyn.evaluate.run import open_along_log, training_logs
 
     run, seconds, data = request.run, request.seconds, request.data
     if seconds is not None and not seconds > 0:
@@ -189,7 +189,7 @@ def record_run(request: RecordingRequest) -> Recording:
     model, robot = load_simulator(run, device=request.device), load_robot(robot_of(run))
     simulated = request.ground is not None or request.driven
     if data is None and (model.fingerprint is None or (model.from_logs and not simulated)):
-        data = training_log(str(run))
+        data = training_logs(str(run))
     if data is None:
         require_robot(model, robot)
         frames, where = _frames(robot, seconds or SECONDS), scenario(robot, request.ground, words=())

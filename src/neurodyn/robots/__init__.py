@@ -39,7 +39,12 @@ def locate(robot: Robot | str | Path) -> str:
     if isinstance(robot, Robot):
         return robot.name if ships(robot) else str(Path(robot.folder).resolve())
     text = str(robot)
-    return text if text in ROBOTS or not Path(text).exists() else str(Path(text).resolve())
+    return text if _is_name(robot) or not Path(text).exists() else str(Path(text).resolve())
+
+
+def _is_name(robot: str | Path) -> bool:
+    """Return whether this is the name of a known robot; a `Path` that exists is a path."""
+    return str(robot) in ROBOTS and not (isinstance(robot, Path) and robot.exists())
 
 
 def ships(robot: Robot) -> bool:
@@ -53,12 +58,12 @@ def load(name_or_path: str | Path) -> Robot:
     Raises:
         InputError: There is no such robot, or its declaration is invalid.
     """
-    text = str(name_or_path)
-    if text in ROBOTS and any((Path(text) / file).is_file() for file in _FILES):
+    text, named = str(name_or_path), _is_name(name_or_path)
+    if named and any((Path(text) / file).is_file() for file in _FILES):
         notice(f"robot {text!r} is the one that ships with neurodyn, not the folder {text} here; "
                f"write ./{text} for that")  # fmt: skip
     try:
-        path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
+        path = ROBOTS[text] if named else _declaration(Path(text))
     except (OSError, ValueError) as error:  # not a possible path
         raise InputError(f"robot {text[:80]!r}: {describe_os_error(error)}; valid: {choices(names())}") from None
     robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)

@@ -13,7 +13,9 @@ from neurodyn.core.errors import InputError, Notice
 from neurodyn.dynamics.artifact import load, save
 from neurodyn.dynamics.as_declared import as_declared
 from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.driven import commanded
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.neural.settings import load_settings
 from neurodyn.learn.neural.train import known_base
 from neurodyn.learn.train import train
@@ -45,9 +47,9 @@ def test_a_base_of_a_log_is_what_the_network_begins_from(log: Path, tmp_path: Pa
     assert model.from_logs
     alone = model.base_alone()
     robot = load_robot("cartpole")
-    declared = declared_hybrid(robot)
+    declared: Dynamics = declared_hybrid(robot)
     if model.spec.control_kind == "target":
-        declared = declared.driven_by(robot.behind(stand_in.CONTROLLER).drives)
+        declared = commanded(declared, robot.behind(stand_in.CONTROLLER).drives)
     store = stand_in.log(2, 5)
     start = State(torch.tensor(store.q[:3]), torch.tensor(store.qd[:3]))
     command = torch.full((3, 4, 1), 0.5 if model.spec.control_kind == "target" else 200.0)

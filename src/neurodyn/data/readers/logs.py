@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of log files to trajectories: read, check the rate, split at gaps, measure the alignment, resample."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -362,7 +363,7 @@ def _notes(
 ) -> dict[str, Any]:
     return {
         "files": [str(file) for file in files],
-        "column_map": to_dict(columns),
+        "column_map": _finite(to_dict(columns)),
         "rates_hz": survey.rates(),
         "interpolated_groups": survey.slower_than(spec.dt * 1.01),
         "velocity": _velocity_note(columns, spec),
@@ -374,6 +375,14 @@ def _notes(
         "rows": survey.rows,
         "alignment": to_dict(conversion.alignment),
     }
+
+
+def _finite(tree: Any) -> Any:
+    """Return plain data without infinite numbers, such as a limit that is none, which JSON cannot hold."""
+    if not isinstance(tree, dict):
+        return tree
+    kept = {name: _finite(value) for name, value in tree.items()}
+    return {name: value for name, value in kept.items() if not (isinstance(value, float) and math.isinf(value))}
 
 
 def _velocity_note(columns: ColumnMap, spec: StateSpec) -> str:

@@ -29,7 +29,6 @@ from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
-from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, takes_prisms
@@ -268,13 +267,13 @@ class HybridDynamics(LearnedDynamics):
         return self._run(environment, state, controls, parameters, weights, memory)[0]
 
     @torch.no_grad()
-    def driven_by(self, drives: Mapping[str, Drive]) -> Dynamics:
+    def with_drives(self, drives: Mapping[str, Drive]) -> "HybridDynamics | None":
         """Return the model with these drives in its mechanism, where they act in every substep.
 
-        Networks that see the controls keep seeing torques: then the drives are in front of the model.
+        None for a model with networks that see the controls, which are to stay torques.
         """
         if any(name.startswith("control.") for one in self.config.blueprint.augmentations for name in one.inputs):
-            return super().driven_by(drives)
+            return None
         command = require_drives(drives, self.spec.controls, f"robot {self.spec.robot!r}: drives")
         model = HybridDynamics(
             msgspec.structs.replace(self.spec, control_kind=command),

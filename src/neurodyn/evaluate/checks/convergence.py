@@ -19,6 +19,7 @@ from neurodyn.evaluate.metrics import METRICS, Compared
 from neurodyn.evaluate.records import ErrorSummary, Result
 from neurodyn.evaluate.scenario import driven_at_random, passive
 from neurodyn.multibody.engine import EngineConfig
+from neurodyn.robots import locate
 
 HORIZONS = (10, 100, 500)
 JUDGED = 10
@@ -112,7 +113,7 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
         return CheckResult(findings=[Finding(what="hybrid engine: it has no fluid, the simulator has", verdict="ok")])
     tree = msgspec.structs.replace(subject.mechanism, points=())  # in free space nothing touches
     config = EngineConfig(substeps=robot.simulator.substeps, contact=simulated_contact(robot))
-    engine = HybridDynamics(robot.spec, tree, config)
+    engine = HybridDynamics(robot.spec, tree, config, declaration=locate(robot))
     state = inside(robot, subject.draw("engine", subject.few))
     torque = _torques(subject)
     free, where = _difference(subject, engine, state, torque)

@@ -17,6 +17,7 @@ from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.records import Result
 from neurodyn.evaluate.requests import CheckRequest
+from neurodyn.evaluate.run import open_robot_log
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot, load
 
@@ -154,6 +155,7 @@ CHECKS: Registry[Check] = Registry(
     passive_energy=f"{_ROOM}.passive:check_passive_energy",
     engine_agreement=f"{_ROOM}.convergence:check_engine_agreement",
     speed=f"{_ROOM}.declaration:check_speed",
+    log=f"{_ROOM}.held_out_log:check_log",
 )
 """Checks by name, in the order of display."""
 
@@ -163,14 +165,16 @@ def check(request: CheckRequest) -> RobotCheck:
     """Check whether a model can be learned from a robot's reference simulator.
 
     Raises:
-        InputError: There is no such robot or ground, the robot cannot be built or sampled, or a number is below 1.
+        InputError: There is no such robot, ground or log, the robot cannot be built or sampled, or a number is below 1.
     """
     for name in ("worlds", "frames", "threads"):
         if (value := getattr(request, name)) < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")
     robot = request.robot if isinstance(request.robot, Robot) else load(request.robot)
     require_simulated(robot.drives, robot.name)
-    subject = Subject(robot, request.ground, request.worlds, request.frames, request.seed, request.device)
+    subject = Subject(robot, request.ground, request.worlds, request.frames, request.seed, request.device, request.data)
+    if request.data is not None:
+        open_robot_log(robot, request.data)  # refused before any check
     _ = subject.scenario, subject.model  # refuse a robot that cannot be built before any check
     subject.draw("states", 1)
     found = {}

@@ -59,6 +59,7 @@ class Subject:
         frames: Frames under random control.
         seed: Seed of states and torques.
         device: Warp device.
+        data: Log of the robot; None for none.
     """
 
     robot: Robot
@@ -67,6 +68,7 @@ class Subject:
     frames: int
     seed: int
     device: str = "cpu"
+    data: str | None = None
     _finer: dict[int, AnalyticDynamics] = field(default_factory=dict)
 
     @property

@@ -96,7 +96,7 @@ def _base_model(run: str, header: StoreHeader) -> HybridDynamics:
         )
     if header.controller is not None and model.spec.control_kind == "torque":
         drives = behind_controller(model.mechanism.drives, header.controller, model.spec.controls)
-        model = cast(HybridDynamics, model.driven_by(drives))
+        model = cast(HybridDynamics, model.with_drives(drives))  # without networks there is one
     require_match(model, header.spec, None, run)
     return model
 
