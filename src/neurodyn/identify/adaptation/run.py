@@ -155,7 +155,7 @@ class _Adaptation:
         if networks:
             with stage(0.6, 0.85, "networks"):
                 rungs[NETWORKS] = with_networks(
-                    model, values, self.store, past, settings, threads=self.threads, out=self.out
+                    model, rungs[IDENTIFIED], self.store, past, settings, threads=self.threads, out=self.out
                 )
         with stage(0.85, 0.95, "held-out episodes"):
             ladder, seconds = self._ladder(rungs, past)
