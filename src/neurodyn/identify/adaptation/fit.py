@@ -113,13 +113,16 @@ class AdaptedFit:
     costs: dict[str, float]
 
 
-def structures(robot: Robot, name: str) -> list[FitModel]:
-    """Return the declared structure, and others that are possible: the floor's other cone of friction."""
+def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> list[FitModel]:
+    """Return the declared structure, and others that are possible: the floor's other cone of friction.
+
+    `patterns` are the quantities that are free, see `usual_coordinates`.
+    """
     contact = simulated_contact(robot)
     mechanism, fingerprint, scene = declared_mechanism(robot, contact)
 
     def of(own: Mechanism, structure: str = "") -> FitModel:
-        space = usual_coordinates(robot, own, nominal(own, contact))
+        space = usual_coordinates(robot, own, nominal(own, contact), patterns)
         return FitModel(robot, name, own, fingerprint, scene, contact, space, structure)
 
     found = [of(mechanism)]

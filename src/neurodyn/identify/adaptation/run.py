@@ -145,7 +145,7 @@ class _Adaptation:
         settings, networks = self.settings, self.settings.networks
         with stage(0.0, 0.05, "looking at the logs"):
             log = check_log(self.robot, self.store)
-        models = structures(self.robot, self.name)
+        models = structures(self.robot, self.name, settings.quantities)
         with stage(0.05, 0.6 if networks else 0.85):
             fitting, fit = self._fit(models, metrics, resume)
         model = trimmed(fit.model, fit.x)
