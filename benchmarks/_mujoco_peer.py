@@ -12,7 +12,7 @@ import numpy as np
 from mujoco import rollout as mujoco_rollout
 
 LONGEST_DELAY = 0.04  # s
-ITERATIONS = 40
+ITERATIONS = 15
 PASSIVE = ("mass_scale", "armature", "damping", "friction")
 
 # Bounds: those of a positive quantity in shares of its declared value, or where that may be 0 its largest value.
@@ -80,8 +80,8 @@ class MujocoPeer:
         found.append("motors.delay")
         return [name for name in found if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
-    def identified(self, episodes: Sequence[Starts], patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
-        """Return the model that `mujoco.sysid` finds in episodes, and how: values, CPU seconds, their number."""
+    def identified(self, log: Starts, patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
+        """Return the model that `mujoco.sysid` finds in stretches of a log, its values, and the CPU seconds (cpu_s)."""
         from mujoco import sysid
 
         spec = self.spec.copy()
@@ -90,17 +90,17 @@ class MujocoPeer:
         given = sysid.ParameterDict({name: _parameter(model, self, name) for name in names})
         given.move_off_bounds()
         states, controls, readings = [], [], []
-        for one in episodes:
-            commands = np.repeat(one.control[0], parts, axis=0)
-            commands = np.concatenate([commands, commands[-1:]])
-            times = np.arange(len(commands)) * model.opt.timestep
-            states.append(initial_state(model, one.q[0, 0], one.qd[0, 0], filtered(model, commands[None, :1])[0]))
-            controls.append(sysid.TimeSeries.from_control_names(times, commands, model))
-            observed = [(joint, sysid.SignalType.MjStateQPos) for joint in self.joints]
-            frames = np.arange(len(one.q[0])) * self.dt
-            readings.append(sysid.TimeSeries.from_names(frames, one.q[0].astype(np.float64), model, observed))
+        before, after = np.split(np.repeat(log.control, parts, axis=1), [log.past * parts], axis=1)
+        acts = filtered(model, before if log.past else after[:, :1])
+        observed = [(joint, sysid.SignalType.MjStateQPos) for joint in self.joints]
+        for commands, q, qd, act in zip(after, log.q[:, log.past :], log.qd[:, log.past :], acts, strict=True):
+            times = np.arange(len(commands) + 1) * model.opt.timestep
+            states.append(initial_state(model, q[0], qd[0], act))
+            held = np.concatenate([commands, commands[-1:]])
+            controls.append(sysid.TimeSeries.from_control_names(times, held, model))
+            readings.append(sysid.TimeSeries.from_names(np.arange(len(q)) * self.dt, q, model, observed))
         sequences = sysid.ModelSequences(
-            "robot", spec, [f"episode {k}" for k in range(len(episodes))], states, controls, readings,
+            "robot", spec, [f"stretch {k}" for k in range(len(states))], states, controls, readings,
             allow_missing_sensors=True,
         )  # fmt: skip
         residual = sysid.build_residual_fn(

@@ -42,6 +42,8 @@ ROOT = Path(__file__).resolve().parents[1]
 GO2 = ROOT.parent / "shared" / "data" / "go2_air" / "go2_air.npz"
 KP, KD, LIMITS = 20.0, 1.5, {"hip": 23.7, "thigh": 23.7, "calf": 45.43}
 SECONDS = (0.1, 0.5, 1.0)
+PIECE, PIECES = 0.5, 40
+"""Length [s] and number of the stretches that `mujoco.sysid` compares where commands are torques."""
 PAST = 0.08
 """Time before a start in which motors take up their state [s]."""
 HUNG = tuple(f"{leg}_{joint}" for leg in ("front_left", "front_right", "rear_left", "rear_right")
@@ -61,6 +63,7 @@ class Case:
         declaration: Path of its folder.
         train: The log that models are made of.
         held: What they are judged on.
+        targets: Whether commands are targets of controllers.
         mujoco: The declaration in MuJoCo.
         pace: PACE's quantities, as far as the robot has them.
     """
@@ -70,6 +73,7 @@ class Case:
     declaration: str
     train: Path
     held: Store
+    targets: bool
     mujoco: MujocoPeer
     pace: tuple[str, ...]
 
@@ -118,9 +122,12 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
         seconds[way] = time.process_time() - begin
         errors[way] = engine_errors(load(folder / way), starts)
     if (reason := why_no_sysid()) is None:
-        episodes = whole_episodes(Store.open(case.train))
+        # Commands to a controller keep one long roll-out near the log; torques do not, and need short ones.
+        train = Store.open(case.train)
+        past, frames = (0, int(train.lengths.max())) if case.targets else (starts.past, round(PIECE / case.robot.dt))
+        log = starts_of(train, past, min(frames, int(train.lengths.max()) - past), PIECES)
         for way, patterns in {"sysid": ("*",), "sysid_pace": case.pace}.items():
-            found, how = case.mujoco.identified(episodes, patterns)
+            found, how = case.mujoco.identified(log, patterns)
             errors[way], seconds[way] = errors_of(found.rollout(starts), starts, case.robot.dt), how["cpu_s"]
     else:
         print(f"{case.name}: mujoco.sysid skipped, {reason}")
@@ -159,11 +166,6 @@ def starts_of(store: Store, past: int, frames: int, most: int = 200) -> Starts:
         found += [(q[s : s + whole + 1], qd[s : s + whole + 1], control[s : s + whole]) for s in range(len(q) - whole)]
     kept = found[:: max(1, len(found) // most)]
     return Starts(*(np.stack(part).astype(np.float64) for part in zip(*kept, strict=True)), past)
-
-
-def whole_episodes(store: Store) -> list[Starts]:
-    """Return each episode of a log from its first frame on."""
-    return [Starts(*(part[None] for part in store.episode(int(index))), 0) for index in store.episodes()]
 
 
 def engine_errors(dynamics: Dynamics, starts: Starts) -> list[float]:
@@ -212,7 +214,7 @@ def go2_case(log: Path, urdf: Path | None, folder: Path) -> Case | str:
         motor.forcerange = -limits[name], limits[name]
     return Case(
         "go2", msgspec.structs.replace(robot, drives=drives), str(folder / "go2"), folder / "train.h5", stores["held"],
-        peer_of(spec, joints, robot), PACE,
+        True, peer_of(spec, joints, robot), PACE,
     )  # fmt: skip
 
 
@@ -288,7 +290,7 @@ def hung_case(folder: Path) -> Case:
         motor.dyntype, motor.dynprm[0] = mujoco.mjtDyn.mjDYN_FILTEREXACT, 1e-4
     held = store.select(np.flatnonzero(store.split == Split.TEST))
     peer = peer_of(spec, tuple(robot.actuated), robot)
-    return Case("hung", robot, str(folder / "hung"), folder / "train.h5", held, peer, PACE_OF_TORQUES)
+    return Case("hung", robot, str(folder / "hung"), folder / "train.h5", held, False, peer, PACE_OF_TORQUES)
 
 
 def worn(spec: mujoco.MjSpec) -> mujoco.MjModel:

@@ -32,6 +32,7 @@ class AdaptationSettings(Config, frozen=True):
         quantities: Which of the default set are free, by names or patterns ("*.damping").
         stages: Stages of the fit, windows growing: a wrong model leaves the log within frames, and long windows then
             have no gradient worth following.
+        untouched: Last stage of a robot that touches nothing, in place of the last of `stages`.
         screen: Windows on which structures (cones of friction) are compared before.
         screen_iterations: Iterations of that comparison.
         structure_gain: Share of the cost by which another structure than the declared one has to be better.
@@ -54,6 +55,7 @@ class AdaptationSettings(Config, frozen=True):
 
     quantities: tuple[str, ...] = ("*",)
     stages: tuple[FitStage, ...] = (FitStage(0.05, 600, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
+    untouched: FitStage = FitStage(0.7, 60, 5)
     screen: int = 250
     screen_iterations: int = 4
     structure_gain: float = 0.05
