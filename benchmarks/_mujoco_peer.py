@@ -188,10 +188,11 @@ def _parameter(model: mujoco.MjModel, peer: MujocoPeer, name: str) -> Any:
     else:
         low, high = (-_BIAS, _BIAS) if what == "bias" else (0.0, _MOST[what])
     inertia = (float(model.body_mass[body]), model.body_inertia[body].copy(), model.body(body).name)
-    return sysid.Parameter(name, nominal, low, high, modifier=_modifier(what, joint, inertia))
+    return sysid.Parameter(name, nominal, low, high, modifier=modifier(what, joint, inertia))
 
 
-def _modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> Callable[[mujoco.MjSpec, Any], None]:
+def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> Callable[[mujoco.MjSpec, Any], None]:
+    """Return what sets a quantity of a joint; `inertia` is the mass, the inertia and the name of the joint's body."""
     mass, diagonal, body = inertia
 
     def apply(spec: mujoco.MjSpec, parameter: Any) -> None:

@@ -165,7 +165,8 @@ def starts_of(store: Store, past: int, frames: int, most: int = 200) -> Starts:
         q, qd, control = store.episode(int(index))
         found += [(q[s : s + whole + 1], qd[s : s + whole + 1], control[s : s + whole]) for s in range(len(q) - whole)]
     kept = found[:: max(1, len(found) // most)]
-    return Starts(*(np.stack(part).astype(np.float64) for part in zip(*kept, strict=True)), past)
+    q, qd, control = (np.stack(part).astype(np.float64) for part in zip(*kept, strict=True))
+    return Starts(q, qd, control, past)
 
 
 def engine_errors(dynamics: Dynamics, starts: Starts) -> list[float]:
