@@ -171,7 +171,8 @@ class Fitting:
         """Return the stages: without contacts roll-outs stay near the log for longer, and long ones tell more."""
         stages, longest = self.settings.stages, self._longest()
         seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
-        if self.model.mechanism.points or seconds <= stages[-1].seconds:
+        ground = self.model.scene is not None or self.store.header.scene is not None
+        if (ground and self.model.mechanism.points) or seconds <= stages[-1].seconds:
             return stages
         return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
 
