@@ -39,6 +39,8 @@ from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27
 _STEP = 1e-5
+_WORLDS = 2048
+"""Worlds of a launch up to which several coordinates share it."""
 
 
 @dataclass(frozen=True)
@@ -358,7 +360,7 @@ class Residuals:
         if not torch.isfinite(base).all():
             base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
         if self.parameters and not self.physical:
-            columns = [self._by_coordinate(errors, point, k) for k in range(self.parameters)]
+            columns = self._by_coordinates(errors, point)
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
@@ -378,17 +380,29 @@ class Residuals:
         errors = self._errors(*self._worlds(both, Point.joined([point, point])))
         return self._halved(errors, sets) / step[:, None, None, None]
 
-    def _by_coordinate(self, errors: Tensor, point: Point, column: int) -> Tensor:
-        """Return the derivative of the weighted residuals, whose `errors` are known, by a coordinate of the space."""
-        sets, there = point.x.shape[0], point.x.clone()
-        there[:, column] += _STEP
-        if self.options.one_sided:
-            moved = self._errors(*self._worlds(self.space.values(there), point))
-            return self._halved(torch.cat([moved, errors]), sets) * (2.0 / _STEP)
-        here = point.x.clone()
-        here[:, column] -= _STEP
-        both = self.space.values(torch.cat([there, here]))
-        return self._halved(self._errors(*self._worlds(both, Point.joined([point, point]))), sets) / _STEP
+    def _by_coordinates(self, errors: Tensor, point: Point) -> list[Tensor]:
+        """Return the derivatives of the weighted residuals, whose `errors` are known, by each coordinate of the space.
+
+        Coordinates are moved together as far as a launch has few worlds, which costs more than its worlds do.
+        """
+        sets, each = point.x.shape[0], max(1, _WORLDS // (point.x.shape[0] * self.windows.count))
+        found: list[Tensor] = []
+        for first in range(0, self.parameters, each):
+            columns = range(first, min(first + each, self.parameters))
+            moved, width = self._moved(point, columns, _STEP), 2.0 * _STEP
+            if self.options.one_sided:
+                back, width = errors.repeat(len(columns), 1, 1, 1), _STEP
+            else:
+                back = self._moved(point, columns, -_STEP)
+            found.extend((self._halved(torch.cat([moved, back]), len(columns) * sets) * (2.0 / width)).split(sets))
+        return found
+
+    def _moved(self, point: Point, columns: Sequence[int], step: float) -> Tensor:
+        """Return the errors with each of these coordinates moved, shape [columns * S, W, T, channels]."""
+        there = point.x.repeat(len(columns), 1)
+        for k, column in enumerate(columns):
+            there[k * len(point.x) : (k + 1) * len(point.x), column] += step
+        return self._errors(*self._worlds(self.space.values(there), Point.joined([point] * len(columns))))
 
     def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
         sets, both = values.shape[0], Point.joined([point, point])

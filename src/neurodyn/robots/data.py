@@ -184,8 +184,8 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     name = robot or columns.robot
     if name is None:
         raise InputError(f"{path}: names no robot; give --robot, or `robot:` in the column map")
-    # A robot path in a map is relative to the map.
-    beside = path.parent / name
+    # A robot path in a map is relative to the map; made absolute, because "./go2" is no name of a shipped robot.
+    beside = (path.parent / name).resolve()
     return columns, load(beside if robot is None and name not in names() and beside.exists() else name).spec
 
 

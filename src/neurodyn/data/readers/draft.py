@@ -201,6 +201,10 @@ def _add_controls(
     if best and best is choices[-1]:
         what = "position targets" if target else "torques [N m]"
         draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
+        if not target:
+            draft.doubts.append(
+                "actions that are position targets need `control_kind: target` and `controller: {kp: ..., kd: ...}`"
+            )
 
 
 def _coordinates(

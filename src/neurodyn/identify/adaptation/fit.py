@@ -18,6 +18,7 @@ from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_contact
@@ -114,16 +115,17 @@ class AdaptedFit:
     costs: dict[str, float]
 
 
-def structures(robot: Robot, name: str) -> list[FitModel]:
+def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> list[FitModel]:
     """Return the declared structure, and others that are possible.
 
     These are the floor's other cone of friction and, in the second half of the list, springs in the last links.
+    `patterns` are the quantities that are free, see `usual_coordinates`.
     """
     contact = simulated_contact(robot)
     mechanism, fingerprint, scene = declared_mechanism(robot, contact)
 
     def of(own: Mechanism, structure: str = "") -> FitModel:
-        space = usual_coordinates(robot, own, nominal(own, contact))
+        space = usual_coordinates(robot, own, nominal(own, contact), patterns)
         return FitModel(robot, name, own, fingerprint, scene, contact, space, structure)
 
     found = [of(mechanism)]
@@ -153,6 +155,7 @@ class Fitting:
         dynamics: Its dynamics.
         x: Where the search stands, shape [n].
         past: Frames before a window in which motors take up their state.
+        stages: Stages of the search.
         noise: Noise of the log's states.
         scale: Divisor of the errors of each channel, shape [2 nv].
         environments: Ground and gravity of windows.
@@ -175,6 +178,7 @@ class Fitting:
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings)
         self.x = first_coordinates(model.space)
+        self.stages = self._stages()
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = given_noise(self.spec, (), (), windows)
         self._velocities = start_of(store, "auto") == "logged"
@@ -183,6 +187,21 @@ class Fitting:
         point = first.start(self.x[None])
         self._require_finite(first, point)
         self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined) if scale is None else scale
+
+    def _stages(self) -> tuple[FitStage, ...]:
+        """Return the stages: without contacts roll-outs stay near the log for longer, and long ones tell more."""
+        stages, longest = self.settings.stages, self._longest()
+        seconds = min(self.settings.untouched.seconds, longest * self.spec.dt)
+        ground = self.model.scene is not None or self.store.header.scene is not None
+        if (ground and self.model.mechanism.points) or seconds <= stages[-1].seconds:
+            return stages
+        return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
+
+    def _longest(self) -> int:
+        """Return the frames of the longest window that training and held-out episodes hold."""
+        store = self.store
+        longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION))
+        return longest - self.past
 
     def _require_finite(self, residuals: Residuals, point: Point) -> None:
         if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
@@ -222,10 +241,9 @@ class Fitting:
 
     def run(self) -> AdaptedFit:
         """Search stage by stage; keep the stage that fits held-out windows best, in one scale of the channels."""
-        settings = self.settings
-        last, ends, costs = settings.stages[-1], {}, {}
+        last, ends, costs = self.stages[-1], {}, {}
         self.rescale()
-        for stage in settings.stages:
+        for stage in self.stages:
             name = f"{stage_frames(stage, self.spec.dt)} frames"
             residuals = self.residuals(self.windows(Split.TRAIN, stage))
             self._search(residuals, stage.iterations, name)
@@ -242,7 +260,7 @@ class Fitting:
         self.x, self.scale = tree["x"], tree["scale"]
         costs = dict(zip(stages, tree["costs"].tolist(), strict=True))
         best = min(costs, key=costs.__getitem__)
-        stage = self.settings.stages[list(costs).index(best)]
+        stage = self.stages[list(costs).index(best)]
         return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
 
     def _ended(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:

@@ -52,13 +52,14 @@ def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSet
 
 
 def with_networks(
-    model: FitModel, values: Tensor, store: Store, past: int, settings: AdaptationSettings, *, threads: int, out: Path
-) -> HybridDynamics:
+    model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: AdaptationSettings, *, threads: int,
+    out: Path,
+) -> HybridDynamics:  # fmt: skip
     """Train networks beside fitted values, which stay, and return the model that is best on validation episodes.
 
     Args:
         model: The fitted structure.
-        values: Values of its free quantities, shape [quantities].
+        plain: Its dynamics, at the fitted values.
         store: The log.
         past: Frames in which motors and networks take up their state.
         settings: Settings.
@@ -68,7 +69,6 @@ def with_networks(
     frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
     train = fit_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
     held_out = fit_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
-    plain = model.dynamics(store, threads)
     config = EngineConfig(
         substeps=plain.config.substeps, contact=plain.config.contact, blueprint=joint_networks(model, train, settings),
         context=past,
@@ -79,7 +79,7 @@ def with_networks(
     )  # fmt: skip
     dynamics.training_range = plain.training_range
     with torch.no_grad():
-        dynamics.physical.raw.copy_(dynamics.physical.raw_of(values))
+        dynamics.physical.raw.copy_(plain.physical.raw)
     scale = residual_scale(dynamics, store, held_out)
     windows = NetworkWindows(train, held_out, scale, environments_of(store, dynamics))
     training = NetworkTrainingSettings(

@@ -145,7 +145,7 @@ class _Adaptation:
         settings, networks = self.settings, self.settings.networks
         with stage(0.0, 0.05, "looking at the logs"):
             log = check_log(self.robot, self.store)
-        models = structures(self.robot, self.name)
+        models = structures(self.robot, self.name, settings.quantities)
         with stage(0.05, 0.6 if networks else 0.85):
             fitting, fit = self._fit(models, metrics, resume)
         model = trimmed(fit.model, fit.x)
@@ -155,7 +155,7 @@ class _Adaptation:
         if networks:
             with stage(0.6, 0.85, "networks"):
                 rungs[NETWORKS] = with_networks(
-                    model, values, self.store, past, settings, threads=self.threads, out=self.out
+                    model, rungs[IDENTIFIED], self.store, past, settings, threads=self.threads, out=self.out
                 )
         with stage(0.85, 0.95, "held-out episodes"):
             ladder, seconds = self._ladder(rungs, past)

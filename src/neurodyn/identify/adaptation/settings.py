@@ -29,8 +29,10 @@ class AdaptationSettings(Config, frozen=True):
     """How a robot is adapted to its logs.
 
     Attributes:
+        quantities: Which of the default set are free, by names or patterns ("*.damping").
         stages: Stages of the fit, windows growing: a wrong model leaves the log within frames, and long windows then
             have no gradient worth following.
+        untouched: Last stage of a robot that touches nothing, in place of the last of `stages`.
         screen: Windows on which structures (cones of friction) are compared before.
         screen_iterations: Iterations of that comparison.
         structure_gain: Share of the cost by which another structure than the declared one has to be better.
@@ -51,7 +53,9 @@ class AdaptationSettings(Config, frozen=True):
         seed: Seed of windows, weights and proposals.
     """
 
+    quantities: tuple[str, ...] = ("*",)
     stages: tuple[FitStage, ...] = (FitStage(0.05, 600, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
+    untouched: FitStage = FitStage(0.7, 60, 5)
     screen: int = 250
     screen_iterations: int = 4
     structure_gain: float = 0.05
@@ -71,6 +75,7 @@ class AdaptationSettings(Config, frozen=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require(len(self.quantities) > 0, "quantities", list(self.quantities), "at least one name or pattern")
         require(len(self.stages) > 0, "stages", list(self.stages), "at least one")
         require(len(self.horizons) > 0, "horizons", list(self.horizons), "at least one [s]")
         for name in ("structure_gain", "progress", "unsaid"):

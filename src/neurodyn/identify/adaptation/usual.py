@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may differ between a robot and its declaration where nobody says: the default set of an adaptation."""
 
+import fnmatch
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from neurodyn.core.description.drive import Controller, Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
-from neurodyn.identify.adaptation.coordinates import MASS_SCALE, Coordinate, CoordinateSpace
+from neurodyn.identify.adaptation.coordinates import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 from neurodyn.identify.run import LONGEST_DELAY
 from neurodyn.robots import Robot
 
@@ -87,7 +88,9 @@ def limbs_of(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
     return {name: tuple(members) for name, members in found.items()}
 
 
-def usual_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str, float]) -> CoordinateSpace:
+def usual_coordinates(
+    robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], patterns: Sequence[str] = ("*",)
+) -> CoordinateSpace:
     """Return the default set of a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
 
     Masses by limb; a payload of a floating base; friction, damping and armature of each joint; gain, lag and encoder
@@ -97,6 +100,10 @@ def usual_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str,
         robot: The robot.
         mechanism: Its mechanism.
         declared: Declared values of all quantities of the engine.
+        patterns: Which of the set are free, by names or patterns.
+
+    Raises:
+        InputError: A pattern fits none of them.
     """
     limbs = limbs_of(mechanism)
     found = [Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE) for limb in limbs]
@@ -114,7 +121,23 @@ def usual_coordinates(robot: Robot, mechanism: Mechanism, declared: Mapping[str,
     for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
         if declared.get(name, 0.0) > 0.0:
             found.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
-    return CoordinateSpace(mechanism, found, limbs, declared)
+    return CoordinateSpace(mechanism, _chosen(robot, found, patterns), limbs, declared)
+
+
+def _chosen(robot: Robot, coordinates: Sequence[Coordinate], patterns: Sequence[str]) -> list[Coordinate]:
+    names = [one.name for one in coordinates]
+    kept: set[str] = set()
+    for pattern in patterns:
+        fitting = fnmatch.filter(names, pattern)
+        if not fitting:
+            raise InputError(
+                f"quantities: nothing of {robot.name!r} that an adaptation fits is called {pattern!r}; valid: a "
+                f"pattern, {nearest(pattern, names)}"
+            )
+        kept |= set(fitting)
+    if kept & set(PAYLOAD):  # a payload is one body
+        kept |= set(PAYLOAD)
+    return [one for one in coordinates if one.name in kept]
 
 
 def _payload(mechanism: Mechanism) -> list[Coordinate]:

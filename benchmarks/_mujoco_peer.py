@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot bolted to the world as a plain MuJoCo model: roll-outs along a log, and what `mujoco.sysid` finds."""
+
+import fnmatch
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mujoco
+import numpy as np
+from mujoco import rollout as mujoco_rollout
+
+LONGEST_DELAY = 0.04  # s
+ITERATIONS = 15
+PASSIVE = ("mass_scale", "armature", "damping", "friction")
+
+# Bounds: those of a positive quantity in shares of its declared value, or where that may be 0 its largest value.
+_SHARES = {"kp": (0.3, 3.0), "kd": (0.1, 4.0), "gain": (0.3, 3.0), "mass_scale": (0.5, 1.5)}
+_MOST = {"armature": 0.3, "damping": 6.0, "friction": 8.0, "lag": 0.06, "delay": LONGEST_DELAY}
+_BIAS = 0.2
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Stretches of a log: some frames before a start, and the frames after it.
+
+    Attributes:
+        q: Positions, shape [W, past + frames + 1, n].
+        qd: Velocities, shape [W, past + frames + 1, n].
+        control: Commands, shape [W, past + frames, n].
+        past: Frames before the start.
+    """
+
+    q: np.ndarray
+    qd: np.ndarray
+    control: np.ndarray
+    past: int
+
+
+@dataclass(frozen=True)
+class MujocoPeer:
+    """A robot in MuJoCo with one motor for each joint, in the same order.
+
+    Attributes:
+        spec: The model; motors are named as their joints.
+        joints: The joints.
+        dt: Length of a frame [s]: commands are constant over it.
+        delay: Time from a command to its effect [s].
+    """
+
+    spec: mujoco.MjSpec
+    joints: tuple[str, ...]
+    dt: float
+    delay: float = 0.0
+
+    def rollout(self, starts: Starts) -> np.ndarray:
+        """Return positions from the starts on, shape [W, frames + 1, n]."""
+        model = self.spec.compile()
+        parts, worlds = round(self.dt / model.opt.timestep), len(starts.q)
+        commands = late(np.repeat(starts.control, parts, axis=1), self.delay / model.opt.timestep)
+        before, after = np.split(commands, [starts.past * parts], axis=1)
+        state = np.zeros((worlds, mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)))
+        first = (starts.q[:, starts.past], starts.qd[:, starts.past], filtered(model, before))
+        for world in range(worlds):
+            state[world] = initial_state(model, *(part[world] for part in first))
+        path, _ = mujoco_rollout.rollout(model, mujoco.MjData(model), state, after)
+        ends = path[:, parts - 1 :: parts, 1 : 1 + model.nq]
+        return np.concatenate([starts.q[:, starts.past : starts.past + 1], ends], axis=1)
+
+    def parameters(self, patterns: Sequence[str]) -> list[str]:
+        """Return the quantities of this model that patterns name."""
+        model = self.spec.compile()
+        found = [f"{joint}.{what}" for joint in self.joints for what in PASSIVE]
+        for k, joint in enumerate(self.joints):
+            controlled = model.actuator_biastype[k] != mujoco.mjtBias.mjBIAS_NONE
+            own = ("kp", "kd", "bias") if controlled else ("gain",)
+            lags = model.actuator_dyntype[k] == mujoco.mjtDyn.mjDYN_FILTEREXACT
+            found += [f"actuator.{joint}.{what}" for what in (*own, *(("lag",) if lags else ()))]
+        found.append("motors.delay")
+        return [name for name in found if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+    def identified(self, log: Starts, patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
+        """Return the model that `mujoco.sysid` finds in stretches of a log, its values, and the CPU seconds (cpu_s)."""
+        from mujoco import sysid
+
+        spec = self.spec.copy()
+        model = spec.compile()
+        names, parts = self.parameters(patterns), round(self.dt / model.opt.timestep)
+        given = sysid.ParameterDict({name: _parameter(model, self, name) for name in names})
+        given.move_off_bounds()
+        states, controls, readings = [], [], []
+        before, after = np.split(np.repeat(log.control, parts, axis=1), [log.past * parts], axis=1)
+        acts = filtered(model, before if log.past else after[:, :1])
+        observed = [(joint, sysid.SignalType.MjStateQPos) for joint in self.joints]
+        for commands, q, qd, act in zip(after, log.q[:, log.past :], log.qd[:, log.past :], acts, strict=True):
+            times = np.arange(len(commands) + 1) * model.opt.timestep
+            states.append(initial_state(model, q[0], qd[0], act))
+            held = np.concatenate([commands, commands[-1:]])
+            controls.append(sysid.TimeSeries.from_control_names(times, held, model))
+            readings.append(sysid.TimeSeries.from_names(np.arange(len(q)) * self.dt, q, model, observed))
+        sequences = sysid.ModelSequences(
+            "robot", spec, [f"stretch {k}" for k in range(len(states))], states, controls, readings,
+            allow_missing_sensors=True,
+        )  # fmt: skip
+        residual = sysid.build_residual_fn(
+            models_sequences=[sequences], n_threads=1, custom_rollout=_delayed_rollout(model.opt.timestep)
+        )
+        start = time.process_time()
+        found, _ = sysid.optimize(given, residual, verbose=False, max_iters=ITERATIONS)
+        seconds = time.process_time() - start
+        values = {name: float(found[name].value[0]) for name in names}
+        fitted = sysid.apply_param_modifiers_spec(found, self.spec.copy())
+        return replace(self, spec=fitted, delay=values.get("motors.delay", 0.0)), {**values, "cpu_s": seconds}
+
+
+def initial_state(model: mujoco.MjModel, q: np.ndarray, qd: np.ndarray, act: np.ndarray) -> np.ndarray:
+    """Return a state for `mujoco.rollout`."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = q, qd
+    if model.na:
+        data.act[:] = act
+    state = np.empty(mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value))
+    mujoco.mj_getState(model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
+    return state
+
+
+def filtered(model: mujoco.MjModel, commands: np.ndarray) -> np.ndarray:
+    """Return the activations of lagging motors after commands, which were constant before, shape [W, na]."""
+    if not model.na:
+        return np.zeros((len(commands), 0))
+    share = 1.0 - np.exp(-model.opt.timestep / np.maximum(model.actuator_dynprm[:, 0], 1e-9))
+    act = commands[:, 0].copy()
+    for command in commands.swapaxes(0, 1):
+        act += share * (command - act)
+    return act
+
+
+def late(commands: np.ndarray, steps: float) -> np.ndarray:
+    """Return commands that take effect some steps later, linear between steps; time is the last axis but one."""
+    count = commands.shape[-2]
+    place = np.clip(np.arange(count) - steps, 0.0, None)
+    first = np.minimum(place.astype(int), count - 1)
+    share = (place - first)[:, None]
+    return commands[..., first, :] * (1.0 - share) + commands[..., np.minimum(first + 1, count - 1), :] * share
+
+
+def with_inertias(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """Return a model whose bodies have their compiled inertias as numbers, so that these can be scaled."""
+    model = spec.compile()
+    for body in spec.bodies[1:]:
+        index = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY.value, body.name)
+        body.explicitinertial = True
+        body.mass, body.ipos = model.body_mass[index], model.body_ipos[index]
+        body.fullinertia = np.full(6, np.nan)
+        body.inertia, body.iquat = model.body_inertia[index], model.body_iquat[index]
+    return spec
+
+
+def _delayed_rollout(step: float) -> Callable[..., Any]:
+    from mujoco import sysid
+
+    def roll_out(*, control_signal: Sequence[Any], param_dicts: Sequence[Any], **others: Any) -> Any:
+        each, moved = len(control_signal) // len(param_dicts), []
+        for k, signal in enumerate(control_signal):
+            own = param_dicts[k // each]
+            delay = float(own["motors.delay"].value[0]) / step if "motors.delay" in own else 0.0
+            moved.append(sysid.TimeSeries(signal.times, late(signal.data, delay), signal.signal_mapping))
+        return sysid.sysid_rollout(control_signal=moved, **others)
+
+    return roll_out
+
+
+def _parameter(model: mujoco.MjModel, peer: MujocoPeer, name: str) -> Any:
+    from mujoco import sysid
+
+    what, joint = name.rpartition(".")[2], name.removeprefix("actuator.").rpartition(".")[0]
+    index = peer.joints.index(joint) if joint in peer.joints else 0
+    dof, body = model.jnt_dofadr[index], model.jnt_bodyid[index]
+    nominal = {
+        "mass_scale": 1.0, "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
+        "friction": model.dof_frictionloss[dof], "kp": -model.actuator_biasprm[index, 1],
+        "kd": -model.actuator_biasprm[index, 2], "gain": model.actuator_gainprm[index, 0],
+        "lag": model.actuator_dynprm[index, 0], "bias": 0.0, "delay": 0.0,
+    }[what]  # fmt: skip
+    if what in _SHARES:
+        low, high = (share * nominal for share in _SHARES[what])
+    else:
+        low, high = (-_BIAS, _BIAS) if what == "bias" else (0.0, _MOST[what])
+    inertia = (float(model.body_mass[body]), model.body_inertia[body].copy(), model.body(body).name)
+    return sysid.Parameter(name, nominal, low, high, modifier=modifier(what, joint, inertia))
+
+
+def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> Callable[[mujoco.MjSpec, Any], None]:
+    """Return what sets a quantity of a joint; `inertia` is the mass, the inertia and the name of the joint's body."""
+    mass, diagonal, body = inertia
+
+    def apply(spec: mujoco.MjSpec, parameter: Any) -> None:
+        value = float(parameter.value[0])
+        if what == "mass_scale":
+            spec.body(body).mass, spec.body(body).inertia = value * mass, value * diagonal
+        elif what == "armature":
+            spec.joint(joint).armature = value
+        elif what == "damping":
+            spec.joint(joint).damping = [value, 0.0, 0.0]
+        elif what == "friction":
+            spec.joint(joint).frictionloss = value
+        elif what == "bias":
+            spec.joint(joint).ref = value  # what the joint reads where the drawing says zero
+        elif what == "kp":
+            spec.actuator(joint).gainprm[0], spec.actuator(joint).biasprm[1] = value, -value
+        elif what == "kd":
+            spec.actuator(joint).biasprm[2] = -value
+        elif what == "gain":
+            spec.actuator(joint).gainprm[0] = value
+        elif what == "lag":
+            spec.actuator(joint).dynprm[0] = max(value, 1e-6)
+
+    return apply

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Unitree Go2 in the air: from its URDF and one log of positions and targets to a model, by the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurodyn.cli.main import main
+from neurodyn.data.header import Split
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.identify.adaptation.fit import structures
+from neurodyn.identify.adaptation.ladder import held_out_errors, held_out_windows
+from neurodyn.identify.adaptation.usual import with_motors
+from neurodyn.robots import asset_path, is_installed, load
+from tests.plant import repository
+
+pytest.importorskip("newton")
+
+LOG = repository().parent / "shared/data/go2_air/go2_air.npz"
+KEPT = 0.6
+PAST, HORIZON = 7, 1.0  # frames; s
+CONTROLLER = """control_kind: target
+controller: {kp: 20.0, kd: 1.5}
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not LOG.is_file(), reason="the Go2's log is not there"),
+    pytest.mark.skipif(not is_installed(load("go2")), reason="no package with the Go2's URDF is installed"),
+]
+
+
+def cut(path: Path, rows: slice) -> None:
+    log = np.load(LOG)
+    np.savez(path, **{name: log[name][rows] for name in ("time", "joint_position", "joint_command")})
+
+
+def test_a_real_quadruped_is_adapted_from_its_urdf_and_one_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    frames = len(np.load(LOG)["time"])
+    cut(tmp_path / "first.npz", slice(round(KEPT * frames)))
+    cut(tmp_path / "last.npz", slice(round(KEPT * frames), None))
+    commands = [
+        ["init", str(asset_path(load("go2"))), "--fixed-base", "--no-check", "--out", "go2"],
+        ["inspect", "first.npz", "--robot", "./go2", "--map", "map.yaml"],
+    ]
+    for command in commands:
+        main_of(command)
+    with open("map.yaml", "a", encoding="utf-8") as columns:
+        columns.write(CONTROLLER)
+    for command in (
+        ["import", "first.npz", "--reader", "map.yaml", "--alignment", "0", "--out", "first.h5"],
+        ["import", "last.npz", "--reader", "map.yaml", "--alignment", "0", "--split", "test", "--out", "last.h5"],
+        ["adapt", "./go2", "--data", "first.h5", "--mechanism", "--out", "run"],
+    ):
+        main_of(command)
+    store = Store.open("last.h5")
+    declared = structures(with_motors(load("./go2"), store), str(tmp_path / "go2"))[0].dynamics(store, 1)
+    windows, seconds = held_out_windows(store, Split.TEST, PAST, (HORIZON,), 60)
+    assert seconds == (HORIZON,)
+    before, after = (
+        float(held_out_errors(model, store, windows, seconds).positions.abs().mean())
+        for model in (declared, HYBRID.load(Path("run")))
+    )
+    assert after < 0.25 * before
+
+
+def main_of(command: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert not ended.value.code, command
