@@ -57,7 +57,8 @@ def test_a_real_quadruped_is_adapted_from_its_urdf_and_one_log(tmp_path: Path, m
     ):
         main_of(command)
     store = Store.open("last.h5")
-    declared = structures(with_motors(load("./go2"), store), str(tmp_path / "go2"))[0].dynamics(store, 1)
+    robot = with_motors(load("./go2"), store)
+    declared = structures(robot, str(tmp_path / "go2"))[0].dynamics(Store.open("first.h5"), 1)
     windows, seconds = held_out_windows(store, Split.TEST, PAST, (HORIZON,), 60)
     assert seconds == (HORIZON,)
     before, after = (
