@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the 90 % intervals of `neurodyn adapt` hold the truth: synthetic robots, drawn from what is known beforehand.
+"""How often the 90 % intervals of `neurodyn adapt` hold the truth, on synthetic robots.
 
-Each robot is the declared one with every coordinate of the default set drawn from its prior (within one standard
-deviation and a half); its log is made by the compiled engine with noise of the sensors. Counts, over robots, how many of
-the quantities that the logs tell lie in their intervals.
+Each robot is the declared one with every coordinate of the default set drawn from what is known of it beforehand
+(within one standard deviation and a half); its log is made by the compiled engine with noise of the sensors. Counts,
+over robots, how many of the quantities that the logs tell lie in their intervals.
 
-    python benchmarks/adaptation_intervals.py --robot double-pendulum --robots 20
+    python benchmarks/adaptation_intervals.py --robot cartpole --task cartpole-swingup --robots 20 --effort .3
 """
 
 import argparse
