@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,17 +37,11 @@ class ResolvedDynamics:
         name: What the user calls them.
         dynamics: The dynamics.
         log: The log that a world model was trained on, or that was given for starts, or several; None for simulators.
-        one_by_one: Whether only one episode can run at a time, as on a robot.
     """
-
-    one_by_one: ClassVar[bool] = False
 
     name: str
     dynamics: Dynamics
     log: Store | Mixture | None = None
-
-    def rest(self) -> None:
-        """Leave a robot safe after an episode; nothing elsewhere."""
 
     def drawn_by(self, task: Task) -> bool:
         """Return whether a task can draw the states: generalised coordinates, without a history."""

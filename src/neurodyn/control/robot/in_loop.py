@@ -6,22 +6,23 @@ of the last measurement. What the robot measures is logged as it comes.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics
+from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.log import RobotLog
 from neurodyn.control.robot.process import Observation, RobotProcess, RobotStoppedError
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError, notice
+from neurodyn.core.own_code import is_file
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
@@ -32,6 +33,7 @@ from neurodyn.geometry.tensors import WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
+from neurodyn.tasks.task import reset_states
 
 _LATE = 0.01
 """Share of late frames in an episode from which on a notice says so."""
@@ -72,11 +74,14 @@ class RobotDynamics(BaseDynamics):
     Attributes:
         process: The robot's process.
         limits: What it may be told and may do.
+        rehearses: Whether the robot stays where it is while a loop computes its first frames, for which nothing is
+            compiled or cached yet: starts are those of the declaration, and steps change nothing.
     """
 
     kind = "robot"
     _velocity: list[float] | None = None
     _seen: tuple[float, list[float], list[float], list[float]] | None = None
+    rehearses = False
     _unlogged = False  # whether the last state is not in the log yet
 
     def __init__(self, robot: Robot, name: str, log: Path) -> None:
@@ -150,6 +155,9 @@ class RobotDynamics(BaseDynamics):
         Raises:
             RobotStoppedError: Its class raised, hung, or measured what cannot be.
         """
+        if self.rehearses:
+            assert self.robot is not None
+            return reset_states(self.robot, 1, torch.Generator().manual_seed(0))
         seen = self.process.reset()
         self._frame, self._begun, self._velocity, self._seen = 0, seen.clock, None, None
         self._others = tuple(sorted(set(seen.values) - {"q", "qd", "time"}))
@@ -170,6 +178,8 @@ class RobotDynamics(BaseDynamics):
         Beyond its limits the robot is stopped at once; the state says so, as any implausible one.
         """
         _require_one(state)
+        if self.rehearses:
+            return carry, Step(state=state)
         command = self.limits.cut(frame_command(self.spec, state, control).detach())[0]
         if not bool(command.isfinite().all()):
             self.stop()
@@ -196,6 +206,15 @@ class RobotDynamics(BaseDynamics):
             if self._late > max(1.0, _LATE * self._frame):
                 notice(f"{self.process.name}: {self._late} of {self._frame} frames of an episode began late; give "
                        "faster decisions, or a lower rate")  # fmt: skip
+
+    def rehearse(self, loop: Callable[[], object]) -> None:
+        """Call the loop that will move a robot in real time, before it does; whatever it returns is dropped."""
+        if self.process.settings.realtime:
+            self.rehearses = True
+            try:
+                loop()
+            finally:
+                self.rehearses = False
 
     def close(self) -> None:
         """Make the robot safe, and end its process and log."""
@@ -289,17 +308,10 @@ class RobotStarts(Starts):
 class RobotInLoop(ResolvedDynamics):
     """A robot as dynamics that planners and policies can act in, one episode after the other."""
 
-    one_by_one: ClassVar[bool] = True
-
     def starts(self, task: Task, seed: int) -> Starts:
         """Return starts where the robot is after a reset."""
         assert isinstance(self.dynamics, RobotDynamics)
         return RobotStarts(self.dynamics)
-
-    def rest(self) -> None:
-        """Leave the robot safe after an episode."""
-        assert isinstance(self.dynamics, RobotDynamics)
-        self.dynamics.stop()
 
 
 @contextmanager
@@ -319,3 +331,22 @@ def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoo
         yield RobotInLoop(name, dynamics)
     finally:
         dynamics.close()
+
+
+def log_file(out: str | Path | None) -> Path:
+    """Return the file of a robot's log: OUT/robot.csv, or one in this folder that is named after the time."""
+    return Path(f"robot-{time.strftime('%Y%m%d-%H%M%S')}.csv") if out is None else Path(out) / "robot.csv"
+
+
+@contextmanager
+def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[ResolvedDynamics]:
+    """Open what a planner acts in: dynamics by name, or a robot of a user's class, whose log is `log_file(out)`.
+
+    Raises:
+        InputError: There is no such plant.
+    """
+    if is_file(name):
+        with robot_in_loop(task, name, log_file(out)) as robot:
+            yield robot
+    else:
+        yield open_dynamics(task, name, device=device)

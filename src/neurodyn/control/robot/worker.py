@@ -50,7 +50,7 @@ class Worker:
         self._period, self._patience = 1.0 / self.settings["rate"], self.settings["patience"]
         self._realtime = self.settings["realtime"]
         self._q: list[float] | None = None
-        self._running = False
+        self._running = self._driven = False  # whether an episode runs; whether it has had a command
         self._tick, self._late, self._order = 0.0, 0, 0
         self._call: tuple[str, float] | None = None
         self._stopping = threading.Lock()
@@ -60,7 +60,7 @@ class Worker:
         """Follow orders; returns when there are no more."""
         while True:
             wait = None
-            if self._running and self._realtime:
+            if self._driven and self._realtime:
                 wait = max(0.0, self._tick + self._patience - time.monotonic())
             try:
                 order = orders.get(timeout=wait)
@@ -91,6 +91,8 @@ class Worker:
 
     def _frame(self, values: list[float]) -> None:
         now = time.monotonic()
+        if not self._driven:
+            self._driven, self._tick = True, now
         if self._realtime and now > self._tick + self._period:
             self._late += 1
             self._tick = now
@@ -115,7 +117,7 @@ class Worker:
     def stop(self) -> None:
         """Make the robot safe."""
         with self._stopping:
-            self._running = False
+            self._running = self._driven = False
             if callable(getattr(self._robot, "stop", None)):
                 self._robot.stop()
             elif self.settings["control"] == "torque":
