@@ -3,11 +3,9 @@
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from neurodyn.core.errors import InputError, choices
-
-Kind = TypeVar("Kind")
 
 
 def is_file(name: str) -> bool:
@@ -21,7 +19,7 @@ def split_name(name: str) -> tuple[Path, str]:
     return Path(file).resolve(), kind
 
 
-def own_class(path: Path, kind: str, what: str, base: type[Kind]) -> type[Kind]:
+def own_class(path: Path, kind: str, what: str, base: type) -> type[Any]:
     """Import a file and return one of its classes.
 
     Args:

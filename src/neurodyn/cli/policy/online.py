@@ -37,7 +37,7 @@ def online(
     json: Path | None = None,
     **flags: Any,
 ) -> None:
-    """Train a policy in a model, log it in the simulator, fit the model to all data so far, and again.
+    """Train a policy in a model, log it in the simulator or on your robot, fit the model to all data, and again.
 
     Stops when the returns in model and simulator agree and the last rounds brought no progress.
 
@@ -71,7 +71,8 @@ def online(
         print(f"figures: {json}")
     out = Path(request.out)
     print(f"{result.frames:,} simulator frames, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
-    print(f"next: neurodyn policy evaluate {out / 'policy'} --dynamics {result.reference}")
+    verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
+    print(f"next: neurodyn policy {verb} {result.reference}")
     print(f"verdict: {result.verdict}")
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.robot.in_loop import RobotDynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns
+from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics
 from neurodyn.control.task_frames import Ending, FaultWatch, Moment, TaskFrames, require_fit
 from neurodyn.core.config import Record, to_dict
 from neurodyn.core.errors import InputError
@@ -28,8 +28,6 @@ HORIZONS = (1, 10)
 """Frames after which the model is compared with the plant, besides the planner's horizon."""
 _WARM_UP = 2
 """Decisions at the start that are not timed: they compile, and take more iterations."""
-_REHEARSED = 3
-"""Frames that are computed before a robot moves."""
 _WORTH_COMPARING = 64
 """Number of states from which the model is rolled out for comparison."""
 
@@ -160,7 +158,7 @@ def run(
     length = task.frames if frames is None else frames
     if isinstance(plant.dynamics, RobotDynamics):
         runs, robot = [], plant.dynamics
-        robot.rehearse(lambda: _run(planner, name, plant, 1, seed, noise, delay, _REHEARSED))
+        robot.rehearse(lambda: _run(planner, name, plant, 1, seed, noise, delay, REHEARSED))
         for episode in tracked(range(episodes)):
             runs.append(_run(planner, name, plant, 1, derive_seed(seed, "episode", episode), noise, delay, length))
             robot.stop()

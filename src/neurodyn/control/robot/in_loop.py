@@ -35,6 +35,8 @@ from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 from neurodyn.tasks.task import reset_states
 
+REHEARSED = 3
+"""Frames that loops compute before a robot moves in real time."""
 _LATE = 0.01
 """Share of late frames in an episode from which on a notice says so."""
 

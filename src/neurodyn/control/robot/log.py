@@ -105,7 +105,8 @@ def _named(spec: StateSpec) -> dict[str, tuple[str, ...]]:
 def column_map(spec: StateSpec) -> ColumnMap:
     """Return the meaning of a log's columns."""
     floating: dict[str, FloatingColumns] = {}
-    scalar: dict[str, dict[str, Column]] = {"q": {}, "qd": {}}
+    positions: dict[str, Column] = {}
+    velocities: dict[str, Column] = {}
     for joint in spec.joints:
         q = tuple(f"q.{name}" for name in joint.q_names)
         qd = tuple(f"qd.{name}" for name in joint.qd_names)
@@ -119,9 +120,10 @@ def column_map(spec: StateSpec) -> ColumnMap:
                 quaternion=q, order="xyzw", angular_velocity=qd, angular_axes="world"
             )
         else:
-            scalar["q"][joint.name], scalar["qd"][joint.name] = Column(q[0]), Column(qd[0])
+            positions[joint.name], velocities[joint.name] = Column(q[0]), Column(qd[0])
     kind = "target" if spec.control_kind == "target" else "torque"
     return ColumnMap(
         format="csv", robot=spec.robot, time="time", episodes="episode", alignment=0.0, control_kind=kind,
-        control={name: Column(f"control.{name}") for name in spec.controls}, floating=floating, **scalar,
+        control={name: Column(f"control.{name}") for name in spec.controls}, q=positions,
+        qd=velocities, floating=floating,
     )  # fmt: skip

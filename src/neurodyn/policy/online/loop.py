@@ -11,6 +11,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
+from neurodyn.core.own_code import is_file
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
@@ -187,6 +188,8 @@ def _rounds_in(out: Path) -> int:
 def online_again(again: TrainingAgain) -> None:
     """Run a loop once more."""
     record = again.read(OnlineRecord)
+    if is_file(record.settings.reference):
+        raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and is not made again")
     online(
         task_of(again), again.out, dynamics=record.dynamics, kind=record.kind, settings=record.settings,
         data=again.data, policy=record.base if isinstance(record.base, str) else None, device=again.device,
@@ -240,8 +243,10 @@ class _Loop:
         path, note = self.out / f"{_RANDOM}.h5", self.out / f"{_RANDOM}.json"
         if not note.is_file():
             seed = derive_seed(settings.seed, "online random")
-            path.unlink(missing_ok=True)
-            used = problem.refit.random(problem.task, problem.reference, settings.frames, path, seed)
+            if problem.robot is None:
+                path.unlink(missing_ok=True)
+            with problem.acting(path) as acting:
+                used = problem.refit.random(problem.task, acting, settings.frames, path, seed, problem.policy)
             artifacts.write_json(note, {"frames": used})
         return (str(path),), int(artifacts.read_json(note)["frames"])
 
