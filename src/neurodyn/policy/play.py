@@ -140,6 +140,7 @@ def _robot_path(task: Task, policy: PolicyNetwork, where: ResolvedDynamics, fram
             if bool(end.failed):
                 ended = Ended(frame * where.dynamics.spec.dt, "is implausible" if bool(end.implausible) else "fails")
                 break
+        states += [states[-1]] * (most + 1 - len(states))
         return _Path(Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)), ended)
 
     where.dynamics.rehearse(lambda: run(REHEARSED))

@@ -81,13 +81,14 @@ def settings_of(request: OnlineRequest) -> OnlineSettings:
         return request.settings
     refit = _refit(request)
     task = request.task if isinstance(request.task, str) else request.task.name
-    frames = {"frames": refit.frames if request.dynamics == NEW else 0}
+    frames, log_frames = refit.frames if request.dynamics == NEW else 0, OnlineSettings().log_frames
     if request.robot is not None:
         dt = (load(task) if isinstance(request.task, str) else request.task).declaration().dt
-        first = round(_FIRST_MINUTES * 60.0 / dt) if request.dynamics == NEW and not request.data else 0
-        frames = {"frames": first, "log_frames": round(_MINUTES * 60.0 / dt)}
+        frames = round(_FIRST_MINUTES * 60.0 / dt) if request.dynamics == NEW and not request.data else 0
+        log_frames = round(_MINUTES * 60.0 / dt)
     return OnlineSettings(
-        **frames,
+        frames=frames,
+        log_frames=log_frames,
         rollout=SHORT if refit.short else None,
         policy=load_settings(task, request.settings, logs=refit.measured),
     )
