@@ -17,6 +17,7 @@ import os
 import random
 import socket
 import time
+from contextlib import suppress
 
 ADDRESS = "127.0.0.1:9123"
 RATE = 60.0
@@ -45,7 +46,7 @@ class UdpCartpole:
     def reset(self):
         """Ask for a new start until the robot says that it is there; any packet may be lost."""
         self.sent += 1
-        for _ in range(50):
+        for _ in range(20):
             self._send("reset")
             answer = self._newest(0.1)
             if answer is not None and answer["reset"] == self.sent:
@@ -73,7 +74,8 @@ class UdpCartpole:
             self._send("force", 0.0)
 
     def _send(self, what, force=0.0):
-        self.socket.send(json.dumps({"what": what, "force": force, "reset": self.sent}).encode())
+        with suppress(ConnectionError):  # nobody is there yet, or any more; `observe` says so
+            self.socket.send(json.dumps({"what": what, "force": force, "reset": self.sent}).encode())
 
     def _newest(self, wait):
         """Return the newest packet that arrives within a time, and keep it; packets overtake each other."""

@@ -133,3 +133,26 @@ class NoObserve:
 
 class NeedsArguments(Cartpole):
     def __init__(self, port: int) -> None: ...
+
+
+class Breaks(Cartpole):
+    """Breaks after 700 frames where the file ROBOT_BREAKS is, which a mechanic removes."""
+
+    frames = 0
+
+    def observe(self) -> dict[str, object]:
+        self.frames += 1
+        if self.frames > 700 and Path(os.environ.get("ROBOT_BREAKS", "/nowhere")).exists():
+            raise RuntimeError("a cable came off")
+        return super().observe()
+
+
+class Odd(Cartpole):
+    control = "current"
+
+
+class Runs(Cartpole):
+    """Is at the end of its rail at once."""
+
+    def command(self, values: np.ndarray) -> None:
+        self.data.qpos[0] = 30.0

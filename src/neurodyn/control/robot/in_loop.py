@@ -84,6 +84,7 @@ class RobotDynamics(BaseDynamics):
     _velocity: list[float] | None = None
     _seen: tuple[float, list[float], list[float], list[float]] | None = None
     rehearses = False
+    _rests = False  # whether it was stopped beyond its limits
     _unlogged = False  # whether the last state is not in the log yet
 
     def __init__(self, robot: Robot, name: str, log: Path) -> None:
@@ -160,6 +161,9 @@ class RobotDynamics(BaseDynamics):
         if self.rehearses:
             assert self.robot is not None
             return reset_states(self.robot, 1, torch.Generator().manual_seed(0))
+        if self._unlogged:
+            self.stop()
+        self._rests = False
         seen = self.process.reset()
         self._frame, self._begun, self._velocity, self._seen = 0, seen.clock, None, None
         self._others = tuple(sorted(set(seen.values) - {"q", "qd", "time"}))
@@ -177,10 +181,10 @@ class RobotDynamics(BaseDynamics):
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Send the command of a frame, and return what the robot measures at its end.
 
-        Beyond its limits the robot is stopped at once; the state says so, as any implausible one.
+        Beyond its limits the robot is stopped at once and stays in that state, which is implausible, until `start`.
         """
         _require_one(state)
-        if self.rehearses:
+        if self.rehearses or self._rests:
             return carry, Step(state=state)
         command = self.limits.cut(frame_command(self.spec, state, control).detach())[0]
         if not bool(command.isfinite().all()):
@@ -192,6 +196,7 @@ class RobotDynamics(BaseDynamics):
         found = self._measured(self.process.command(sent))
         if bool(self.limits.bounds.outside(found.q, found.qd)):
             self.stop()
+            self._rests = True
         return carry, Step(state=found)
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
