@@ -180,7 +180,7 @@ def run(
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Executed:
     """Episodes that ran side by side: what came of them, and for each frame CPU time, model frames and gradients."""
 
     outcome: EpisodeOutcomes
@@ -191,7 +191,7 @@ class _Run:
 def _run(
     planner: Planner, name: str, plant: ResolvedDynamics, episodes: int, seed: int, noise: MeasurementNoise, delay: int,
     length: int,
-) -> _Run:  # fmt: skip
+) -> _Executed:  # fmt: skip
     """Run episodes side by side; arguments: see `run`. Costs are those of one episode."""
     task = planner.task
     at, context, loop = _begin(planner, plant, episodes, seed)
@@ -239,7 +239,7 @@ def _run(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
     )  # fmt: skip
-    return _Run(tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times])
+    return _Executed(tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times])
 
 
 def _joined(paths: list[Path]) -> Path:
