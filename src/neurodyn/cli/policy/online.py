@@ -55,6 +55,7 @@ def online(
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
+    from neurodyn.policy.online.loop import frames_of
     from neurodyn.policy.online.loop import online as learn_online
     from neurodyn.policy.online.problem import settings_of
     from neurodyn.policy.online.settings import with_flags
@@ -70,7 +71,9 @@ def online(
         write_json(json, result.plain())
         print(f"figures: {json}")
     out = Path(request.out)
-    print(f"{result.frames:,} simulator frames, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
+    print(
+        f"{result.frames:,} {frames_of(result.reference)}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}"
+    )
     verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
     print(f"next: neurodyn policy {verb} {result.reference}")
     print(f"verdict: {result.verdict}")

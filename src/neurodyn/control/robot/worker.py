@@ -56,7 +56,7 @@ class Worker:
         self._stopping = threading.Lock()
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def serve(self, orders: "queue.Queue[dict[str, Any]]") -> None:
+    def serve(self, orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
         """Follow orders; returns when there are no more."""
         while True:
             wait = None
@@ -218,7 +218,7 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
-def _read(orders: "queue.Queue[dict[str, Any]]") -> None:
+def _read(orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
     with suppress(ValueError, OSError):
         for line in sys.stdin:
             orders.put(json.loads(line))
@@ -243,7 +243,7 @@ def main() -> None:
     except Exception as error:  # the user's file may raise anything
         answer({"is": "refused", "why": said(error)})
         return
-    orders: queue.Queue[dict[str, Any]] = queue.Queue()
+    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()  # a handler of signals may put into it
     signal.signal(signal.SIGTERM, lambda *_: orders.put(_END))
     threading.Thread(target=_read, args=(orders,), daemon=True).start()
     answer({"is": "ready", **worker.settings})

@@ -63,7 +63,7 @@ def _headline(result: OnlineResult) -> list[tuple[str, str, str]]:
             f"{best.real.episodes} episodes, round {best.number}",
         ),
         (f"{best.imagined.mean:.5g}", "return in the model", f"{best.gap:.1%} apart"),
-        (f"{result.frames:,}", "simulator frames", f"{result.first_frames:,} of them before the first policy"),
+        (f"{result.frames:,}", frames_of(result.reference), f"{result.first_frames:,} of them before the first policy"),
         (f"{result.cpu_seconds / 60:.1f}", "CPU-min", f"{len(result.rounds)} rounds"),
     ]
 
@@ -88,7 +88,7 @@ def rounds_table(result: OnlineResult) -> Table:
     """Return returns, errors and costs by round."""
     head = [
         "Round", "Return in the model", f"Return in {result.reference}", "Standard deviation", "Apart", "Model error",
-        "Simulator frames", "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
+        frames_of(result.reference).capitalize(), "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
     ]  # fmt: skip
     frames = list(accumulate((one.frames for one in result.rounds), initial=result.first_frames))[1:]
     return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=2)
@@ -279,11 +279,16 @@ class _Loop:
         artifacts.write_text(self.out / "report.html", render_page(self.out, result))
 
 
+def frames_of(reference: str) -> str:
+    """Return what frames of a reference are called."""
+    return "robot frames" if is_file(reference) else "simulator frames"
+
+
 def line(one: Round, frames: int) -> str:
     """Return a round in a line."""
     error = "not known" if one.model_error is None else f"{one.model_error:.3g}"
     return (
         f"round {one.number}: return {one.imagined.mean:.4g} in the model, {one.real.mean:.4g} in {one.real.dynamics} "
         f"({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model error "
-        f"{error}; {frames:,} simulator frames in all"
+        f"{error}; {frames:,} {frames_of(one.real.dynamics)} in all"
     )

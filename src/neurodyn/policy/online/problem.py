@@ -12,6 +12,7 @@ from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.in_loop import robot_in_loop
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.own_code import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS
@@ -141,12 +142,13 @@ def _reference(task: Task, name: str) -> ResolvedDynamics:
 
 
 def _with_robot(task: Task, robot: str, settings: OnlineSettings, out: Path) -> OnlineSettings:
-    """Return the settings with the robot as the reference, after its class was made once."""
-    if settings.reference not in (ANALYTIC, robot):
+    """Return the settings with the robot as the reference, by its full path, after its class was made once."""
+    reference = ":".join(map(str, split_name(robot)))
+    if settings.reference not in (ANALYTIC, robot, reference):
         raise InputError("--reference and --robot exclude each other; valid: one of them")
     with robot_in_loop(task, robot, robot_file(out / "log.h5")):
         pass
-    return msgspec.structs.replace(settings, reference=robot)
+    return msgspec.structs.replace(settings, reference=reference)
 
 
 def _refit(request: OnlineRequest) -> Refit:
