@@ -31,8 +31,8 @@ ARGUMENTS = {
     "real_pendulum.py": ["--windows", "20", "--horizon", "0.1"],
 }
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
-MODULES = {"own_task/hold.py"}
-"""What is imported instead of run: tests/tasks/test_own.py trains in it."""
+MODULES = {"own_task/hold.py", "worn_ant.py", "udp_robot.py"}
+"""What is imported instead of run: tests/tasks/test_own.py trains in it, tests/control/robot act on these."""
 SCRIPTS = sorted({path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")} - MODULES)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn control`: plan in a model, act in a plant; or let a quadruped walk by convex MPC."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,8 @@ class ControlRequest(Config, frozen=True, kw_only=False):
             `neurodyn imitate`.
         planner: mppi, cem, annealed (sampling whose noise falls), gradient or ilqr (through the model); for
             quadrupeds mpc (needs the extra `control`) or imitation.
-        plant: Where they act: analytic, hybrid, a run directory, or pretrained:NAME.
+        plant: Where they act: analytic, hybrid, a run directory, pretrained:NAME, or your robot as FILE.py:CLASS
+            (`neurodyn.control.RobotInterface`), which takes one episode after the other and logs to OUT/robot.csv.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.
         seed: Seed of starts, commands, noise and candidates.
@@ -119,6 +121,7 @@ def _plan(request: ControlRequest) -> None:
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.planning.report import control_tables, write_control_report
     from neurodyn.control.resolve import open_dynamics
+    from neurodyn.control.robot.in_loop import plant_of
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import require_usable
@@ -130,15 +133,17 @@ def _plan(request: ControlRequest) -> None:
         raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
     task = load(request.task)
     noise = from_dict({"position": request.noise, "velocity": request.velocity_noise}, MeasurementNoise, "control")
-    with claimed(request.json, request.out):
-        with ProgressBar(f"opening {model} and {plant}"):
-            where, real = (open_dynamics(task, name, device=request.device) for name in (model, plant))
+    with claimed(request.json, request.out), ExitStack() as opened:
+        with ProgressBar(f"opening {model}"):
+            where = open_dynamics(task, model, device=request.device)
         asked = Planner(
             where.dynamics, task, planner, request.settings, delay=request.delay, seed=request.seed,
             value=None if request.value is None else load_critic(request.value, task),
             **{name: getattr(request, name) for name in _SETTINGS},
         )  # fmt: skip
         _warn_of_horizon(model, asked.settings.horizon)
+        with ProgressBar(f"opening {plant}"):
+            real = opened.enter_context(plant_of(task, plant, request.device, request.out))
         with ProgressBar(f"{planner} in {model}, on {plant}"):
             result, path = run(
                 asked, planner, where, real, episodes=request.episodes, seed=request.seed, noise=noise,

@@ -6,6 +6,8 @@ from neurodyn.core.lazy import lazy
 with lazy(__name__):
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.resolve import open_dynamics
+    from neurodyn.control.robot.in_loop import robot_in_loop
+    from neurodyn.control.robot.interface import RobotInterface
     from neurodyn.control.starts import LoggedStarts, SampledStarts
 
-__all__ = ["LoggedStarts", "Planner", "SampledStarts", "open_dynamics"]
+__all__ = ["LoggedStarts", "Planner", "RobotInterface", "SampledStarts", "open_dynamics", "robot_in_loop"]

@@ -72,6 +72,18 @@ class SampledStarts(Starts):
         self._spare.set_state(saved["spare"])
 
 
+class OneStart(Starts):
+    """One state, again and again."""
+
+    def __init__(self, state: State) -> None:
+        """Remember the state, of one world."""
+        self._state = state
+
+    def draw(self, count: int) -> State:
+        """Return the state `count` times."""
+        return self._state.rows(torch.zeros(count, dtype=torch.long))
+
+
 def plausible_starts(
     task: Task, count: int, bounds: PlausibleBounds, generator: torch.Generator, spare: torch.Generator
 ) -> State:

@@ -232,6 +232,14 @@ class StoreWriter:
         except (OSError, RuntimeError) as error:
             self._fail(error)
 
+    def table(self) -> np.ndarray:
+        """Return the EPISODE records that are committed so far, shape [episodes]."""
+        return dataset(self._file, "episodes")[: self._episodes]
+
+    def rewards(self) -> np.ndarray:
+        """Return the rewards that are committed so far, one a row, shape [rows]; none without rewards."""
+        return dataset(self._file, REWARD)[: self._rows] if self.rewarded else np.empty(0, np.float32)
+
     def close(self) -> None:
         """Finish the file and rename it to its final path, or raise an InputError."""
         try:

@@ -14,6 +14,7 @@ environment (`control.task_frames`). Implausible states are left out of the log.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,8 +26,9 @@ from torch import Tensor
 
 from neurodyn.control.grounds import home_ground
 from neurodyn.control.measurement_noise import MeasurementNoise, measured
-from neurodyn.control.resolve import TASK, is_declared, open_dynamics
+from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
+from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_in_loop
 from neurodyn.control.starts import plausible_starts
 from neurodyn.control.task_frames import FrameEnd, episode_bounds, judge, require_fit
 from neurodyn.core.artifacts import require_writable
@@ -55,6 +57,10 @@ from neurodyn.tasks import Task, load
 TEST_FRACTION = 0.1
 """Default share of test episodes in a log."""
 _WORLDS, _LEAST_WORLDS = 256, 4
+_TRANSITIONS, ROBOT_TRANSITIONS = 200_000, 20_000
+"""Default number of transitions of simulators, and of robots."""
+_SPLIT_TOGETHER, _MOST_EMPTY = 10, 5
+"""Episodes of a robot that are split together; empty ones after which it is given up."""
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
     ("base_height", ("",), "m", ""),
     ("base_orientation", ("x", "y", "z", "w"), "1", "world"),
@@ -184,7 +190,9 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     if request.coordinates and request.measured:
         raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
     require_writable(out, request.csv)
-    if out.exists() and not request.overwrite:
+    if request.robot is not None:
+        _require_robot_alone(request)
+    elif out.exists() and not request.overwrite:
         raise InputError(f"{out}: is there already; valid: another --out, or --overwrite")
     noise = {"position": request.position_noise, "velocity": request.velocity_noise}
     measurement = from_dict(noise, MeasurementNoise, "log")
@@ -192,20 +200,39 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     task = _task_of(names, {name: config for name, (config, _) in networks.items()}, request.task)
     layout = None if request.csv is None else row_layout(task)
     behaviours = [Behaviour(name, networks[name][1]) if name in networks else behaviour(name, task) for name in names]
-    declared = is_declared(request.dynamics)
-    worlds = request.worlds
-    with stage(0.0, 0.05, f"opening {request.dynamics}"):
-        robot = open_dynamics(task, request.dynamics, starts=None if declared else TASK).dynamics
-    with stage(0.05, 1.0):
-        found = record_log(
-            task, robot, behaviours, out, transitions=request.transitions,
-            worlds=usual_worlds(task, request.transitions, len(names)) if worlds is None else worlds,
-            noise=request.noise, seed=request.seed, measurement=measurement, declared=declared,
-            coordinates=request.coordinates if request.coordinates or request.measured else None,
-        )  # fmt: skip
+    declared = is_declared(request.dynamics) and request.robot is None
+    worlds, transitions = request.worlds, request.transitions
+    if transitions is None:
+        transitions = _TRANSITIONS if request.robot is None else ROBOT_TRANSITIONS
+    with ExitStack() as opened:
+        with stage(0.0, 0.05, f"opening {request.robot or request.dynamics}"):
+            if request.robot is not None:
+                robot = opened.enter_context(robot_in_loop(task, request.robot, robot_file(out))).dynamics
+            else:
+                robot = open_dynamics(task, request.dynamics, starts=None if declared else TASK).dynamics
+        with stage(0.05, 1.0):
+            found = record_log(
+                task, robot, behaviours, out, transitions=transitions,
+                worlds=usual_worlds(task, transitions, len(names)) if worlds is None else worlds,
+                noise=request.noise, seed=request.seed, measurement=measurement, declared=declared,
+                coordinates=request.coordinates if request.coordinates or request.measured else None,
+                resume=request.robot is not None and not request.overwrite,
+            )  # fmt: skip
     if request.csv is not None and layout is not None:
         write_rows(Store.open(out), request.csv, layout)
     return found
+
+
+def robot_file(out: Path) -> Path:
+    """Return the file with every frame of a robot, beside the store that is made of its episodes."""
+    return out.with_name(f"{out.stem}-robot.csv")
+
+
+def _require_robot_alone(request: LogPolicyRequest) -> None:
+    """Refuse, with an InputError, flags that are for simulated robots."""
+    for name, usual in (("dynamics", ANALYTIC), ("worlds", None), ("position_noise", 0.0), ("velocity_noise", 0.0)):
+        if getattr(request, name) != usual:
+            raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
 
 
 def _task_of(names: Sequence[str], configs: Mapping[str, PolicyConfig], task: str | None) -> Task:
@@ -233,8 +260,12 @@ def record_log(
     measurement: MeasurementNoise | None = None,
     declared: bool = True,
     test: float = TEST_FRACTION,
+    resume: bool = False,
 ) -> LogSummary:
     """Record a log of several policies in a task.
+
+    On a robot (`control.robot`) episodes come one after the other. If it stops, or on Ctrl-C, what is logged until then
+    is a finished file.
 
     Args:
         task: The task; its commands and pushes are part of the log.
@@ -252,6 +283,7 @@ def record_log(
         declared: Whether the dynamics are the simulator that the robot declares. Coordinates then count as its data and
             name it; otherwise they count as a log.
         test: Share of test episodes.
+        resume: On a robot, whether to go on with what an earlier call with the same arguments has logged.
 
     Raises:
         InputError: An argument is out of range, the robot's rows do not fit the task, or the file cannot be written.
@@ -271,35 +303,16 @@ def record_log(
         notes["measurement_noise"] = to_dict(measurement)
     if rows:
         header = _log_header(measured_spec(task), seed, notes)
+    elif declared and not isinstance(dynamics, RobotDynamics):
+        header = _simulated_header(task, seed, notes)
     else:
-        header = _simulated_header(task, seed, notes) if declared else _log_header(_coordinates(task), seed, notes)
-    bounds = episode_bounds(task, dynamics)
-    written, ended = 0, [[] for _ in behaviours]
-    with StoreWriter(path, header, rewarded=True) as writer:
-        while written < transitions:
-            stream = derive_seed(seed, "log", writer.batches)
-            batch = _Batch(
-                task, dynamics, behaviours, bounds, worlds, noise, stream, measurement or MeasurementNoise(), rows=rows
-            )
-            batch.run(header.spec)
-            split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=test)
-            arrays, kept = batch.arrays(), batch.kept
-            writer.append(
-                *(arrays[name][kept] for name in ("q", "qd", "control")),
-                channel=arrays["channel"][kept], contact=arrays["contact"][kept], reward=arrays["reward"][kept, :, 0],
-                lengths=batch.lengths[kept], split=split[kept], group=batch.policy[kept],
-                world=np.arange(worlds)[kept], status=batch.status[kept],
-            )  # fmt: skip
-            written += int(batch.lengths[kept].sum())
-            for number, outcomes in enumerate(ended):
-                outcomes.append(batch.outcome(number))
-            if not batch.lengths[kept].sum():
-                raise InputError(
-                    f"task {task.name!r}: each of {worlds} episodes ended in its first frame, in a state that is "
-                    f"implausible; valid: starts and actions within the range of robot {task.robot!r}"
-                )
-            tell(min(written / transitions, 1.0), f"{written:,} transitions")
-    outcomes = {b.name: EpisodeOutcomes.joined(parts) for b, parts in zip(behaviours, ended, strict=True)}
+        spec = msgspec.structs.replace(_coordinates(task), control_kind=dynamics.spec.control_kind)
+        header = _log_header(spec, seed, notes)
+    plan = _Plan(task, dynamics, behaviours, noise, seed, measurement or MeasurementNoise(), rows, test)
+    if isinstance(dynamics, RobotDynamics):
+        written, outcomes = _record_robot(plan, dynamics, path, header, transitions, resume=resume)
+    else:
+        written, outcomes = _record_batches(plan, path, header, transitions, worlds)
     every = EpisodeOutcomes.joined(list(outcomes.values()))
     return LogSummary(
         path=str(path),
@@ -310,6 +323,111 @@ def record_log(
         returns={name: float(outcome.returns.mean()) for name, outcome in outcomes.items()},
         outcomes=outcomes,
         cpu_seconds=time.process_time() - begin,
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is recorded; see `record_log`."""
+
+    task: Task
+    dynamics: Dynamics
+    behaviours: Sequence[Behaviour]
+    noise: float
+    seed: int
+    measurement: MeasurementNoise
+    rows: bool
+    test: float
+
+    def batch(self, number: int, policy: np.ndarray) -> "_Batch":
+        """Return batch `number`, with the index of the behaviour of each of its worlds."""
+        bounds = episode_bounds(self.task, self.dynamics)
+        return _Batch(self, bounds, policy, derive_seed(self.seed, "log", number))
+
+    def splits(self, episodes: int, number: int) -> np.ndarray:
+        """Return the splits of the episodes of batch `number`."""
+        return assign_splits(episodes, derive_seed(self.seed, "log split", number), test=self.test)
+
+    def outcomes(self, ended: list[list[EpisodeOutcomes]]) -> dict[str, EpisodeOutcomes]:
+        """Return the outcomes of each behaviour that has any."""
+        return {b.name: EpisodeOutcomes.joined(parts) for b, parts in zip(self.behaviours, ended, strict=True) if parts}
+
+
+def _record_batches(
+    plan: _Plan, path: Path, header: StoreHeader, transitions: int, worlds: int
+) -> tuple[int, dict[str, EpisodeOutcomes]]:
+    """Record whole batches of episodes, and return the number of transitions and the outcomes by behaviour."""
+    written, ended = 0, [[] for _ in plan.behaviours]
+    with StoreWriter(path, header, rewarded=True) as writer:
+        while written < transitions:
+            batch = plan.batch(writer.batches, np.arange(worlds) % len(plan.behaviours))
+            split = plan.splits(worlds, writer.batches)
+            batch.run(header.spec)
+            batch.append(writer, split)
+            count = int(batch.lengths[batch.kept].sum())
+            written += count
+            for number, outcomes in enumerate(ended):
+                outcomes.append(batch.outcome(number))
+            if not count:
+                raise InputError(
+                    f"task {plan.task.name!r}: each of {worlds} episodes ended in its first frame, in a state that is "
+                    f"implausible; valid: starts and actions within the range of robot {plan.task.robot!r}"
+                )
+            tell(min(written / transitions, 1.0), f"{written:,} transitions")
+    return written, plan.outcomes(ended)
+
+
+def _record_robot(
+    plan: _Plan, robot: RobotDynamics, path: Path, header: StoreHeader, transitions: int, *, resume: bool
+) -> tuple[int, dict[str, EpisodeOutcomes]]:
+    """Record one episode after the other on a robot; what is known when it stops is a finished file."""
+    stopped: BaseException | None = None
+    empty = 0
+    robot.rehearse(lambda: plan.batch(0, np.zeros(1, int)).run(header.spec, most=REHEARSED))
+    with StoreWriter(path, header, rewarded=True, keep=True, resume=resume) as writer:
+        while stopped is None:
+            table = writer.table()
+            written, whole = int(table["length"].sum()), table[table["status"] != Status.LOG]
+            if written >= transitions and len(np.unique(whole["group"])) == len(plan.behaviours):
+                break
+            number = writer.batches
+            batch = plan.batch(number, np.array([number % len(plan.behaviours)]))
+            try:
+                batch.run(header.spec)
+            except (KeyboardInterrupt, Exception) as error:
+                stopped = error
+                batch.status[:] = Status.LOG
+            robot.stop()
+            place = number % _SPLIT_TOGETHER
+            if batch.started:
+                batch.append(writer, plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[place : place + 1])
+            empty = 0 if batch.lengths.clip(min=0).sum() else empty + 1
+            if empty == _MOST_EMPTY:
+                raise InputError(
+                    f"{robot.process.name}: {empty} episodes ended in their first frame, in a state beyond the limits "
+                    f"of robot {plan.task.robot!r}; valid: a reset within them"
+                )
+            tell(min(written / transitions, 1.0), f"{written:,} transitions before this episode")
+        table, rewards = writer.table(), writer.rewards()
+    if isinstance(stopped, InputError):
+        raise type(stopped)(f"{stopped}; logged until then: {path}") from None
+    if stopped is not None:
+        raise stopped
+    ended = [_recorded(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
+    written = int(table["length"].sum())
+    return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
+
+
+def _recorded(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
+    """Return the outcomes of recorded episodes that came to their end."""
+    table = table[table["status"] != Status.LOG]
+    returns = torch.tensor(
+        [rewards[one["start"] : one["start"] + one["length"]].sum(dtype=np.float64) for one in table]
+    )
+    implausible = torch.from_numpy(np.isin(table["status"], (Status.OUT_OF_RANGE, Status.NOT_FINITE)))
+    failed = torch.from_numpy(table["status"] != Status.COMPLETE)
+    return EpisodeOutcomes(
+        returns, returns, torch.tensor(table["length"].astype(np.float64)), failed, implausible, None
     )
 
 
@@ -341,25 +459,15 @@ def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHead
 class _Batch:
     """Parallel episodes. Worlds keep running after a failure, and their episodes are cut afterwards."""
 
-    def __init__(
-        self,
-        task: Task,
-        dynamics: Dynamics,
-        behaviours: Sequence[Behaviour],
-        bounds: PlausibleBounds,
-        worlds: int,
-        noise: float,
-        seed: int,
-        measurement: MeasurementNoise,
-        *,
-        rows: bool,
-    ) -> None:
-        self._task, self._dynamics, self._behaviours = task, dynamics, behaviours
-        self._bounds, self._measured, self._measurement = bounds, rows, measurement
+    def __init__(self, plan: _Plan, bounds: PlausibleBounds, policy: np.ndarray, seed: int) -> None:
+        task, dynamics, worlds = plan.task, plan.dynamics, len(policy)
+        self._task, self._dynamics, self._behaviours = task, dynamics, plan.behaviours
+        self._robot = dynamics if isinstance(dynamics, RobotDynamics) else None
+        self._bounds, self._measured, self._measurement = bounds, plan.rows, plan.measurement
         self._generator = torch.Generator().manual_seed(seed)
-        self.policy = np.arange(worlds) % len(behaviours)
-        loud = torch.tensor([not behaviour.quiet for behaviour in behaviours])[torch.from_numpy(self.policy)]
-        self._noise = noise * torch.rand(worlds, 1, generator=self._generator) * loud[:, None]
+        self.policy = policy
+        loud = torch.tensor([not behaviour.quiet for behaviour in plan.behaviours])[torch.from_numpy(policy)]
+        self._noise = plan.noise * torch.rand(worlds, 1, generator=self._generator) * loud[:, None]
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self.lengths = np.full(worlds, task.frames)
@@ -367,37 +475,59 @@ class _Batch:
         self.status = np.full(worlds, Status.COMPLETE, np.int8)
         self.returns = np.zeros(worlds)
 
-    def run(self, spec: StateSpec) -> None:
-        """Run the episodes. The first frame is not logged, because torques and contacts before it are unknown."""
+    def run(self, spec: StateSpec, most: int | None = None) -> None:
+        """Run the episodes, or `most` frames of them.
+
+        The first frame is not logged, because torques and contacts before it are unknown.
+        """
         task, worlds = self._task, len(self.policy)
-        state = plausible_starts(task, worlds, self._bounds, self._generator, self._generator)
+        if self._robot is None:
+            state = plausible_starts(task, worlds, self._bounds, self._generator, self._generator)
+        else:
+            state = self._robot.start()
         carry = self._dynamics.begin(state, self._environments)
-        now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu))
+        torques = self._dynamics.spec.control_kind == "torque"
+        now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu) if torques else None)
         memory = task.begin(now, self._generator)
         seen = self._seen(state, now, None, None)[1]
-        for frame in range(task.frames + 1):
+        for frame in range(task.frames + 1 if most is None else most):
             action = self._act(task.observe(seen, memory))
             control = task.control(action, now, memory)
-            torque = frame_torque(self._dynamics.spec, state, control)
-            carry, step = self._dynamics.step(carry, state, Control(torque=torque))
+            torque = frame_torque(self._dynamics.spec, state, control) if torques else None
+            carry, step = self._dynamics.step(carry, state, control if torque is None else Control(torque=torque))
             state, now = step.state, self._quantities(step.state, step, torque)
             end = judge(task, self._bounds, step, now, memory, action)
             contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
             memory = task.advance(memory, now, action, self._generator)
-            change = task.push(memory, self._generator) if self._measured else None
+            change = task.push(memory, self._generator) if self._measured and self._robot is None else None
             if change is not None:
                 state = pushed(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)
             shown, seen = self._seen(state, now, None if change is not None else step, torque)
             self._count(frame, end, state)
             if frame:
-                driven = torque if spec.control_kind == "torque" else control.target
+                driven = torque if torque is not None and spec.control_kind == "torque" else control.target
                 assert driven is not None  # a layout of rows with targets requires them
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]
             self._rows.append(self._row(spec, shown, seen, contacts))
             if frame and self.failed.all():
                 break
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a frame to log."""
+        return any("control" in row for row in self._rows)
+
+    def append(self, writer: StoreWriter, split: np.ndarray) -> None:
+        """Append the episodes that have a state to log to a store; `split` has shape [worlds]."""
+        arrays, kept = self.arrays(), self.kept
+        writer.append(
+            *(arrays[name][kept] for name in ("q", "qd", "control")),
+            channel=arrays["channel"][kept], contact=arrays["contact"][kept], reward=arrays["reward"][kept, :, 0],
+            lengths=self.lengths[kept], split=split[kept], group=self.policy[kept],
+            world=np.arange(len(kept))[kept], status=self.status[kept],
+        )  # fmt: skip
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of a store, zero after the end of an episode."""

@@ -8,10 +8,14 @@ import torch
 
 from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
+from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, log_file, robot_in_loop
+from neurodyn.control.starts import OneStart, Starts
+from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import taking
-from neurodyn.dynamics.batch import Environment, Trajectory
+from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.requests import PlayPolicyRequest
@@ -35,6 +39,8 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
     if starts is not None and dynamics == beside == ANALYTIC:
         raise InputError(f"--starts is {starts!r}, but the simulator starts where the task says; valid with a model")
+    if request.on is not None and (dynamics != ANALYTIC or ground is not None):
+        raise InputError("--on is a robot; valid without --dynamics and --ground")
     config, network = load_policy(request.folder)
     task = task_of(config, request.task, str(request.folder))
     robot = task.declaration()
@@ -45,13 +51,22 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
     def paths(where: ResolvedDynamics, worlds: int = 1) -> list[_Path]:
         return _paths(task, network, where, frames, seed, worlds, elsewhere)
 
-    first = _open(task, dynamics, starts, request.device)
-    alone = request.beside is None and dynamics == ANALYTIC
-    with stage(0.0, 1.0 if alone else 0.5, dynamics):
-        shown = paths(first, 2 if alone else 1)
-    labels = ("start 1", "start 2")
+    alone = request.beside is None and dynamics == ANALYTIC and request.on is None
+    labels, start = ("start 1", "start 2"), None
+    if request.on is not None:
+        with stage(0.0, 0.5, request.on), robot_in_loop(task, request.on, log_file(None)) as alive:
+            shown = [_robot_path(task, network.cpu(), alive, frames, seed)]
+        network = network.to(request.device)
+        begun = shown[0].trajectory
+        start, dynamics = State(begun.q[:, 0], begun.qd[:, 0]), request.on
+    else:
+        first = _open(task, dynamics, starts, request.device)
+        with stage(0.0, 1.0 if alone else 0.5, dynamics):
+            shown = paths(first, 2 if alone else 1)
     if not alone:
         other = _open(task, beside, starts, request.device)
+        if start is not None and other.drawn_by(task):
+            other = StartedAt(other.name, other.dynamics, start=start)
         with stage(0.5, 1.0, other.name):
             shown += paths(other)
         labels = dynamics, other.name
@@ -95,6 +110,43 @@ class _Path:
 
     trajectory: Trajectory
     ended: Ended | None
+
+
+@dataclass(frozen=True)
+class StartedAt(ResolvedDynamics):
+    """Dynamics in which episodes start in one state."""
+
+    start: State | None = None
+
+    def starts(self, task: Task, seed: int) -> Starts:
+        """Return the state as a distribution."""
+        assert self.start is not None
+        return OneStart(self.start)
+
+
+@torch.no_grad()
+def _robot_path(task: Task, policy: PolicyNetwork, where: ResolvedDynamics, frames: int, seed: int) -> _Path:
+    """Return the path of one episode on a robot, which rests when it is over."""
+    assert isinstance(where.dynamics, RobotDynamics)
+    loop = TaskFrames(task, where.dynamics)
+
+    def run(most: int) -> _Path:
+        generator = torch.Generator().manual_seed(derive_seed(seed, "robot"))
+        at = loop.begin(where.starts(task, seed).draw(1), generator)
+        states, ended = [at.state], None
+        for frame in tracked(range(1, most + 1)):
+            at, step, end = loop.frame(at, policy(task.observe(at.now, at.memory)), generator)
+            states.append(states[-1] if bool(end.implausible) else step.state)
+            if bool(end.failed):
+                ended = Ended(frame * where.dynamics.spec.dt, "is implausible" if bool(end.implausible) else "fails")
+                break
+        states += [states[-1]] * (most + 1 - len(states))
+        return _Path(Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)), ended)
+
+    where.dynamics.rehearse(lambda: run(REHEARSED))
+    found = run(frames)
+    where.dynamics.stop()
+    return found
 
 
 @torch.no_grad()

@@ -144,12 +144,15 @@ class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
     Attributes:
         folder: Folder of a policy, or pretrained-policy:NAME.
         dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
+        on: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`); the others start
+            where it does, and what it measures is logged in robot-DATE-TIME.csv.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
         seconds: Length; by default that of an episode, at most 10 s.
     """
 
     folder: Annotated[str | Path, Flag(str, "policy")]
     dynamics: str = "analytic"
+    on: str | None = None
     beside: str | None = None
     seconds: float | None = None
 
@@ -161,7 +164,7 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
         folder: Folders of policies of one task, pretrained-policy:NAME, "random" for uniformly random actions, or
             "still" for actions of zero; each makes as many episodes as the others.
         out: File to write (.h5).
-        transitions: Least number of transitions.
+        transitions: Least number of transitions; by default 200,000, of your robot 20,000.
         worlds: Episodes that are made at once; by default 256, or fewer where their frames would be more than twice as
             many as are asked for.
         noise: Greatest standard deviation of the noise on actions; each episode has its own.
@@ -170,6 +173,9 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
         velocity_noise: Standard deviation of measured velocities in the same way [rad/s or m/s].
         dynamics: What stands for the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
             compiled, ten times faster), or a run directory, such as `neurodyn hybrid --parameters` writes.
+        robot: Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`): one episode
+            after the other, each frame of which is also in OUT-robot.csv as soon as it is over. If it stops, the
+            same command goes on.
         csv: File for the same as headerless rows, in the layout that the robot declares.
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
         measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
@@ -181,13 +187,14 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
 
     folder: Annotated[str | Path | Sequence[str | Path], Flag(tuple[str, ...], "policies")]
     out: Annotated[str | Path, Flag(Path)]
-    transitions: int = 200_000
+    transitions: int | None = None
     worlds: int | None = None
     noise: float = 0.5
     seed: int = 0
     position_noise: float = 0.0
     velocity_noise: float = 0.0
     dynamics: str = "analytic"
+    robot: str | None = None
     csv: Path | None = None
     coordinates: bool = False
     measured: bool = False
@@ -202,8 +209,11 @@ class OnlineRequest(Config, frozen=True, kw_only=False):
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own; in Python also a `Task`.
         out: Folder to write: policy/ (the best in the reference), report.html, online.json, rounds/.
         dynamics: The first model: new, a run directory, or pretrained:NAME.
-        kind: Kind of a new model: neural (default), hybrid (the declared robot with --parameters to identify), or
-            world-model.
+        robot: Your robot in place of --reference, as FILE.py:CLASS (`neurodyn.control.RobotInterface`). Each frame is
+            also in OUT/*robot.csv as soon as it is over; models of kind hybrid are made from all logs so far as by
+            `neurodyn adapt`.
+        kind: Kind of a new model: neural (default), hybrid (default with --robot, else the declared robot with
+            --parameters to identify), or world-model.
         data: Files that a new model learns from in place of random data.
         policy: Policy to begin with: a folder, or pretrained-policy:NAME.
         settings: File with settings of the policy's training; by default those of the task; in Python also
@@ -219,6 +229,7 @@ class OnlineRequest(Config, frozen=True, kw_only=False):
     task: Annotated["Task | str", Flag(str)]
     out: Annotated[str | Path, Flag(Path)]
     dynamics: str = "new"
+    robot: str | None = None
     kind: str | None = None
     data: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
     policy: Annotated[str | Path | None, Flag(str | None)] = None

@@ -2,10 +2,9 @@
 """Tasks by name, and tasks of your own by file and class."""
 
 from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
-from neurodyn.core.errors import InputError, choices, unknown
+from neurodyn.core.errors import InputError, unknown
+from neurodyn.core.own_code import is_file, own_class, split_name
 from neurodyn.core.registry import Registry
 from neurodyn.tasks.task import Memory, Task
 
@@ -42,11 +41,6 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
-def is_file(name: str) -> bool:
-    """Return whether a name is FILE.py:CLASS, whose code `load` runs: only for names that a user gives."""
-    return ".py:" in name
-
-
 def load(name: str) -> Task:
     """Return a task. The code of a file runs here, so that a name in an artifact must not come here unasked.
 
@@ -65,20 +59,8 @@ def load(name: str) -> Task:
 
 def _own(name: str) -> Task:
     """Return a task from a file; it is called by the file's full path, so that a policy for it finds it again."""
-    file, _, kind = name.rpartition(":")
-    path = Path(file).resolve()
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise InputError(f"{path}: no such file; expected Python with a subclass of neurodyn.tasks.Task")
-    module = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises is about that file
-        raise InputError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
-    own = getattr(module, kind, None)
-    if not (isinstance(own, type) and issubclass(own, Task)):
-        valid = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Task)]
-        raise InputError(f"{path}: has no task {kind!r}; valid: {choices(key for key in valid if key != 'Task')}")
+    path, kind = split_name(name)
+    own = own_class(path, kind, "task", Task)
     try:
         task = own()
     except TypeError as error:  # an abstract method is missing, or the constructor asks for arguments

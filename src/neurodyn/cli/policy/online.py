@@ -37,7 +37,7 @@ def online(
     json: Path | None = None,
     **flags: Any,
 ) -> None:
-    """Train a policy in a model, log it in the simulator, fit the model to all data so far, and again.
+    """Train a policy in a model, log it in the simulator or on your robot, fit the model to all data, and again.
 
     Stops when the returns in model and simulator agree and the last rounds brought no progress.
 
@@ -55,6 +55,7 @@ def online(
     from neurodyn.policy.algorithms import require_learner
 
     require_learner()
+    from neurodyn.policy.online.loop import frames_of
     from neurodyn.policy.online.loop import online as learn_online
     from neurodyn.policy.online.problem import settings_of
     from neurodyn.policy.online.settings import with_flags
@@ -70,8 +71,11 @@ def online(
         write_json(json, result.plain())
         print(f"figures: {json}")
     out = Path(request.out)
-    print(f"{result.frames:,} simulator frames, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
-    print(f"next: neurodyn policy evaluate {out / 'policy'} --dynamics {result.reference}")
+    print(
+        f"{result.frames:,} {frames_of(result.reference)}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}"
+    )
+    verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
+    print(f"next: neurodyn policy {verb} {result.reference}")
     print(f"verdict: {result.verdict}")
 
 

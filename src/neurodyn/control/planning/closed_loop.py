@@ -12,7 +12,8 @@ from torch import Tensor
 from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.returns import EpisodeTally, Returns
+from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns
+from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics
 from neurodyn.control.task_frames import Ending, FaultWatch, Moment, TaskFrames, require_fit
 from neurodyn.core.config import Record, to_dict
 from neurodyn.core.errors import InputError
@@ -153,7 +154,46 @@ def run(
     task = planner.task
     require_fit(task, plant.dynamics)
     _require_states(model, plant)
-    noise = noise or MeasurementNoise()
+    noise, fallbacks = noise or MeasurementNoise(), planner.fallbacks
+    length = task.frames if frames is None else frames
+    if isinstance(plant.dynamics, RobotDynamics):
+        runs, robot = [], plant.dynamics
+        robot.rehearse(lambda: _run(planner, name, plant, 1, seed, noise, delay, REHEARSED))
+        for episode in tracked(range(episodes)):
+            runs.append(_run(planner, name, plant, 1, derive_seed(seed, "episode", episode), noise, delay, length))
+            robot.stop()
+    else:
+        runs = [_run(planner, name, plant, episodes, seed, noise, delay, length)]
+    path = _joined([one.path for one in runs])
+    timed = torch.tensor([row for one in runs for row in one.costs[_WARM_UP:] or one.costs], dtype=torch.float64)
+    spent = timed[:, 0] * 1e3
+    result = ControlResult(
+        task=task.name, planner=name, settings=to_dict(planner.settings), model=model.name, plant=plant.name, seed=seed,
+        delay=delay, noise=to_dict(noise),
+        result=EpisodeOutcomes.joined([one.outcome for one in runs]).returns_in(plant.name),
+        decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
+        frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()),
+        gradient_frames=float(timed[:, 2].mean()), fallbacks=planner.fallbacks - fallbacks,
+        model_error=_model_error(planner, path),
+    )  # fmt: skip
+    return result, path
+
+
+@dataclass(frozen=True)
+class _Executed:
+    """Episodes that ran side by side: what came of them, and for each frame CPU time, model frames and gradients."""
+
+    outcome: EpisodeOutcomes
+    path: Path
+    costs: list[tuple[float, float, float]]
+
+
+def _run(
+    planner: Planner, name: str, plant: ResolvedDynamics, episodes: int, seed: int, noise: MeasurementNoise, delay: int,
+    length: int,
+) -> _Executed:  # fmt: skip
+    """Run episodes side by side; arguments: see `run`. Costs are those of one episode."""
+    task = planner.task
     at, context, loop = _begin(planner, plant, episodes, seed)
     begun = at.state, at.memory
     watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
@@ -161,8 +201,7 @@ def run(
     tally = EpisodeTally(task, episodes, at.state.q.device)
     pending = [at.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
     states, controls, running, times = [at.state], [], [], []
-    length = task.frames if frames is None else frames
-    fallbacks, restarted = planner.fallbacks, False
+    restarted = False
     planner.reset()
     for number in tracked(range(length)):
         began, spent = time.process_time(), replace(planner.spent)
@@ -200,17 +239,27 @@ def run(
         Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
         torch.stack(controls, 1), torch.stack(running, 1),
     )  # fmt: skip
-    timed = torch.tensor(times[_WARM_UP:] or times, dtype=torch.float64)
-    spent = timed[:, 0] / episodes * 1e3
-    result = ControlResult(
-        task=task.name, planner=name, settings=to_dict(planner.settings), model=model.name, plant=plant.name, seed=seed,
-        delay=delay, noise=to_dict(noise), result=tally.outcome().returns_in(plant.name),
-        decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
-        frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()) / episodes,
-        gradient_frames=float(timed[:, 2].mean()) / episodes, fallbacks=planner.fallbacks - fallbacks,
-        model_error=_model_error(planner, path),
+    return _Executed(tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times])
+
+
+def _joined(paths: list[Path]) -> Path:
+    """Return paths of several lengths as one; the shorter ones rest at their end."""
+    if len(paths) == 1:
+        return paths[0]
+    frames = max(one.control.shape[1] for one in paths)
+
+    def filled(values: Tensor, count: int, *, last: bool) -> Tensor:
+        more = values[:, -1:] if last else torch.zeros_like(values[:, -1:])
+        return torch.cat([values, *[more] * (count - values.shape[1])], 1)
+
+    states = [
+        torch.cat([filled(getattr(one.trajectory, name), frames + 1, last=True) for one in paths])
+        for name in ("q", "qd")
+    ]
+    return Path(
+        Trajectory(*states), torch.cat([filled(one.control, frames, last=False) for one in paths]),
+        torch.cat([filled(one.running, frames, last=False) for one in paths]),
     )  # fmt: skip
-    return result, path
 
 
 def _begin(

@@ -11,6 +11,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
+from neurodyn.core.own_code import is_file
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
@@ -62,7 +63,7 @@ def _headline(result: OnlineResult) -> list[tuple[str, str, str]]:
             f"{best.real.episodes} episodes, round {best.number}",
         ),
         (f"{best.imagined.mean:.5g}", "return in the model", f"{best.gap:.1%} apart"),
-        (f"{result.frames:,}", "simulator frames", f"{result.first_frames:,} of them before the first policy"),
+        (f"{result.frames:,}", frames_of(result.reference), f"{result.first_frames:,} of them before the first policy"),
         (f"{result.cpu_seconds / 60:.1f}", "CPU-min", f"{len(result.rounds)} rounds"),
     ]
 
@@ -87,7 +88,7 @@ def rounds_table(result: OnlineResult) -> Table:
     """Return returns, errors and costs by round."""
     head = [
         "Round", "Return in the model", f"Return in {result.reference}", "Standard deviation", "Apart", "Model error",
-        "Simulator frames", "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
+        frames_of(result.reference).capitalize(), "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
     ]  # fmt: skip
     frames = list(accumulate((one.frames for one in result.rounds), initial=result.first_frames))[1:]
     return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=2)
@@ -187,6 +188,8 @@ def _rounds_in(out: Path) -> int:
 def online_again(again: TrainingAgain) -> None:
     """Run a loop once more."""
     record = again.read(OnlineRecord)
+    if is_file(record.settings.reference):
+        raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and is not made again")
     online(
         task_of(again), again.out, dynamics=record.dynamics, kind=record.kind, settings=record.settings,
         data=again.data, policy=record.base if isinstance(record.base, str) else None, device=again.device,
@@ -240,8 +243,10 @@ class _Loop:
         path, note = self.out / f"{_RANDOM}.h5", self.out / f"{_RANDOM}.json"
         if not note.is_file():
             seed = derive_seed(settings.seed, "online random")
-            path.unlink(missing_ok=True)
-            used = problem.refit.random(problem.task, problem.reference, settings.frames, path, seed)
+            if problem.robot is None:
+                path.unlink(missing_ok=True)
+            with problem.acting(path) as acting:
+                used = problem.refit.random(problem.task, acting, settings.frames, path, seed, problem.policy)
             artifacts.write_json(note, {"frames": used})
         return (str(path),), int(artifacts.read_json(note)["frames"])
 
@@ -274,11 +279,16 @@ class _Loop:
         artifacts.write_text(self.out / "report.html", render_page(self.out, result))
 
 
+def frames_of(reference: str) -> str:
+    """Return what frames of a reference are called."""
+    return "robot frames" if is_file(reference) else "simulator frames"
+
+
 def line(one: Round, frames: int) -> str:
     """Return a round in a line."""
     error = "not known" if one.model_error is None else f"{one.model_error:.3g}"
     return (
         f"round {one.number}: return {one.imagined.mean:.4g} in the model, {one.real.mean:.4g} in {one.real.dynamics} "
         f"({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model error "
-        f"{error}; {frames:,} simulator frames in all"
+        f"{error}; {frames:,} {frames_of(one.real.dynamics)} in all"
     )

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the online loop is about, checked before any work is done."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
+from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
+from neurodyn.control.robot.in_loop import robot_in_loop
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.own_code import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.learner import begun_with
-from neurodyn.policy.online.refit import Refit
+from neurodyn.policy.logs import robot_file
+from neurodyn.policy.online.refit import ADAPT_REFIT, Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import load_settings
 from neurodyn.sim.engine import import_newton
 from neurodyn.tasks import Task, load
 
+_FIRST_MINUTES, _MINUTES = 6.0, 2.0
+"""What is logged on a robot unless asked otherwise, for a new model and in a round [min]."""
 NEW = "new"
 """What a user gives for a model that begins from random data, or from the declared robot."""
 
@@ -31,21 +38,33 @@ class OnlineProblem:
     Attributes:
         kind: Kind of the model.
         dynamics: "new", or the run of the first model.
-        reference: Dynamics that are logged.
+        reference: Dynamics that are logged; of a robot None.
         refit: How models of the kind are fitted.
         data: Files that the model learns from in place of random data.
         policy: Folder of the first policy; None for a random one.
+        robot: FILE.py:CLASS of the robot that is logged; None for `reference`.
     """
 
     task: Task
     kind: str
     dynamics: str
-    reference: ResolvedDynamics
+    reference: ResolvedDynamics | None
     settings: OnlineSettings
     refit: Refit
     data: tuple[str, ...] = ()
     policy: Path | None = None
     device: str = "cpu"
+    robot: str | None = None
+
+    @contextmanager
+    def acting(self, log: Path) -> Iterator[ResolvedDynamics]:
+        """Open what is logged in `log` (.h5): the reference, or the robot, whose frames go to a CSV beside it."""
+        if self.reference is not None:
+            yield self.reference
+            return
+        assert self.robot is not None
+        with robot_in_loop(self.task, self.robot, robot_file(log)) as robot:
+            yield robot
 
     @property
     def first_run(self) -> str | None:
@@ -61,10 +80,16 @@ def settings_of(request: OnlineRequest) -> OnlineSettings:
     """
     if isinstance(request.settings, OnlineSettings):
         return request.settings
-    refit = KINDS[_kind(request)].refit.get()
+    refit = _refit(request)
     task = request.task if isinstance(request.task, str) else request.task.name
+    frames, log_frames = refit.frames if request.dynamics == NEW else 0, OnlineSettings().log_frames
+    if request.robot is not None:
+        dt = (load(task) if isinstance(request.task, str) else request.task).declaration().dt
+        frames = round(_FIRST_MINUTES * 60.0 / dt) if request.dynamics == NEW and not request.data else 0
+        log_frames = round(_MINUTES * 60.0 / dt)
     return OnlineSettings(
-        frames=refit.frames if request.dynamics == NEW else 0,
+        frames=frames,
+        log_frames=log_frames,
         rollout=SHORT if refit.short else None,
         policy=load_settings(task, request.settings, logs=refit.measured),
     )
@@ -79,7 +104,7 @@ def pose(request: OnlineRequest) -> OnlineProblem:
     """
     task, dynamics, kind = request.task, request.dynamics, _kind(request)
     task = load(task) if isinstance(task, str) else task
-    settings, refit, folder = settings_of(request), KINDS[kind].refit.get(), None
+    settings, refit, folder = settings_of(request), _refit(request), None
     if request.policy is not None:
         folder, begun = begun_with(task, request.policy, settings.policy)
         settings = msgspec.structs.replace(settings, policy=begun)
@@ -97,15 +122,39 @@ def pose(request: OnlineRequest) -> OnlineProblem:
     for name in request.data:
         refit.require_store(robot, refit.open(robot, name), name)
     import_newton()
+    if request.robot is None:
+        reference = _reference(task, settings.reference)
+    else:
+        settings, reference = _with_robot(task, request.robot, settings, Path(request.out)), None
+    return OnlineProblem(
+        task, kind, dynamics, reference, settings, refit, tuple(request.data), folder, request.device, request.robot
+    )
+
+
+def _reference(task: Task, name: str) -> ResolvedDynamics:
     try:
-        reference = open_dynamics(task, settings.reference)
+        reference = open_dynamics(task, name)
     except InputError as error:
         raise type(error)(str(error).replace("--dynamics", "--reference")) from None
     if reference.dynamics.measured:
-        raise InputError(
-            f"--reference {settings.reference}: predicts what a log measures; valid: dynamics with a whole state"
-        )
-    return OnlineProblem(task, kind, dynamics, reference, settings, refit, tuple(request.data), folder, request.device)
+        raise InputError(f"--reference {name}: predicts what a log measures; valid: dynamics with a whole state")
+    return reference
+
+
+def _with_robot(task: Task, robot: str, settings: OnlineSettings, out: Path) -> OnlineSettings:
+    """Return the settings with the robot as the reference, by its full path, after its class was made once."""
+    reference = ":".join(map(str, split_name(robot)))
+    if settings.reference not in (ANALYTIC, robot, reference):
+        raise InputError("--reference and --robot exclude each other; valid: one of them")
+    with robot_in_loop(task, robot, robot_file(out / "log.h5")):
+        pass
+    return msgspec.structs.replace(settings, reference=reference)
+
+
+def _refit(request: OnlineRequest) -> Refit:
+    """Return how models of the kind are fitted: to a robot's logs, hybrid ones by `neurodyn adapt`."""
+    kind = _kind(request)
+    return ADAPT_REFIT if request.robot is not None and kind == "hybrid" else KINDS[kind].refit.get()
 
 
 def _kind(request: OnlineRequest) -> str:
@@ -114,7 +163,7 @@ def _kind(request: OnlineRequest) -> str:
     if kind is not None and kind not in able:
         raise InputError(f"--kind is {kind!r}; valid: {choices(able)}")
     if dynamics == NEW:
-        return kind or "neural"
+        return kind or ("neural" if request.robot is None else "hybrid")
     found = kind_of(dynamics)
     if kind not in (None, found):
         raise InputError(f"--kind is {kind!r}, but {dynamics} holds a model of kind {found!r}; leave out --kind")

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.robot.in_loop import RobotDynamics
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
-from neurodyn.core.progress import Progress
+from neurodyn.core.progress import Progress, showing
 from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.logs import BEHAVIOURS, behaviour, logs_rows, record_log
+from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.logs import BEHAVIOURS, STILL, Behaviour, behaviour, logs_rows, record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 from neurodyn.tasks import Task
 
 if TYPE_CHECKING:
+    from neurodyn.identify.adaptation.settings import AdaptationSettings
     from neurodyn.identify.settings import IdentificationSettings
     from neurodyn.learn.neural.settings import Settings
 
@@ -104,12 +108,21 @@ class Refit(ABC):
         """Open data of the robot."""
         return open_robot_data(robot, data)
 
-    def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
-        """Write data without a policy, half with random actions and half with noise about zero; return its frames."""
+    def random(
+        self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int, policy: Path | None = None
+    ) -> int:
+        """Write data without a policy, half with random actions and half with noise about zero; return its frames.
+
+        On a robot the noise is about the actions of the first `policy`, if there is one.
+        """
+        alive = isinstance(reference.dynamics, RobotDynamics)
+        behaviours = [behaviour(name, task) for name in BEHAVIOURS]
+        if alive and policy is not None:
+            behaviours[BEHAVIOURS.index(STILL)] = Behaviour("policy", load_policy(policy)[1])
         found = record_log(
-            task, reference.dynamics, [behaviour(name, task) for name in BEHAVIOURS], out, transitions=frames,
+            task, reference.dynamics, behaviours, out, transitions=frames,
             worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit, seed=seed,
-            coordinates=not self.measured, test=0.0,
+            coordinates=not self.measured, test=0.0, declared=not alive, resume=alive,
         )  # fmt: skip
         return found.transitions + found.episodes
 
@@ -139,8 +152,12 @@ class NeuralRefit(Refit):
         found = load_settings(task.declaration(), settings.size or _SIZE)
         return found if settings.members is None else msgspec.structs.replace(found, members=settings.members)
 
-    def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
-        """Write data from random states; the network has to learn the motion everywhere."""
+    def random(
+        self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int, policy: Path | None = None
+    ) -> int:
+        """Write data from random states; the network has to learn the motion everywhere. A robot has none."""
+        if isinstance(reference.dynamics, RobotDynamics):
+            return super().random(task, reference, frames, out, seed, policy)
         from neurodyn.sim.generate import generate
 
         robot = task.declaration()
@@ -258,6 +275,40 @@ class HybridRefit(Refit):
         return tuple(found) or settings.parameters
 
 
+class AdaptRefit(Refit):
+    """Hybrid dynamics of a robot: adapted to all of its logs, as by `neurodyn adapt`."""
+
+    short = False
+
+    def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
+        """Refuse a new model without data, and what an adaptation chooses by itself."""
+        for name in ("parameters", "members", "model_minutes", "finetune"):
+            if getattr(settings, name):
+                raise InputError(
+                    f"--{name.replace('_', '-')} is not for models that are adapted to a robot's logs; leave it out, "
+                    "or give --kind neural"
+                )
+        _require_some_data(settings, "hybrid", new=new, data=data)
+        self._settings(settings)
+
+    def fit(self, fit: Fit) -> None:
+        """Adapt the declared robot to all logs."""
+        from neurodyn.identify.adaptation.run import adapt
+        from neurodyn.report.adaptation import write_adaptation
+
+        with showing(fit.progress):
+            found = adapt(
+                fit.robot, fit.data, fit.out, settings=self._settings(fit.settings), seed=fit.settings.seed,
+                resume=fit.resume, logger="none",
+            )  # fmt: skip
+        write_adaptation(fit.out, found.figures)
+
+    def _settings(self, settings: OnlineSettings) -> "AdaptationSettings | None":
+        from neurodyn.identify.adaptation.settings import AdaptationSettings
+
+        return None if settings.size is None else read_config(Path(settings.size), AdaptationSettings)
+
+
 def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSettings":
     """Return the identification settings of a file, or ones for exact logs of a simulator.
 
@@ -310,3 +361,4 @@ def _require_some_data(settings: OnlineSettings, kind: str, *, new: bool, data: 
 
 
 NEURAL_REFIT, HYBRID_REFIT, WORLD_MODEL_REFIT = NeuralRefit(), HybridRefit(), WorldModelRefit()
+ADAPT_REFIT = AdaptRefit()

@@ -141,13 +141,14 @@ class RoundInProgress:
         quiet, noisy = Behaviour("policy", network, quiet=True), Behaviour("policy with noise", network)
         episodes = settings.log_frames / problem.task.frames
         worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, 2 * round(episodes / 2 / _BATCHES)))
-        with showing(self._stage("log")):
+        with showing(self._stage("log")), problem.acting(path) as acting:
             found = record_log(
-                problem.task, problem.reference.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
+                problem.task, acting.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
                 worlds=worlds, noise=settings.noise, seed=derive_seed(settings.seed, "online log", self.number),
-                coordinates=not problem.refit.measured, test=0.0,
+                coordinates=not problem.refit.measured, test=0.0, declared=problem.robot is None,
+                resume=problem.robot is not None,
             )  # fmt: skip
-        name = problem.reference.name
+        name = acting.name
         return LoggedPolicy(
             path=str(path),
             frames=found.transitions + found.episodes,

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot of the user's as dynamics: whatever acts in a simulator acts in it, one episode after the other.
+
+A step sends the command of a frame and returns what the robot measures at its end; the state that is passed in is that
+of the last measurement. What the robot measures is logged as it comes.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
+from neurodyn.control.robot.log import RobotLog
+from neurodyn.control.robot.process import Observation, RobotProcess, RobotStoppedError
+from neurodyn.control.starts import Starts
+from neurodyn.core.errors import InputError, notice
+from neurodyn.core.own_code import is_file
+from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
+from neurodyn.dynamics.control import frame_command
+from neurodyn.dynamics.guard import guard_bounds
+from neurodyn.dynamics.interface import Carry, Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.geometry.tensors import WorldMask
+from neurodyn.robots import Robot
+from neurodyn.robots.plausible import PlausibleBounds
+from neurodyn.tasks import Task
+from neurodyn.tasks.task import reset_states
+
+REHEARSED = 3
+"""Frames that loops compute before a robot moves in real time."""
+_LATE = 0.01
+"""Share of late frames in an episode from which on a notice says so."""
+
+
+@dataclass(frozen=True)
+class RobotLimits:
+    """What a robot may be told and may do, from its declaration.
+
+    Attributes:
+        command: Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; they are cut.
+        bounds: States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits
+            widened by half (`robots.plausible`).
+    """
+
+    command: Tensor
+    bounds: PlausibleBounds
+
+    @classmethod
+    def of(cls, robot: Robot, control: str, bounds: PlausibleBounds) -> "RobotLimits":
+        """Return the limits of a robot that takes commands of a kind ("torque" or "target")."""
+        joints = {joint.name: joint for joint in robot.joints}
+        rows = []
+        for name, effort in robot.actuated.items():
+            lower, upper = joints[name].lower, joints[name].upper
+            target = (-math.inf if lower is None else lower, math.inf if upper is None else upper)
+            rows.append((-effort, effort) if control == "torque" else target)
+        return cls(torch.tensor(rows).view(-1, 2), bounds)
+
+    def cut(self, command: Tensor) -> Tensor:
+        """Return commands within their bounds, shape [..., nu]."""
+        return command.clamp(self.command[:, 0].to(command), self.command[:, 1].to(command))
+
+
+class RobotDynamics(BaseDynamics):
+    """A robot in its process; a context manager that leaves it safe.
+
+    Attributes:
+        process: The robot's process.
+        limits: What it may be told and may do.
+        rehearses: Whether the robot stays where it is while a loop computes its first frames, for which nothing is
+            compiled or cached yet: starts are those of the declaration, and steps change nothing.
+    """
+
+    kind = "robot"
+    _velocity: list[float] | None = None
+    _seen: tuple[float, list[float], list[float], list[float]] | None = None
+    rehearses = False
+    _rests = False  # whether it was stopped beyond its limits
+    _unlogged = False  # whether the last state is not in the log yet
+
+    def __init__(self, robot: Robot, name: str, log: Path) -> None:
+        """Start the robot's process.
+
+        Args:
+            robot: Its declaration, at the frame length of the task.
+            name: FILE.py:CLASS, whose code runs.
+            log: File for the log (.csv), which is gone on with if it is there.
+
+        Raises:
+            InputError: File, class or methods are missing, or the class has another rate or other commands.
+        """
+        spec = robot.spec
+        hold = [spec.q_names.index(one) for one in spec.controls]
+        self.robot = robot
+        self.process = RobotProcess(name, hold)
+        try:
+            self._require(robot, name)
+            self.spec = msgspec.structs.replace(spec, control_kind=self.process.settings.control)
+            self.limits = RobotLimits.of(robot, self.process.settings.control, guard_bounds(self, robot))
+            self._log = RobotLog(log, self.spec)
+        except BaseException:
+            self.process.close()
+            raise
+        self._hold, self._others = hold, ()
+        self._frame, self._late, self._begun = 0, 0, 0.0
+
+    @property
+    def log(self) -> Path:
+        """File of the log."""
+        return self._log.path
+
+    def _require(self, robot: Robot, name: str) -> None:
+        settings = self.process.settings
+        if abs(settings.rate * robot.dt - 1.0) > 1e-3:
+            raise InputError(
+                f"{name}: rate is {settings.rate:g} Hz, but robot {robot.name!r} has frames of {robot.dt:.6g} s; "
+                f"valid: {1.0 / robot.dt:.6g} Hz, or another dt in its declaration"
+            )
+        if robot.command == "target" and settings.control != "target":
+            raise InputError(f"{name}: takes torques, but the drives of robot {robot.name!r} take targets; valid: "
+                             "control = 'target'")  # fmt: skip
+
+    @cached_property
+    def _declared(self) -> Dynamics | None:
+        """The simulator of the declaration, which knows where the base's centre of mass and the contact points are."""
+        assert self.robot is not None
+        if not self.spec.floating or not self.robot.asset:
+            return None
+        return KINDS[ANALYTIC].simulate.get()(self.robot, device="cpu")
+
+    @property
+    def base_com(self) -> Tensor | None:
+        """Centre of mass of a floating base as declared, in the base frame [m], shape [3]."""
+        return None if self._declared is None else getattr(self._declared, "base_com", None)
+
+    @property
+    def contact_points(self):  # noqa: ANN201
+        """Points of the declared robot that are measured against the ground."""
+        return None if self._declared is None else self._declared.contact_points
+
+    @property
+    def home(self) -> Environment:
+        """The default environment."""
+        return Environment() if self._declared is None else self._declared.resolve_environment(None)
+
+    def start(self) -> State:
+        """Bring the robot to where an episode starts, and return the state there.
+
+        Raises:
+            RobotStoppedError: Its class raised, hung, or measured what cannot be.
+        """
+        if self.rehearses:
+            assert self.robot is not None
+            return reset_states(self.robot, 1, torch.Generator().manual_seed(0))
+        if self._unlogged:
+            self.stop()
+        self._rests = False
+        seen = self.process.reset()
+        self._frame, self._begun, self._velocity, self._seen = 0, seen.clock, None, None
+        self._others = tuple(sorted(set(seen.values) - {"q", "qd", "time"}))
+        names = [
+            name if len(seen.values[name]) == 1 else f"{name}.{k}"
+            for name in self._others for k in range(len(seen.values[name]))
+        ]  # fmt: skip
+        self._log.begin(names)
+        return self._measured(seen)
+
+    def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
+        """Return nothing: the robot is where `start` brought it."""
+        _require_one(context)
+
+    def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
+        """Send the command of a frame, and return what the robot measures at its end.
+
+        Beyond its limits the robot is stopped at once and stays in that state, which is implausible, until `start`.
+        """
+        _require_one(state)
+        if self.rehearses or self._rests:
+            return carry, Step(state=state)
+        command = self.limits.cut(frame_command(self.spec, state, control).detach())[0]
+        if not bool(command.isfinite().all()):
+            self.stop()
+            raise RobotStoppedError(f"{self.process.name}: stopped: a command is not finite: {command.tolist()}")
+        sent = command.double().tolist()
+        self._write(sent)
+        self._frame += 1
+        found = self._measured(self.process.command(sent))
+        if bool(self.limits.bounds.outside(found.q, found.qd)):
+            self.stop()
+            self._rests = True
+        return carry, Step(state=found)
+
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
+        """Return nothing; see `begin`."""
+        return carry
+
+    def stop(self) -> None:
+        """Make the robot safe; the last state is logged with the command that it then gets."""
+        self.process.stop()
+        if self._unlogged:
+            assert self._seen is not None
+            torque = self.process.settings.control == "torque"
+            self._write([0.0 if torque else self._seen[1][place] for place in self._hold])
+            if self._late > max(1.0, _LATE * self._frame):
+                notice(f"{self.process.name}: {self._late} of {self._frame} frames of an episode began late; give "
+                       "faster decisions, or a lower rate")  # fmt: skip
+
+    def rehearse(self, loop: Callable[[], object]) -> None:
+        """Call the loop that will move a robot in real time, before it does; whatever it returns is dropped."""
+        if self.process.settings.realtime:
+            self.rehearses = True
+            try:
+                loop()
+            finally:
+                self.rehearses = False
+
+    def close(self) -> None:
+        """Make the robot safe, and end its process and log."""
+        try:
+            self.stop()
+        finally:
+            self.process.close()
+            self._log.close()
+
+    def _write(self, command: Sequence[float]) -> None:
+        assert self._seen is not None
+        time, q, qd, others = self._seen
+        self._log.write(time, q, qd, command, others)
+        self._unlogged = False
+
+    def _measured(self, seen: Observation) -> State:
+        """Return a measured state, in which velocities are estimated that the robot leaves out."""
+        values, spec, settings = seen.values, self.spec, self.process.settings
+        q = self._checked(values, "q", len(spec.q_names))
+        clock = seen.clock - self._begun if settings.realtime else self._frame * spec.dt
+        time = self._checked(values, "time", 1)[0] if "time" in values else clock
+        others = [value for name in self._others for value in values.get(name, ())]
+        qd = self._checked(values, "qd", len(spec.qd_names)) if "qd" in values else self._differences(time, q)
+        self._seen, self._late, self._unlogged = (time, q, qd, others), seen.late, True
+        return State(torch.tensor([q], dtype=torch.float32), torch.tensor([qd], dtype=torch.float32))
+
+    def _checked(self, values: dict[str, list[float]], name: str, width: int) -> list[float]:
+        """Return measured values of the right number, all finite; else stop the robot."""
+        found = values.get(name)
+        wrong = None
+        if found is None:
+            wrong = f"has no {name!r}"
+        elif len(found) != width:
+            wrong = f"{name!r} has {len(found)} values"
+        elif not all(map(math.isfinite, found)):
+            wrong = f"{name!r} has a value that is not finite"
+        if wrong is None:
+            assert found is not None
+            return found
+        self.process.stop()
+        names = {"q": self.spec.q_names, "qd": self.spec.qd_names}.get(name, (name,))
+        raise RobotStoppedError(
+            f"{self.process.name}: stopped: observe(): {wrong}; valid: {width} finite numbers ({', '.join(names)})"
+        )
+
+    def _differences(self, time: float, q: list[float]) -> list[float]:
+        """Return velocities from the last two positions, through a filter of first order.
+
+        v += (t / (t + T)) ((q - q_before) / t - v) after the time t, with T of `velocity_filter`: half a frame and T
+        behind the motion. Angles of continuous joints are taken the shorter way round.
+        """
+        if self.spec.floating or len(self.spec.q_names) != len(self.spec.qd_names):
+            self.process.stop()
+            raise RobotStoppedError(
+                f"{self.process.name}: stopped: observe() has no 'qd'; valid for a robot with a floating base or ball "
+                "joints: positions and velocities, estimated by the class"
+            )
+        if self._velocity is None or self._seen is None:
+            self._velocity = [0.0] * len(q)
+            return self._velocity
+        past = max(time - self._seen[0], 1e-6)
+        slopes = [
+            (math.remainder(now - before, math.tau) if turns else now - before) / past
+            for now, before, turns in zip(q, self._seen[1], self.spec.continuous, strict=True)
+        ]
+        share = past / (past + self.process.settings.velocity_filter)
+        self._velocity = [v + share * (slope - v) for v, slope in zip(self._velocity, slopes, strict=True)]
+        return self._velocity
+
+
+def _require_one(context: State | Window) -> None:
+    if len(context.q) != 1:
+        raise InputError(f"a robot runs one episode at a time, not {len(context.q)}")
+
+
+class RobotStarts(Starts):
+    """Starts of episodes on a robot, which is reset for each."""
+
+    def __init__(self, dynamics: RobotDynamics) -> None:
+        """Remember the robot."""
+        self._dynamics = dynamics
+
+    def draw(self, count: int) -> State:
+        """Reset the robot and return where it is; `count` is 1."""
+        if count != 1:
+            raise InputError(f"a robot runs one episode at a time, not {count}")
+        return self._dynamics.start()
+
+
+@dataclass(frozen=True)
+class RobotInLoop(ResolvedDynamics):
+    """A robot as dynamics that planners and policies can act in, one episode after the other."""
+
+    def starts(self, task: Task, seed: int) -> Starts:
+        """Return starts where the robot is after a reset."""
+        assert isinstance(self.dynamics, RobotDynamics)
+        return RobotStarts(self.dynamics)
+
+
+@contextmanager
+def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoop]:
+    """Open a robot of a user's class for a task; when the context is left, for whatever reason, the robot is safe.
+
+    Args:
+        task: The task.
+        name: FILE.py:CLASS (`RobotInterface`), whose code runs.
+        log: File to which all that the robot measures and is told is appended (.csv).
+
+    Raises:
+        InputError: There is no such class, or it is not for the task's robot.
+    """
+    dynamics = RobotDynamics(task.declaration(), name, Path(log))
+    try:
+        yield RobotInLoop(name, dynamics)
+    finally:
+        dynamics.close()
+
+
+def log_file(out: str | Path | None) -> Path:
+    """Return the file of a robot's log: OUT/robot.csv, or one in this folder that is named after the time."""
+    return Path(f"robot-{time.strftime('%Y%m%d-%H%M%S')}.csv") if out is None else Path(out) / "robot.csv"
+
+
+@contextmanager
+def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[ResolvedDynamics]:
+    """Open what a planner acts in: dynamics by name, or a robot of a user's class, whose log is `log_file(out)`.
+
+    Raises:
+        InputError: There is no such plant.
+    """
+    if is_file(name):
+        with robot_in_loop(task, name, log_file(out)) as robot:
+            yield robot
+    else:
+        yield open_dynamics(task, name, device=device)

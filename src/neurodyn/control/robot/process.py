@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other side of a robot's process: starts it, asks it for frames, and ends it if it does not answer."""
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.own_code import is_file, split_name
+
+_OPENING = 60.0
+"""Longest time that the user's class may take to be imported and made [s]."""
+_GRACE = 3.0
+"""Time that the process gets beyond what the class allows itself, in which it stops the robot [s]."""
+
+
+class RobotStoppedError(InputError):
+    """The robot's class raised, hung or answered what cannot be; the robot was stopped, and its log is kept."""
+
+
+@dataclass(frozen=True)
+class RobotSettings:
+    """What a robot's class declares; see `RobotInterface`."""
+
+    rate: float
+    realtime: bool
+    control: str
+    patience: float
+    reset_seconds: float
+    velocity_filter: float
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a robot measured.
+
+    Attributes:
+        values: Measured values by name, each a list.
+        clock: When, on a clock that only goes forward [s].
+        late: Frames of this episode so far that began late, because the command before them came late.
+    """
+
+    values: dict[str, list[float]]
+    clock: float
+    late: int
+
+
+class RobotProcess:
+    """A robot of a user's class in a process of its own; a context manager that stops the robot when it is left.
+
+    Attributes:
+        name: FILE.py:CLASS.
+        settings: What the class declares.
+    """
+
+    settings: RobotSettings
+
+    def __init__(self, name: str, hold: Sequence[int]) -> None:
+        """Start the process, which runs the file of the user.
+
+        Args:
+            name: FILE.py:CLASS.
+            hold: Places in q of the driven joints.
+
+        Raises:
+            InputError: There is no such file or class, it has no such methods, or what it declares is not valid.
+        """
+        if not is_file(name):
+            raise InputError(f"{name}: no class of a robot; valid: FILE.py:CLASS")
+        path, kind = split_name(name)
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; expected Python with a class of a robot")
+        self.name = name
+        self._number, self._silence = 0, "it was told to"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "neurodyn.control.robot.worker", str(path), kind, json.dumps(list(hold))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            start_new_session=True,  # Ctrl-C of the terminal is for this process alone
+        )  # fmt: skip
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        try:
+            answer = self._next(_OPENING, "to be imported and made")
+        except BaseException:
+            self._end()
+            raise
+        if answer["is"] != "ready":
+            self._end()
+            raise InputError(answer["why"])
+        self.settings = RobotSettings(**{name: value for name, value in answer.items() if name != "is"})
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    def reset(self) -> Observation:
+        """Bring the robot to where an episode starts, and return what it measures there."""
+        return self._observed({"do": "reset"}, self.settings.reset_seconds + self.settings.patience, "reset()")
+
+    def command(self, values: Sequence[float]) -> Observation:
+        """Command torques or targets, shape [nu], and return what is measured a frame later.
+
+        Raises:
+            RobotStoppedError: The robot's class raised or hung, or no command came in time.
+        """
+        limit = 2.0 * self.settings.patience + 1.0 / self.settings.rate
+        return self._observed({"do": "command", "values": list(values)}, limit, "command() and observe()")
+
+    def stop(self) -> None:
+        """Make the robot safe, and wait until it is. What was answered before is dropped."""
+        if self._send({"do": "stop"}):
+            with suppress(RobotStoppedError):
+                self._answer(self.settings.patience + _GRACE, "stop()")
+
+    def close(self) -> None:
+        """Make the robot safe and end the process."""
+        if self._process.poll() is None and self._send({"do": "close"}):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(self.settings.patience + _GRACE)
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _observed(self, order: dict[str, Any], limit: float, what: str) -> Observation:
+        if self._process.poll() is not None and self._answers.empty():
+            raise RobotStoppedError(f"{self.name}: its process has ended; start again")
+        self._send(order)
+        answer = self._answer(limit + _GRACE, what)
+        if answer["is"] == "observed":
+            return Observation(answer["values"], answer["clock"], answer["late"])
+        if answer["is"] == "failed":
+            self._end()
+        raise RobotStoppedError(f"{self.name}: stopped: {answer.get('why', self._silence)}")
+
+    def _answer(self, limit: float, what: str) -> dict[str, Any]:
+        """Return the answer to the last order; what was answered to others is dropped."""
+        while True:
+            answer = self._next(limit, what)
+            if answer["is"] == "silence":
+                self._silence = answer["why"]
+            if answer["is"] == "failed" or answer.get("to") == self._number:
+                return answer
+
+    def _next(self, limit: float, what: str) -> dict[str, Any]:
+        try:
+            answer = self._answers.get(timeout=limit)
+        except queue.Empty:
+            self._end()
+            raise RobotStoppedError(
+                f"{self.name}: {what} took longer than {limit:.3g} s; its process was ended"
+            ) from None
+        if answer is None:
+            code = self._process.wait()
+            self._answers.put(None)
+            raise RobotStoppedError(f"{self.name}: its process ended by itself (exit code {code})")
+        return answer
+
+    def _send(self, order: dict[str, Any]) -> bool:
+        assert self._process.stdin is not None
+        self._number += 1
+        try:
+            self._process.stdin.write(json.dumps({**order, "id": self._number}) + "\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with suppress(ValueError, OSError):
+            for line in self._process.stdout:
+                self._answers.put(json.loads(line))
+        self._answers.put(None)
+
+    def _end(self) -> None:
+        """End the process: in order if it still listens, else by force."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a robot: calls the user's class at its rate, and makes the robot safe when anyone falls silent.
+
+Orders arrive as lines of JSON on standard input, answers leave on standard output. The robot is stopped when an order
+says so, when standard input ends (the other process died), when no command comes in time, when a call raises or hangs,
+and on SIGTERM. Ctrl-C is for the other process, which stops the robot in order.
+"""
+
+import json
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from neurodyn.control.robot.interface import METHODS
+from neurodyn.core.errors import InputError
+from neurodyn.core.own_code import own_class
+
+_FRAMES, _LEAST_PATIENCE, _SIMULATED_PATIENCE = 5, 0.2, 30.0
+_LOOK = 0.005
+"""Time between two looks of the watchdog [s]."""
+_GRACE = 1.0
+"""Time that a stop gets before the process ends [s]."""
+_END: dict[str, Any] = {"do": "close"}
+
+
+class Worker:
+    """Serves one robot until it is told to close."""
+
+    def __init__(self, robot: Any, hold: list[int], answer: Callable[[dict[str, Any]], None]) -> None:
+        """Read what the class declares; an InputError if it cannot be right.
+
+        Args:
+            robot: An object of the user's class.
+            hold: Places in q of the driven joints, whose positions become the targets of a robot that stops.
+            answer: Sends an answer.
+        """
+        self._robot, self._hold, self._answer = robot, hold, answer
+        self.settings = _settings(robot)
+        self._period, self._patience = 1.0 / self.settings["rate"], self.settings["patience"]
+        self._realtime = self.settings["realtime"]
+        self._q: list[float] | None = None
+        self._running = self._driven = False  # whether an episode runs; whether it has had a command
+        self._tick, self._late, self._order = 0.0, 0, 0
+        self._call: tuple[str, float] | None = None
+        self._stopping = threading.Lock()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def serve(self, orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
+        """Follow orders; returns when there are no more."""
+        while True:
+            wait = None
+            if self._driven and self._realtime:
+                wait = max(0.0, self._tick + self._patience - time.monotonic())
+            try:
+                order = orders.get(timeout=wait)
+            except queue.Empty:
+                self.stop()
+                self._answer({"is": "silence", "why": f"no command came within {self._patience:g} s"})
+                continue
+            if order["do"] == "close":
+                self.stop()
+                return
+            self._follow(order)
+
+    def _follow(self, order: dict[str, Any]) -> None:
+        self._order = order["id"]
+        if order["do"] == "stop":
+            self.stop()
+            self._answer({"is": "stopped", "to": self._order})
+        elif order["do"] == "reset":
+            self.stop()
+            with self._watched("reset", self.settings["reset_seconds"]):
+                self._robot.reset()
+            self._late, self._running = 0, True
+            self._observe()
+        elif self._running:
+            self._frame(order["values"])
+        else:  # stopped in the meantime, which the other process was told
+            self._answer({"is": "stopped", "to": self._order})
+
+    def _frame(self, values: list[float]) -> None:
+        now = time.monotonic()
+        if not self._driven:
+            self._driven, self._tick = True, now
+        if self._realtime and now > self._tick + self._period:
+            self._late += 1
+            self._tick = now
+        with self._watched("command", self._patience):
+            self._robot.command(np.asarray(values))
+        if self._realtime:
+            time.sleep(max(0.0, self._tick + self._period - time.monotonic()))
+        self._observe()
+
+    def _observe(self) -> None:
+        due = self._tick + self._period
+        with self._watched("observe", self._patience):
+            seen = self._robot.observe()
+        plain = _plain(seen)
+        q = plain.get("q")
+        self._q = q if isinstance(q, list) else None
+        now = time.monotonic()
+        # Ticks keep their distance, so that delays of the operating system do not add up.
+        self._tick = due if 0.0 <= now - due < self._period else now
+        self._answer({"is": "observed", "values": plain, "clock": now, "late": self._late, "to": self._order})
+
+    def stop(self) -> None:
+        """Make the robot safe."""
+        with self._stopping:
+            self._running = self._driven = False
+            if callable(getattr(self._robot, "stop", None)):
+                self._robot.stop()
+            elif self.settings["control"] == "torque":
+                self._robot.command(np.zeros(len(self._hold)))
+            elif self._q is not None:
+                self._robot.command(np.asarray([self._q[place] for place in self._hold]))
+
+    @contextmanager
+    def _watched(self, name: str, seconds: float) -> Iterator[None]:
+        self._call = (name, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._call = None
+
+    def _watch(self) -> None:
+        """End the process when a call of the user's takes too long, after a stop from this thread."""
+        while True:
+            time.sleep(_LOOK)
+            call = self._call
+            if call is None or time.monotonic() < call[1]:
+                continue
+            stopper = threading.Thread(target=self._stop_quietly, daemon=True)
+            stopper.start()
+            stopper.join(_GRACE)
+            seconds = self.settings["reset_seconds"] if call[0] == "reset" else self._patience
+            self._answer({"is": "failed", "why": f"{call[0]}() took longer than {seconds:g} s"})
+            os._exit(3)
+
+    def _stop_quietly(self) -> None:
+        with suppress(Exception):
+            self.stop()
+
+
+def _settings(robot: Any) -> dict[str, Any]:
+    """Return what a class declares, with defaults filled in."""
+    rate = getattr(robot, "rate", None)
+    if not _positive(rate):
+        raise InputError(f"rate is {rate!r}; valid: frames per second, above 0 [Hz]")
+    realtime = bool(getattr(robot, "realtime", True))
+    control = getattr(robot, "control", "torque")
+    if control not in ("torque", "target"):
+        raise InputError(f"control is {control!r}; valid: 'torque' or 'target'")
+    patience = max(_LEAST_PATIENCE, _FRAMES / rate) if realtime else _SIMULATED_PATIENCE
+    given = {"patience": patience, "reset_seconds": 60.0, "velocity_filter": 1.0 / rate}
+    for name, usual in given.items():
+        value = getattr(robot, name, None)
+        given[name] = usual if value is None else value
+        if not _positive(given[name]):
+            raise InputError(f"{name} is {value!r}; valid: a time above 0 [s]")
+    return {"rate": float(rate), "realtime": realtime, "control": control, **given}
+
+
+def _positive(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _plain(seen: Any) -> dict[str, Any]:
+    """Return measured values as lists, scalars as lists of one; an InputError if they are no such values."""
+    if not hasattr(seen, "items"):
+        raise InputError(f"observe() returned {type(seen).__name__}; valid: a dict with at least 'q'")
+    found = {}
+    for name, value in seen.items():
+        if value is None:
+            continue
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"observe(): {name!r} is {type(value).__name__}; valid: numbers") from None
+        if array.ndim > 1:
+            raise InputError(f"observe(): {name!r} has shape {list(array.shape)}; valid: a number, or 1-D")
+        found[str(name)] = array.reshape(-1).tolist()
+    return found
+
+
+def make(file: str, kind: str) -> Any:
+    """Return a robot of a user's class; an InputError says what is missing."""
+    path = Path(file).resolve()
+    sys.path.insert(0, str(path.parent))  # as a script finds the modules beside it
+    made = own_class(path, kind, "robot", object)
+    missing = [name for name in METHODS if not callable(getattr(made, name, None))]
+    if missing:
+        raise InputError(
+            f"{path}: {kind} has no method {missing[0]}(); valid: a class with {', '.join(METHODS)} and a `rate`"
+        )
+    try:
+        return made()
+    except TypeError as error:
+        raise InputError(f"{path}: {kind} cannot be made without arguments ({error})") from None
+
+
+def said(error: BaseException) -> str:
+    """Return an exception of the user's class in a line, with where it was raised."""
+    if isinstance(error, InputError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _read(orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
+    with suppress(ValueError, OSError):
+        for line in sys.stdin:
+            orders.put(json.loads(line))
+    orders.put(_END)
+
+
+def main() -> None:
+    """Serve the robot FILE CLASS; HOLD are the places of its driven joints in q, as JSON."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what the user's class prints must not mix with the answers
+    lock = threading.Lock()
+
+    def answer(message: dict[str, Any]) -> None:
+        with lock, suppress(OSError, ValueError):
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+
+    file, kind, hold = sys.argv[1:]
+    try:
+        worker = Worker(make(file, kind), json.loads(hold), answer)
+    except Exception as error:  # the user's file may raise anything
+        answer({"is": "refused", "why": said(error)})
+        return
+    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()  # a handler of signals may put into it
+    signal.signal(signal.SIGTERM, lambda *_: orders.put(_END))
+    threading.Thread(target=_read, args=(orders,), daemon=True).start()
+    answer({"is": "ready", **worker.settings})
+    try:
+        worker.serve(orders)
+    except Exception as error:  # so may its methods
+        with suppress(Exception):
+            worker.stop()
+        answer({"is": "failed", "why": said(error)})
+
+
+if __name__ == "__main__":
+    main()

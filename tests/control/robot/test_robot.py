@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot of the user's in the loop: what it is told and measures, its limits and watchdogs, and what is left of it."""
+
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.cli.main import run
+from neurodyn.control.planning.closed_loop import run as plan
+from neurodyn.control.planning.planner import Planner
+from neurodyn.control.resolve import open_dynamics
+from neurodyn.control.robot.in_loop import RobotDynamics, robot_in_loop
+from neurodyn.control.robot.process import RobotProcess, RobotStoppedError
+from neurodyn.core.artifacts import pretrained_names
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Status
+from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.policy.logs import behaviour, record_log
+from neurodyn.tasks import load
+
+ROOT = Path(__file__).resolve().parents[3]
+FILE = Path(__file__).with_name("cartpole.py")
+TASK = load("cartpole-swingup")
+FRAMES = 20
+
+
+@pytest.fixture
+def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Return a function that returns what the robot was told."""
+    file = tmp_path / "says"
+    monkeypatch.setenv("ROBOT_SAYS", str(file))
+    return lambda: file.read_text().splitlines() if file.exists() else []
+
+
+@contextmanager
+def opened(kind: str, folder: Path) -> Iterator[RobotDynamics]:
+    with robot_in_loop(TASK, f"{FILE}:{kind}", folder / "robot.csv") as robot:
+        assert isinstance(robot.dynamics, RobotDynamics)
+        yield robot.dynamics
+
+
+def drive(robot: RobotDynamics, force: float, frames: int = FRAMES) -> list[State]:
+    """Push with a constant force [N]."""
+    states = [robot.start()]
+    carry = robot.begin(states[0])
+    for _ in range(frames):
+        carry, step = robot.step(carry, states[-1], Control(torque=torch.full((1, 1), force)))
+        states.append(step.state)
+    return states
+
+
+def rows(folder: Path) -> tuple[list[str], np.ndarray]:
+    """Return head and numbers of a robot's log."""
+    head, *lines = (folder / "robot.csv").read_text().splitlines()
+    return head.split(","), np.array([[float(cell) for cell in line.split(",")] for line in lines])
+
+
+def test_is_told_no_more_than_declared_and_logs_each_frame(tmp_path: Path, says: Callable[[], list[str]]):
+    with opened("Cartpole", tmp_path) as robot:
+        first = drive(robot, 2000.0)
+        drive(robot, -100.0, 3)
+    told = says()
+    assert [one for one in told if one != "stop"] == ["command 1500"] * FRAMES + ["command -100"] * 3
+    assert told[-1] == "stop"
+    head, values = rows(tmp_path)
+    assert head[:7] == ["episode", "time", "q.slider", "q.hinge", "qd.slider", "qd.hinge", "control.slider"]
+    assert head[7:] == ["force", "imu.0", "imu.1"]
+    assert values[:, 0].tolist() == [0] * (FRAMES + 1) + [1] * 4
+    assert np.allclose(np.diff(values[: FRAMES + 1, 1]), 1 / 60)
+    assert np.allclose(values[: FRAMES + 1, 2:4], torch.cat([state.q for state in first]).numpy(), atol=1e-6)
+    assert values[FRAMES, 6] == 0.0  # what the robot is told when it stops
+    assert first[-1].q[0, 0] > 1.0
+
+
+def test_log_is_imported_and_goes_on(tmp_path: Path):
+    for _ in range(2):
+        with opened("Cartpole", tmp_path) as robot:
+            drive(robot, 300.0)
+    with (tmp_path / "robot.csv").open("a") as file:
+        file.write("7,0.1,0.")  # a machine that lost its power
+    with opened("Cartpole", tmp_path) as robot:
+        states = drive(robot, 300.0)
+    out = tmp_path / "imported.h5"
+    log = tmp_path / "robot.csv"
+    assert run(["import", str(log), "--reader", str(log.with_suffix(".yaml")), "--out", str(out)]) == 0
+    store = Store.open(out)
+    assert store.lengths.tolist() == [FRAMES] * 3
+    assert np.allclose(store.frames[-FRAMES - 1 :, :2], torch.cat([one.q for one in states]).numpy(), atol=1e-5)
+
+
+def test_velocities_that_are_not_measured_are_filtered_differences(tmp_path: Path):
+    with opened("Blind", tmp_path) as robot:
+        found = drive(robot, 1000.0)
+    with opened("Cartpole", tmp_path / "seen") as robot:
+        truth = drive(robot, 1000.0)
+    q = torch.cat([state.q for state in truth]).double()
+    velocity = torch.zeros(2, dtype=torch.float64)
+    for before, now in pairwise(q):
+        velocity = velocity + 0.5 * ((now - before) * 60.0 - velocity)
+    assert torch.allclose(found[-1].qd[0].double(), velocity, atol=1e-3)
+    assert float((found[-1].qd - truth[-3].qd)[0, 0].abs()) < 0.2  # a frame and a half behind
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("Hangs", "observe() took longer than 0.3 s"),
+        ("Raises", "RuntimeError: motor 1 is too hot (cartpole.py, line "),
+        ("Dies", "its process ended by itself (exit code 9)"),
+        ("Short", "observe(): 'q' has 1 values; valid: 2 finite numbers (slider, hinge)"),
+        ("NotFinite", "observe(): 'qd' has a value that is not finite"),
+    ],
+)
+def test_goes_wrong_and_is_stopped(kind: str, message: str, tmp_path: Path, says: Callable[[], list[str]]):
+    began = time.monotonic()
+    with opened(kind, tmp_path) as robot:
+        pid = robot.process.pid
+        with pytest.raises(RobotStoppedError, match=re.escape(message)):
+            drive(robot, 1.0)
+    assert time.monotonic() - began < 10.0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    if kind != "Dies":
+        assert says()[-1] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.py:Cartpole", "none.py: no such file; expected Python with a class of a robot"),
+        ("cartpole", "cartpole: no class of a robot; valid: FILE.py:CLASS"),
+        (f"{FILE}:Nope", "has no robot 'Nope'; valid: Blind, Breaks, Cartpole"),
+        (f"{FILE}:NoObserve", "NoObserve has no method observe(); valid: a class with reset, observe, command"),
+        (f"{FILE}:NeedsArguments", "NeedsArguments cannot be made without arguments"),
+        (f"{FILE}:Slow", "rate is 50 Hz, but robot 'cartpole' has frames of 0.0166667 s; valid: 60 Hz"),
+        (f"{FILE}:Odd", "control is 'current'; valid: 'torque' or 'target'"),
+    ],
+)
+def test_is_refused(name: str, message: str, tmp_path: Path):
+    with pytest.raises(InputError, match=re.escape(message)), robot_in_loop(TASK, name, tmp_path / "robot.csv"):
+        pass
+    assert not (tmp_path / "robot.csv").exists()
+
+
+def test_stops_by_itself_when_no_command_comes(tmp_path: Path, says: Callable[[], list[str]]):
+    with opened("RealTime", tmp_path) as robot:
+        states = drive(robot, 200.0, 3)
+        time.sleep(0.6)
+        assert says()[-1] == "command 0"
+        with pytest.raises(RobotStoppedError, match="no command came within"):
+            robot.step(None, states[-1], Control(torque=torch.ones(1, 1)))
+        drive(robot, 200.0, 3)  # a reset starts anew
+
+
+def test_keeps_its_rate(tmp_path: Path):
+    with opened("RealTime", tmp_path) as robot:
+        began = time.monotonic()
+        drive(robot, 0.0, 30)
+        assert time.monotonic() - began >= 29 / 60
+    assert np.diff(rows(tmp_path)[1][:, 1]).min() > 0.005
+
+
+def test_stops_beyond_its_limits(tmp_path: Path, says: Callable[[], list[str]]):
+    with opened("Runs", tmp_path) as robot:
+        states = drive(robot, 1.0, 2)
+        assert robot.limits.bounds.outside(states[-1].q, states[-1].qd).tolist() == [True]
+        assert says()[-1] == "stop"
+
+
+def test_ends_with_the_process_that_moves_it(tmp_path: Path, says: Callable[[], list[str]]):
+    """As after kill -9: nobody tells the robot to stop, its orders end."""
+    process = RobotProcess(f"{FILE}:RealTime", [0])
+    process.reset()
+    process.command([7.0])
+    assert process._process.stdin is not None
+    process._process.stdin.close()
+    assert process._process.wait(5) == 0
+    assert says()[-1] == "command 0"
+
+
+def test_a_planner_acts_on_it(tmp_path: Path):
+    if "cartpole" not in pretrained_names():
+        pytest.skip("pretrained:cartpole does not ship with this tree")
+    model = open_dynamics(TASK, "pretrained:cartpole")
+    planner = Planner(model.dynamics, TASK, "cem", samples=8, rounds=1, horizon=10)
+    with robot_in_loop(TASK, f"{FILE}:Cartpole", tmp_path / "robot.csv") as plant:
+        result, path = plan(planner, "cem", model, plant, episodes=2, seed=0, frames=12)
+    assert result.result.episodes == 2
+    assert result.plant.endswith(":Cartpole")
+    assert list(path.control.shape) == [2, 12, 1]
+    values = rows(tmp_path)[1]
+    assert len(values) == 2 * 13
+    assert np.allclose(values[:12, 6], path.control[0, :, 0].numpy(), rtol=1e-5)
+    assert isinstance(result.model_error, list)
+    assert result.model_error[0].position < 5e-3  # the model is of this cartpole
+
+
+def begin_log(out: Path, kind: str = "Cartpole") -> subprocess.Popen[str]:
+    """Begin a log that is longer than anybody waits, in a process of its own."""
+    words = ["policy", "log", "random", "--task", "cartpole-swingup", "--robot", f"{FILE}:{kind}", "--out", str(out)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "neurodyn", *words, "--transitions", "1000000"], stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60.0
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_ctrl_c_stops_it_and_keeps_the_log(tmp_path: Path, says: Callable[[], list[str]]):
+    pytest.importorskip("rsl_rl")
+    out = tmp_path / "log.h5"
+    process = begin_log(out)
+    wait_for(lambda: len(says()) > 5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert says()[-1] == "stop"
+    store = Store.open(out)
+    assert store.table["status"][-1] == Status.LOG
+    lines = (tmp_path / "log-robot.csv").read_text().splitlines()
+    assert store.transitions > 0
+    assert len(lines) > store.transitions
+
+
+def test_killed_it_stops_and_a_second_call_goes_on(tmp_path: Path, says: Callable[[], list[str]]):
+    pytest.importorskip("rsl_rl")
+    out = tmp_path / "log.h5"
+    part = out.with_name("log.h5.part")
+    process = begin_log(out)
+    wait_for(lambda: (tmp_path / "log-robot.csv").exists() and "\n1," in (tmp_path / "log-robot.csv").read_text())
+    process.kill()
+    process.wait()
+    assert part.exists()
+    known = Store.open(part).frames[:].copy()
+    assert len(known) > 10
+    wait_for(lambda: says()[-1] == "stop")  # by the robot's own process
+    lines = (tmp_path / "log-robot.csv").read_text().splitlines()
+    assert lines[-1].startswith("1,")  # the episode that was under way
+    with robot_in_loop(TASK, f"{FILE}:Cartpole", tmp_path / "log-robot.csv") as robot:
+        found = record_log(
+            TASK, robot.dynamics, [behaviour("random", TASK)], out, transitions=len(known) + 20, noise=0.5,
+            declared=False, resume=True,
+        )  # fmt: skip
+    store = Store.open(out)
+    assert np.array_equal(store.frames[: len(known)], known)
+    assert store.transitions >= len(known) + 20
+    assert found.episodes == len(store.table)
+    assert store.returns is not None
+    assert found.returns["random"] == pytest.approx(store.returns.mean(), rel=1e-5)
+    assert (tmp_path / "log-robot.csv").read_text().splitlines()[: len(lines)] == lines
+
+
+def test_over_a_network_that_loses_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("UDP_ROBOT", "127.0.0.1:19123")
+    example = ROOT / "examples" / "udp_robot.py"
+    words = [sys.executable, str(example), "--lost", "0.15", "--jitter", "0.004", "--seconds", "30"]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        assert "listening" in server.stdout.readline()
+        with robot_in_loop(TASK, f"{example}:UdpCartpole", tmp_path / "robot.csv") as robot:
+            assert isinstance(robot.dynamics, RobotDynamics)
+            states = drive(robot.dynamics, 500.0, 60)
+    finally:
+        server.kill()
+        server.communicate()
+    assert float(states[-1].q[0, 0] - states[0].q[0, 0]) > 1.0  # 52.5 kg for a second, friction and losses included
+    head, values = rows(tmp_path)
+    assert values[:, head.index("bridged")].max() >= 1  # packets were lost
+    assert len(values) == 61
+
+
+def test_stops_when_the_network_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("UDP_ROBOT", "127.0.0.1:19124")
+    name = f"{ROOT / 'examples' / 'udp_robot.py'}:UdpCartpole"
+    with (
+        pytest.raises(RobotStoppedError, match="the robot does not answer"),
+        robot_in_loop(TASK, name, tmp_path / "robot.csv") as robot,
+    ):
+        robot.starts(TASK, 0).draw(1)
+
+
+def test_the_worn_ant_is_the_declared_one_but_for_its_faults():
+    """Without the faults the declaration explains what it measures, in its order, units and axes."""
+    ants = runpy.run_path(str(ROOT / "examples" / "worn_ant.py"))
+    torque = np.tile([60.0, -30.0], 4)
+    ends = {}
+    for kind in ("DeclaredAnt", "WornAnt", "ElasticAnt"):
+        ant = ants[kind]()
+        ant.data.qpos[2], ant.data.qpos[ant.q] = 1.0, [0, 1, 0, -1, 0, -1, 0, 1]
+        for _ in range(6):
+            ant.command(torque)
+        ends[kind] = ant.observe()
+        assert (len(ends[kind]["q"]), len(ends[kind]["qd"])) == (15, 14)
+    for kind in ("WornAnt", "ElasticAnt"):
+        off = np.abs(ends[kind]["q"] - ends["DeclaredAnt"]["q"])
+        assert 0.05 < off[7:].max() < 3.0
+        assert off[:3].max() < 0.1  # it falls as fast
+
+
+@pytest.mark.slow
+def test_the_declaration_explains_the_ant_without_faults(tmp_path: Path):
+    pytest.importorskip("newton")
+    task = load("ant-run")
+    with robot_in_loop(task, f"{ROOT / 'examples' / 'worn_ant.py'}:DeclaredAnt", tmp_path / "robot.csv") as robot:
+        assert isinstance(robot.dynamics, RobotDynamics)
+        states = [robot.starts(task, 0).draw(1)]
+        for _ in range(6):
+            _, step = robot.dynamics.step(None, states[-1], Control(torque=torch.full((1, 8), 60.0)))
+            states.append(step.state)
+    found = torch.cat([one.q for one in states])
+    declared = open_dynamics(task, "hybrid").dynamics.rollout(states[0], torch.full((1, 6, 8), 60.0)).q[0]
+    assert float((found - declared).abs().max()) < 0.03  # noise of the sensors
