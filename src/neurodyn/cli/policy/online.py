@@ -71,9 +71,8 @@ def online(
         write_json(json, result.plain())
         print(f"figures: {json}")
     out = Path(request.out)
-    print(
-        f"{result.frames:,} {frames_of(result.reference)}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}"
-    )
+    frames = f"{result.frames:,} {frames_of(result.reference)}"
+    print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
     verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
     print(f"next: neurodyn policy {verb} {result.reference}")
     print(f"verdict: {result.verdict}")
