@@ -15,7 +15,7 @@ from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.parameter_search import lbfgs
 from neurodyn.identify.population_search import cma_es
 from neurodyn.identify.readings import Noise, estimate_noise
-from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite, without_jumps
 from neurodyn.identify.settings import IdentificationSettings
 from tests.identify import pendulum
 
@@ -41,6 +41,17 @@ def solved(model, windows, **options) -> tuple[Residuals, Point]:
     residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(**options))
     residuals, solution = fitted(residuals, start(residuals), 40)
     return residuals, solution.point
+
+
+def test_a_difference_across_a_jump_is_cut():
+    plain = torch.rand(1, 40, 3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    jumped = plain.clone()
+    jumped[0, 7] *= 1e6
+    found = without_jumps(jumped)
+    assert torch.equal(found[0, :7], plain[0, :7])
+    assert torch.equal(without_jumps(plain), plain)
+    ratio = float(found[0, 7].norm() / plain[0].square().sum((1, 2)).sqrt().quantile(0.95))
+    assert 5.0 < ratio < 20.0
 
 
 def test_parameters_come_back_from_motion_without_noise(model):

@@ -39,6 +39,7 @@ from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27
 _STEP = 1e-5
+_JUMP = 10.0
 _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
 
@@ -360,7 +361,7 @@ class Residuals:
         if not torch.isfinite(base).all():
             base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
         if self.parameters and not self.physical:
-            columns = self._by_coordinates(errors, point)
+            columns = [without_jumps(column) for column in self._by_coordinates(errors, point)]
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
@@ -478,6 +479,18 @@ class Residuals:
         control, own = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
         context = w.context(state, rows)
         return self.dynamics.driven(context, control, own, self.dynamics.weights.detach(), environment)
+
+
+def without_jumps(derivatives: Tensor) -> Tensor:
+    """Return derivatives [S, W, T, c] with those of single windows cut that are far larger than of all others.
+
+    A difference across a jump, such as a contact that begins, is no derivative, and one such window would outweigh the
+    rest: it keeps `_JUMP` times the size that 95 % of the windows stay below.
+    """
+    sizes = derivatives.square().sum((2, 3)).sqrt()
+    most = _JUMP * sizes.quantile(0.95, 1, keepdim=True)
+    share = torch.where(sizes > most, most / sizes.clamp_min(1e-300), 1.0)
+    return derivatives * share[..., None, None]
 
 
 def require_finite(residuals: Residuals, point: Point) -> None:
