@@ -333,7 +333,7 @@ def test_the_worn_ant_is_the_declared_one_but_for_its_faults():
     for kind in ("DeclaredAnt", "WornAnt", "ElasticAnt"):
         ant = ants[kind]()
         ant.data.qpos[2], ant.data.qpos[ant.q] = 1.0, [0, 1, 0, -1, 0, -1, 0, 1]
-        for _ in range(6):
+        for _ in range(9):
             ant.command(torque)
         ends[kind] = ant.observe()
         assert (len(ends[kind]["q"]), len(ends[kind]["qd"])) == (15, 14)
