@@ -374,6 +374,7 @@ class Step(Batched):
             shape [worlds, nq + nv + nx]; None without an ensemble.
         aleatoric: Standard deviation of the predicted noise, in the units and shape of `epistemic`; None if the
             dynamics do not predict it.
+        applied: Control that a robot was given, within its limits, shape [worlds, nu]; None for the one asked for.
     """
 
     state: State
@@ -381,6 +382,7 @@ class Step(Batched):
     termination: Float[Tensor, " worlds"] | None = None
     epistemic: Float[Tensor, "worlds size"] | None = None
     aleatoric: Float[Tensor, "worlds size"] | None = None
+    applied: Float[Tensor, "worlds nu"] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -507,6 +507,7 @@ class _Batch:
             self._count(frame, end, state)
             if frame:
                 driven = torque if torque is not None and spec.control_kind == "torque" else control.target
+                driven = driven if step.applied is None else step.applied
                 assert driven is not None  # a layout of rows with targets requires them
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]

@@ -109,6 +109,38 @@ class Dies(Hangs):
         return Cartpole.observe(self)
 
 
+class Deaf(Hangs):
+    """Neither returns nor stops."""
+
+    def stop(self) -> None:
+        if self.seen > 3:
+            time.sleep(60)
+        super().stop()
+
+
+class Tumbles:
+    """A body on which an ant's coordinates are measured, without velocities; its centre of mass goes straight on."""
+
+    rate = 60.0
+    realtime = False
+    frame = 0
+    com, spin = np.array([0.1, -0.2, 0.3]), np.array([0.4, -1.0, 2.0])
+
+    def reset(self) -> None:
+        self.frame = 0
+
+    def observe(self) -> dict[str, object]:
+        passed, speed = self.frame / 60, float(np.linalg.norm(self.spin))
+        turn, moved = np.zeros(4), np.zeros(3)
+        mujoco.mju_axisAngle2Quat(turn, self.spin / speed, speed * passed)
+        mujoco.mju_rotVecQuat(moved, self.com, turn)
+        place = np.array([0.5 * passed, 0.0, 1.0]) - moved
+        return {"q": [*place, *turn[[1, 2, 3, 0]], *(0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)]}
+
+    def command(self, values: np.ndarray) -> None:
+        self.frame += 1
+
+
 class Short(Cartpole):
     def observe(self) -> dict[str, object]:
         return {"q": self.data.qpos[:1], "qd": self.data.qvel}

@@ -217,7 +217,7 @@ def _run(
         at, step, end = loop.frame(before, action, generator)
         watched = Ending(end.failed & tally.running, end.implausible & tally.running)
         watch.see(before, at, step, watched, torch.full((episodes,), number + 1))
-        acted = target if at.torque is None else at.torque
+        acted = step.applied if step.applied is not None else target if at.torque is None else at.torque
         assert acted is not None
         controls.append(acted)
         late = torch.full_like(end.failed, number + 1 >= length) & ~end.failed

@@ -26,9 +26,11 @@ from neurodyn.core.own_code import is_file
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.guard import guard_bounds
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
@@ -197,7 +199,7 @@ class RobotDynamics(BaseDynamics):
         if bool(self.limits.bounds.outside(found.q, found.qd)):
             self.stop()
             self._rests = True
-        return carry, Step(state=found)
+        return carry, Step(state=found, applied=command[None])
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Return nothing; see `begin`."""
@@ -271,23 +273,19 @@ class RobotDynamics(BaseDynamics):
         """Return velocities from the last two positions, through a filter of first order.
 
         v += (t / (t + T)) ((q - q_before) / t - v) after the time t, with T of `velocity_filter`: half a frame and T
-        behind the motion. Angles of continuous joints are taken the shorter way round.
+        behind the motion. Angles of continuous joints are taken the shorter way round, rotations as rotation vectors.
         """
-        if self.spec.floating or len(self.spec.q_names) != len(self.spec.qd_names):
-            self.process.stop()
-            raise RobotStoppedError(
-                f"{self.process.name}: stopped: observe() has no 'qd'; valid for a robot with a floating base or ball "
-                "joints: positions and velocities, estimated by the class"
-            )
         if self._velocity is None or self._seen is None:
-            self._velocity = [0.0] * len(q)
+            self._velocity = [0.0] * len(self.spec.qd_names)
             return self._velocity
         past = max(time - self._seen[0], 1e-6)
-        slopes = [
-            (math.remainder(now - before, math.tau) if turns else now - before) / past
-            for now, before, turns in zip(q, self._seen[1], self.spec.continuous, strict=True)
-        ]
+        now, before = (torch.tensor([one], dtype=torch.float64) for one in (q, self._seen[1]))
+        moved = position_difference(self.spec, now, before)
+        if self.spec.floating and self.base_com is not None:  # the centre of mass moves otherwise than the origin
+            com = self.base_com.to(now)[None]
+            moved[:, :3] += rotation.rotate(now[:, 3:7], com) - rotation.rotate(before[:, 3:7], com)
         share = past / (past + self.process.settings.velocity_filter)
+        slopes = (moved[0] / past).tolist()
         self._velocity = [v + share * (slope - v) for v, slope in zip(self._velocity, slopes, strict=True)]
         return self._velocity
 

@@ -13,11 +13,13 @@ METHODS = ("reset", "observe", "command")
 class RobotInterface(Protocol):
     """A robot, or a simulated one, that neurodyn moves in closed loop. A class needs no base class.
 
-    It is made without arguments in a process of its own, and so are all calls but that of `stop` when another one
-    hangs. Any exception stops the robot and ends the command; its text is shown. Positions and velocities have the
-    order, units and frames of the declared robot (`neurodyn robots ROBOT`): of a floating base the position of its
-    origin [m], a quaternion x, y, z, w, the velocity of its centre of mass [m/s] and its angular velocity [rad/s], all
-    in world axes.
+    It is made without arguments in a process of its own, which calls its methods (`stop` from another thread where
+    another call hangs). Where that process dies or hangs for good, another one makes the class again and calls `stop`:
+    the constructor must not move the robot. Any exception stops the robot and ends the command; its text is shown.
+
+    Positions and velocities have the order, units and frames of the declared robot (`neurodyn robots ROBOT`): of a
+    floating base the position of its origin [m], a quaternion x, y, z, w, the velocity of its centre of mass [m/s] and
+    its angular velocity [rad/s], all in world axes.
 
     Attributes:
         rate: Frames per second [Hz]; that of the task's robot.
@@ -43,8 +45,9 @@ class RobotInterface(Protocol):
     def observe(self) -> Mapping[str, Any]:
         """Return what is measured now.
 
-        "q" has shape [nq]; "qd", shape [nv], may be left out of robots with a fixed base, "time" [s] where the frame
-        number says it. Whatever else there is, numbers or 1-D arrays of equal length in every frame, is only logged.
+        "q" has shape [nq]; "qd", shape [nv], may be left out (filtered differences of q then), and "time" [s] where the
+        frame number says it. Whatever else there is, numbers or 1-D arrays of equal length in every frame, is only
+        logged.
         """
         ...
 

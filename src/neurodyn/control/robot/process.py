@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from neurodyn.control.robot.worker import STOPPED
 from neurodyn.core.errors import InputError
 from neurodyn.core.own_code import is_file, split_name
 
@@ -61,6 +62,7 @@ class RobotProcess:
     """
 
     settings: RobotSettings
+    _replaced = False  # whether another process stops the robot
 
     def __init__(self, name: str, hold: Sequence[int]) -> None:
         """Start the process, which runs the file of the user.
@@ -78,9 +80,9 @@ class RobotProcess:
         if not path.is_file():
             raise InputError(f"{path}: no such file; expected Python with a class of a robot")
         self.name = name
-        self._number, self._silence = 0, "it was told to"
+        self._hold, self._number, self._silence = list(hold), 0, "it was told to"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "neurodyn.control.robot.worker", str(path), kind, json.dumps(list(hold))],
+            [sys.executable, "-m", "neurodyn.control.robot.worker", str(path), kind, json.dumps(self._hold)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
             start_new_session=True,  # Ctrl-C of the terminal is for this process alone
         )  # fmt: skip
@@ -166,6 +168,7 @@ class RobotProcess:
         if answer is None:
             code = self._process.wait()
             self._answers.put(None)
+            self._end()
             raise RobotStoppedError(f"{self.name}: its process ended by itself (exit code {code})")
         return answer
 
@@ -187,7 +190,7 @@ class RobotProcess:
         self._answers.put(None)
 
     def _end(self) -> None:
-        """End the process: in order if it still listens, else by force."""
+        """End the process: in order if it still listens, else by force; another one stops a robot that it left."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -195,3 +198,15 @@ class RobotProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        if self._process.returncode not in (0, STOPPED):
+            self._stop_anew()
+
+    def _stop_anew(self) -> None:
+        """Make the class once more in another process, which stops the robot when it ends."""
+        if self._replaced or not hasattr(self, "settings"):
+            return
+        self._replaced = True
+        with suppress(InputError):
+            other = RobotProcess(self.name, self._hold)
+            other._replaced = True
+            other.close()

@@ -31,6 +31,8 @@ _LOOK = 0.005
 """Time between two looks of the watchdog [s]."""
 _GRACE = 1.0
 """Time that a stop gets before the process ends [s]."""
+STOPPED, _UNSTOPPED = 3, 4
+"""Exit codes of a process in which a call hung, and whose `stop` returned or hung, too."""
 _END: dict[str, Any] = {"do": "close"}
 
 
@@ -145,7 +147,7 @@ class Worker:
             stopper.join(_GRACE)
             seconds = self.settings["reset_seconds"] if call[0] == "reset" else self._patience
             self._answer({"is": "failed", "why": f"{call[0]}() took longer than {seconds:g} s"})
-            os._exit(3)
+            os._exit(_UNSTOPPED if stopper.is_alive() else STOPPED)
 
     def _stop_quietly(self) -> None:
         with suppress(Exception):
