@@ -7,13 +7,13 @@ With NEURODYN_CHECK_SHAPES=1 functions whose annotations name shapes of arrays c
 import os
 
 CHECKED = (
-    "neurodyn.dynamics.analytic", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
-    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven", "neurodyn.dynamics.hybrid.model",
-    "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model",
-    "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame", "neurodyn.geometry.prisms.query",
-    "neurodyn.geometry.proximity", "neurodyn.geometry.rotation", "neurodyn.interop.nerd.model",
-    "neurodyn.multibody.drive_program", "neurodyn.multibody.held_ground", "neurodyn.multibody.motion",
-    "neurodyn.multibody.pd",
+    "neurodyn.control.robot.in_loop", "neurodyn.dynamics.analytic", "neurodyn.dynamics.base",
+    "neurodyn.dynamics.control", "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven",
+    "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction",
+    "neurodyn.dynamics.neural.model", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
+    "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
+    "neurodyn.interop.nerd.model", "neurodyn.multibody.drive_program", "neurodyn.multibody.held_ground",
+    "neurodyn.multibody.motion", "neurodyn.multibody.pd",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""
 

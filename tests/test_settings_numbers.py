@@ -125,8 +125,9 @@ def test_numbers_that_no_setting_can_be_are_refused(kind, name, hints):
 
 
 ZERO = {
-    "CloneSettings.critic", "DiscoverySettings.polish", "EngineConfig.context", "IdentificationSettings.bootstrap",
-    "IdentificationSettings.profile", "ImitationSettings.rounds", "NetConfig.depth", "NetConfig.head",
+    "AdaptationSettings.memory", "CloneSettings.critic", "DiscoverySettings.polish", "EngineConfig.context",
+    "IdentificationSettings.bootstrap", "IdentificationSettings.profile", "ImitationSettings.rounds",
+    "NetConfig.depth", "NetConfig.head",
     "NetConfig.warmup", "OnlineSettings.frames", "Phase.context", "Phase.forecast",
     "WorldPhase.context", "WorldSettings.context",
     *(f"{name}Settings.evaluations" for name in ("Training", "Policy", "Shac")),

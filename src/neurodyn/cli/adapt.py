@@ -19,7 +19,7 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
 
     Example:
         neurodyn adapt ant --data logs/*.h5 --out runs/my-ant
-        neurodyn policy train ant-run --dynamics runs/my-ant --out policies/run
+        neurodyn adapt examples/own_logs --data pendulum.h5 --mechanism --out runs/pendulum
     """
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.cli.terminal.results import print_adaptation

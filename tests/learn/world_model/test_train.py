@@ -219,7 +219,7 @@ def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, 
     assert joined == own.joined(training_range(rough))
     assert joined != own
     assert len(joined.channels) == model.spec.nx == 1
-    with pytest.raises(InputError, match=r"was trained on several files; name one with --data; valid: calm.h5, rough"):
+    with pytest.raises(InputError, match=r"was trained on the log calm.h5, which is gone; name one with --data"):
         training_log(tmp_path / "run")
     with pytest.raises(Stopped):
         train_world_model(

@@ -81,4 +81,5 @@ class AdaptationSettings(Config, frozen=True):
         for name in ("structure_gain", "progress", "unsaid"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
         above = ("screen", "screen_iterations", "past", "huber", "network_seconds", "network_steps", "starts")
-        require_numbers(self, above=(*above, "proposals", "proposal_seconds"))
+        require(self.memory >= 0, "memory", self.memory, "a number of at least 0")
+        require_numbers(self, above=(*above, "hidden", "proposals", "proposal_seconds"))
