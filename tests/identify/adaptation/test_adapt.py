@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,10 +14,15 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.identify.adaptation.fit import structures
 from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.adaptation.networks import joint_networks
 from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation
 from neurodyn.identify.adaptation.settings import FitStage
+from neurodyn.identify.adaptation.usual import with_lag
+from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.reproduction import reproduce
+from neurodyn.robots import load
 from tests.identify.adaptation.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
 
 pytest.importorskip("newton")
@@ -75,6 +81,24 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
     assert torch.allclose(one, other, atol=1e-9)
     assert json.loads((out / "adaptation.json").read_text())["chosen"] == found.figures.chosen
     assert (out / "next-motion.csv").read_text().startswith("time,slider\n")
+
+
+def test_the_metrics_hold_the_fit_and_the_networks(run: tuple[Path, Adaptation]):
+    lines = [json.loads(line) for line in (run[0] / "metrics.jsonl").read_text().splitlines()]
+    assert {"structure", "3 frames", "networks"} <= {line.get("stage") for line in lines}
+
+
+def test_networks_act_on_joints_that_the_log_has():
+    """Not on springs within links, which no state has."""
+    robot = with_lag(load("ant"))
+    model = structures(robot, "ant")[-1]
+    windows = FitWindows(
+        torch.ones(2, 4, robot.spec.nq), torch.ones(2, 4, robot.spec.nv), torch.ones(2, 3, robot.spec.nu), None,
+        torch.zeros(2, dtype=torch.long), ("",), np.zeros((2, 2), int),
+    )  # fmt: skip
+    acted = {name for one in joint_networks(model, windows, SETTINGS).augmentations for name in one.quantities}
+    assert acted == {f"torque.{name}" for name in robot.spec.controls}
+    assert len(model.mechanism.names) == 13
 
 
 def test_it_is_reproduced(run: tuple[Path, Adaptation], tmp_path: Path):

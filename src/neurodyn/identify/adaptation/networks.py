@@ -10,8 +10,10 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.progress import present_work
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adaptation.fit import FitModel, environments_of
+from neurodyn.identify.adaptation.ladder import rolled
 from neurodyn.identify.adaptation.settings import AdaptationSettings
 from neurodyn.identify.adaptation.usual import effort
 from neurodyn.learn.fit_windows import FitWindows, fit_windows
@@ -21,6 +23,8 @@ from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.multibody.engine import EngineConfig
 
+_NETWORKS_FROM = 100_000
+"""Step number at which networks start in the metrics."""
 _SIZE = 0.05
 """Size of a network's torque, as a share of the joint's largest."""
 
@@ -30,7 +34,7 @@ def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSet
     spec, found = model.robot.spec, []
     for index, link in enumerate(model.mechanism.links):
         joint = link.joint
-        if not joint.scalar:
+        if joint.name not in spec.q_names:  # a base, or a spring that no log has
             continue
         name, row, dof = joint.name, spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
         inputs = {f"qd.{name}": windows.qd[..., dof]}
@@ -53,7 +57,7 @@ def joint_networks(model: FitModel, windows: FitWindows, settings: AdaptationSet
 
 def with_networks(
     model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: AdaptationSettings, *, threads: int,
-    out: Path,
+    out: Path, metrics: MetricsLog,
 ) -> HybridDynamics:  # fmt: skip
     """Train networks beside fitted values, which stay, and return the model that is best on validation episodes.
 
@@ -64,7 +68,8 @@ def with_networks(
         past: Frames in which motors and networks take up their state.
         settings: Settings.
         threads: CPU threads.
-        out: Run directory, for metrics and checkpoints.
+        out: Run directory, for checkpoints.
+        metrics: The metrics of the run.
     """
     frames = max(3, round(settings.network_seconds / model.robot.spec.dt))
     train = fit_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
@@ -90,17 +95,13 @@ def with_networks(
         learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
         patience=training.patience, callbacks=(), progress=present_work(),
     )  # fmt: skip
-    with MetricsLog(out) as metrics:
-        loop.run(metrics)
+    loop.run(metrics.after(_NETWORKS_FROM))
     return dynamics
 
 
 @torch.no_grad()
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: FitWindows) -> Tensor:
     """Return the median error of each position and velocity, shape [2 nv]."""
-    from neurodyn.dynamics.coordinates import position_difference
-    from neurodyn.identify.adaptation.ladder import rolled
-
     path = rolled(dynamics, store, windows)
     q = position_difference(dynamics.spec, path.q[:, 1:], windows.q[:, 1:])
     errors = torch.cat([q, path.qd[:, 1:] - windows.qd[:, 1:]], -1).abs().flatten(0, 1)

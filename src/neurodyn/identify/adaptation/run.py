@@ -155,8 +155,9 @@ class _Adaptation:
         if networks:
             with stage(0.6, 0.85, "networks"):
                 rungs[NETWORKS] = with_networks(
-                    model, rungs[IDENTIFIED], self.store, past, settings, threads=self.threads, out=self.out
-                )
+                    model, rungs[IDENTIFIED], self.store, past, settings, threads=self.threads, out=self.out,
+                    metrics=metrics,
+                )  # fmt: skip
         with stage(0.85, 0.95, "held-out episodes"):
             ladder, seconds = self._ladder(rungs, past)
         chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
