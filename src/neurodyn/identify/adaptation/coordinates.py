@@ -90,7 +90,6 @@ class CoordinateSpace:
         lower: Lower bounds, shape [n].
         upper: Upper bounds, shape [n].
         nominal: Where the search begins, shape [n]: the declared values.
-        held_names: Coordinates that stay at their declared values.
     """
 
     def __init__(
@@ -113,7 +112,6 @@ class CoordinateSpace:
         self.payload = PAYLOAD[0] in self._index
         self.lower, self.upper = (torch.tensor(bound, dtype=torch.float64) for bound in self._bounds())
         self.nominal = torch.zeros(len(self.names), dtype=torch.float64).clamp(self.lower, self.upper)
-        self.held_names: frozenset[str] = frozenset()
         self.quantities = tuple(self._quantities())
 
     def _bounds(self) -> tuple[list[float], list[float]]:
@@ -129,16 +127,6 @@ class CoordinateSpace:
         if self.payload:
             names |= dict.fromkeys([*_inertial(self._base), *(f"{self._base}.com.{axis}" for axis in "xyz")])
         return list(names)
-
-    def holding(self, names: Sequence[str]) -> "CoordinateSpace":
-        """Return this space with some coordinates held at their declared values."""
-        space = object.__new__(CoordinateSpace)
-        space.__dict__.update({**self.__dict__, "held_names": frozenset(names)})
-        return space
-
-    @property
-    def _held(self) -> Tensor:
-        return torch.tensor([name in self.held_names for name in self.names], dtype=torch.bool)
 
     def value(self, name: str, x: Tensor) -> Tensor:
         """Return the value of one coordinate, from coordinates of shape [..., n]."""
@@ -188,8 +176,8 @@ class CoordinateSpace:
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates are held, or lie on a bound that a descent step would cross, shape [..., n]."""
-        return self._held | ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+        """Return which coordinates lie on a bound that a descent step would cross, shape [..., n]."""
+        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 def _inertial(link: str) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Inertia, Link, Mechanism
+from neurodyn.geometry.rotation import quaternion_matrix
 
 SPRING = "spring"
 """What a hidden joint is called, after the joint whose link bends."""
@@ -59,7 +60,7 @@ def _halves(link: Link, index: int) -> tuple[Link, Link, np.ndarray]:
     inertia = _halved(link, quarter)
     near = msgspec.structs.replace(link, mass=0.5 * link.mass, com=tuple((com - quarter).tolist()), inertia=inertia)
     place = (*com.tolist(), 0.0, 0.0, 0.0, 1.0)
-    axis = _turned(link.joint.child_frame[3:], np.array(link.joint.axis))
+    axis = np.array(quaternion_matrix(link.joint.child_frame[3:])) @ np.array(link.joint.axis)
     joint = ChainJoint(
         name=spring_of(link.joint.name), kind="revolute", parent=index, parent_frame=place,
         child_frame=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), axis=(float(axis[0]), float(axis[1]), float(axis[2])),
@@ -94,8 +95,3 @@ def _moved(one: ContactPoint, index: int, there: int, near: Link, far: Link, alo
         return one
     x, y, z = beyond.tolist()
     return msgspec.structs.replace(one, joint=there, point=(x, y, z))
-
-
-def _turned(quaternion: tuple[float, ...], vector: np.ndarray) -> np.ndarray:
-    x, w = np.array(quaternion[:3]), quaternion[3]
-    return vector + 2.0 * w * np.cross(x, vector) + 2.0 * np.cross(x, np.cross(x, vector))

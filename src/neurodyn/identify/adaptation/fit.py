@@ -328,16 +328,14 @@ def best_structure(
 
     `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept.
     """
-    half = (len(models) + 1) // 2
+    cones = (len(models) + 1) // 2
     kept = Fitting(models[0], store, settings, threads, told)
     best, cost = 0, kept.screen()
-    for number in (*range(1, half), None):
-        if number is None and half == len(models):
-            break
-        which = half + best if number is None else number
-        fitting = Fitting(models[which], store, settings, threads, told, scale=kept.scale)
+    for which in range(1, cones + (len(models) > cones)):
+        number = which if which < cones else cones + best
+        fitting = Fitting(models[number], store, settings, threads, told, scale=kept.scale)
         if (now := fitting.screen()) < (1.0 - settings.structure_gain) * cost:
-            best, cost, kept = which, now, fitting
+            best, cost, kept = number, now, fitting
     return kept
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from neurodyn.core.description.drive import Controller, Drive
+from neurodyn.core.description.drive import Controller, Drive, behind_controller
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
@@ -57,14 +57,7 @@ def with_lag(robot: Robot) -> Robot:
 def controllers(robot: Robot, controller: Controller | None) -> dict[str, Drive]:
     """Return a PD drive for each driven joint, from the controller of a log or the gains of a declaration."""
     if controller is not None and controller.kind == "pd":
-        numbers = {name: controller.by_joint(name, tuple(robot.actuated)) for name in ("kp", "kd", "limit")}
-        return {
-            name: Drive(
-                kind="pd", kp=numbers["kp"][name], kd=numbers["kd"][name],
-                effort_limit=numbers["limit"][name] if math.isfinite(numbers["limit"][name]) else None,
-            )
-            for name in robot.actuated
-        }  # fmt: skip
+        return behind_controller(robot.drives, controller, tuple(robot.actuated))
     if robot.gains is not None:
         return {name: Drive(kind="pd", kp=robot.gains.hold[0], kd=robot.gains.hold[1]) for name in robot.actuated}
     raise InputError(
