@@ -36,7 +36,6 @@ from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
-from neurodyn.sim import build as build_robot
 from neurodyn.sim.generate import simulated_header
 from neurodyn.tasks import Task, load
 
@@ -128,7 +127,7 @@ def ant(members: int, width: int, base: str) -> NeuralDynamics:
     if base != "free":
         encoding = msgspec.structs.replace(encoding, base=Base(kind=base, substeps=4))
         robot = neurodyn.robots.load("ant")
-        header = simulated_header(robot, build_robot(robot, worlds=1), None, seed=0, simulator={})
+        header = simulated_header(robot, articulation(robot), None, seed=0, simulator={})
         mechanism = header.mechanism
     net = msgspec.structs.replace(config.net, width=width)
     config = msgspec.structs.replace(config, net=net, encoding=encoding, members=members)

@@ -12,14 +12,14 @@ from neurodyn.dynamics.quantities import StateReader
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import chain_joints
 from neurodyn.sim.engine import import_newton
+from neurodyn.sim.simulators import articulation
 from neurodyn.tasks.task import reset_states
 
 
 def test_the_declared_chain_is_the_one_that_is_built():
     robot = load_robot("franka")
-    built = chain_joints(build(robot, worlds=1), robot)
+    built = articulation(robot).joints
     assert robot.end_effector is not None
     for mine, theirs in zip(robot.end_effector.joints, built, strict=True):
         assert (mine.name, mine.kind, mine.parent) == (theirs.name, theirs.kind, theirs.parent)

@@ -8,8 +8,8 @@ import torch
 
 from neurodyn.robots import load
 from neurodyn.robots.sections import SimulatorConfig
-from neurodyn.sim.mechanism import limit_springs
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.simulators import articulation
 
 ARM = """<mujoco><compiler autolimits="true"/><worldbody><body>
 <joint name="turn" type="hinge" axis="0 1 0" range="-60 60" {limit}/>
@@ -31,7 +31,7 @@ def arm(folder, limit="", **declared):
 @pytest.mark.parametrize("solref", ["", 'solreflimit="0.05 0.5"', 'solreflimit="-900 -20"'])
 def test_a_joint_meets_its_limit_as_it_does_a_spring(tmp_path, solref):
     robot = arm(tmp_path, solref)
-    stiffness, damping = limit_springs(robot)["turn"]
+    stiffness, damping = articulation(robot).springs["turn"]
     frames, upper = 8, float(np.pi / 3)
     simulator = ReferenceSimulator(robot, 1)
     start = torch.tensor([[upper]]), torch.tensor([[3.0]])
@@ -48,18 +48,20 @@ def test_a_joint_meets_its_limit_as_it_does_a_spring(tmp_path, solref):
 
 
 def test_what_is_declared_in_force_space_comes_out_softer_by_the_impedance(tmp_path):
-    stiffness, damping = limit_springs(arm(tmp_path, limit_ke=400.0, limit_kd=8.0))["turn"]
+    stiffness, damping = articulation(arm(tmp_path, limit_ke=400.0, limit_kd=8.0)).springs["turn"]
     assert stiffness == pytest.approx(400.0 * 0.05 / 0.95, rel=1e-4)
     assert damping == pytest.approx(8.0 * 0.05, rel=1e-4)
 
 
 def test_time_constants_below_two_steps_are_raised_as_the_simulator_raises_them(tmp_path):
     robot = arm(tmp_path)
-    fine = limit_springs(robot)["turn"]
-    coarse = limit_springs(msgspec.structs.replace(robot, dt=0.04, simulator=SimulatorConfig("mujoco", substeps=1)))
-    assert coarse["turn"][1] == pytest.approx(fine[1] * 0.02 / 0.08, rel=1e-4)
+    fine = articulation(robot).springs["turn"]
+    coarse = msgspec.structs.replace(robot, dt=0.04, simulator=SimulatorConfig("mujoco", substeps=1))
+    assert articulation(coarse).springs["turn"][1] == pytest.approx(fine[1] * 0.02 / 0.08, rel=1e-4)
 
 
 def test_joints_without_limits_have_none():
-    assert set(limit_springs(load("pendulum"))) == set()
-    assert set(limit_springs(load("ant"))) == {f"{part}_{leg}" for part in ("hip", "ankle") for leg in range(1, 5)}
+    assert set(articulation(load("pendulum")).springs) == set()
+    assert set(articulation(load("ant")).springs) == {
+        f"{part}_{leg}" for part in ("hip", "ankle") for leg in range(1, 5)
+    }

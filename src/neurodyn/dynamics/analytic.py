@@ -21,7 +21,7 @@ from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
-    from neurodyn.sim.reference import ReferenceSimulator
+    from neurodyn.sim.simulators import Simulator
 
 
 CONTACT_FORCE = 1.0
@@ -41,7 +41,7 @@ class SimulatedWorlds:
         memory: Memory of the robot's drives, shape [worlds, memory]; None at a start.
     """
 
-    simulator: "ReferenceSimulator"
+    simulator: "Simulator"
     pose: Tensor | None
     gravity: Tensor | None
     memory: Tensor | None = None
@@ -68,8 +68,8 @@ class AnalyticDynamics(BaseDynamics):
         self.spec = robot.spec.with_context(math.ceil(reach / robot.dt - 1e-9))
         self._substeps = substeps
         self.device = device
-        self._simulators: dict[tuple[int, Scene | None], ReferenceSimulator] = {}
-        self._present: WeakKeyDictionary[ReferenceSimulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
+        self._simulators: dict[tuple[int, Scene | None], Simulator] = {}
+        self._present: WeakKeyDictionary[Simulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> SimulatedWorlds:
         """Return the carry: simulation worlds, and the environment for them.
@@ -129,18 +129,17 @@ class AnalyticDynamics(BaseDynamics):
         """Centre of mass of a floating base in the base frame [m], shape [3]."""
         if self.robot.fixed_base:
             return None
-        from neurodyn.sim.build import build
-        from neurodyn.sim.fingerprint import fingerprint
+        from neurodyn.sim.simulators import articulation
 
-        return torch.tensor(fingerprint(build(self.robot, worlds=1)).bodies[0].com)
+        return torch.tensor(articulation(self.robot).base_com)
 
     @cached_property
     def home(self) -> Environment:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The robot's own gravity, in free space."""
         return Environment(gravity=torch.tensor(self.robot.gravity))
 
-    def _simulator(self, worlds: int, scene: Scene | None) -> "ReferenceSimulator":
-        from neurodyn.sim.reference import simulator
+    def _simulator(self, worlds: int, scene: Scene | None) -> "Simulator":
+        from neurodyn.sim.simulators import simulator
 
         scene = scene if scene is not None and scene.shapes else None
         if (worlds, scene) not in self._simulators:

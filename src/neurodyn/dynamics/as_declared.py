@@ -27,11 +27,11 @@ def as_declared(robot: Robot, store: Store) -> Store:
         return store
     if not robot.asset:
         raise InputError(f"robot {robot.name!r}: has no asset, and so no known motion; valid: no base")
-    from neurodyn.sim.build import build
     from neurodyn.sim.generate import simulated_header
+    from neurodyn.sim.simulators import articulation
 
     commanded, store = as_logged(robot, header), grounded(robot, store)
-    built = simulated_header(commanded, build(commanded, worlds=1), store.header.scene, seed=0, simulator={})
+    built = simulated_header(commanded, articulation(commanded), store.header.scene, seed=0, simulator={})
     filled = msgspec.structs.replace(
         store.header, fingerprint=built.fingerprint, mechanism=built.mechanism, simulator=built.simulator,
         contact_points=header.contact_points or built.contact_points, controller=controller_of(robot, header),

@@ -71,11 +71,10 @@ def _contact_point_differences(own: ContactPointLayout | None, now: ContactPoint
 
 def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
     """Return the robot as built today: identity, declared contact points, and contact points of soft constraints."""
-    from neurodyn.sim.build import build
     from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
-    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.simulators import articulation
 
-    model = build(robot, worlds=1)
+    built = articulation(robot)
     if robot.contact_points is None:
-        return fingerprint(model), None, None
-    return fingerprint(model), contact_point_layout(model, robot), contacts_on_plane(model, robot)
+        return built.fingerprint, None, None
+    return built.fingerprint, contact_point_layout(built, robot), contacts_on_plane(built, robot)

@@ -164,10 +164,10 @@ def _greatest(values: Tensor) -> float | None:
 
 def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
     """Return the bounds of plausible states; velocities without a declared bound get one from the robot's energy."""
-    from neurodyn.sim.build import build
     from neurodyn.sim.energy import plausible_bounds
+    from neurodyn.sim.simulators import articulation
 
-    return plausible_bounds(robot, build(robot, worlds=1)).of_spec(model.spec)
+    return plausible_bounds(robot, articulation(robot)).of_spec(model.spec)
 
 
 def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":
@@ -175,7 +175,7 @@ def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":
     if not where.grounded or robot.contact_points is None:
         return None
     from neurodyn.geometry.proximity import ProximityQuery
-    from neurodyn.sim.build import build
     from neurodyn.sim.contact_points import contact_point_layout
+    from neurodyn.sim.simulators import articulation
 
-    return ProximityQuery(contact_point_layout(build(robot), robot))
+    return ProximityQuery(contact_point_layout(articulation(robot), robot))

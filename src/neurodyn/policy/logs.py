@@ -444,13 +444,13 @@ def _log_header(spec: StateSpec, seed: int, notes: dict[str, Any]) -> StoreHeade
 
 
 def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
-    from neurodyn.sim.build import build
     from neurodyn.sim.generate import simulated_header
+    from neurodyn.sim.simulators import articulation
 
     robot = task.declaration()
     scene = robot.named_ground()
     return simulated_header(
-        robot, build(robot, worlds=1), scene if scene is not None and scene.shapes else None, seed=seed,
+        robot, articulation(robot), scene if scene is not None and scene.shapes else None, seed=seed,
         simulator={"sampling": notes}, notes=notes, groups=tuple(notes["policies"]),
         spec=_coordinates(task),
     )  # fmt: skip

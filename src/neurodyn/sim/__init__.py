@@ -15,8 +15,9 @@ with lazy(__name__):
     from neurodyn.sim.reference import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques
     from neurodyn.sim.scene import ground_of_model
+    from neurodyn.sim.simulators import articulation, simulator
 
 __all__ = [
-    "ReferenceSimulator", "build", "build_world", "contact_point_layout", "declare", "energy", "fingerprint",
-    "generate", "ground_of_model", "mechanism", "render", "sample_states", "sample_torques",
+    "ReferenceSimulator", "articulation", "build", "build_world", "contact_point_layout", "declare", "energy",
+    "fingerprint", "generate", "ground_of_model", "mechanism", "render", "sample_states", "sample_torques", "simulator",
 ]  # fmt: skip

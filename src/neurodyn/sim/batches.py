@@ -23,8 +23,8 @@ from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.early_ends import EarlyEnds, early_ends
 from neurodyn.sim.energy import plausible_bounds
-from neurodyn.sim.reference import ReferenceSimulator, simulator
 from neurodyn.sim.sampling import data_scene, sample_grounds, sample_states, sample_torques
+from neurodyn.sim.simulators import Simulator, simulator
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Recorder:
 
     def __init__(
         self,
-        simulator: ReferenceSimulator,
+        simulator: Simulator,
         frames: int,
         scene: Scene | None = None,
         layout: ContactPointLayout | None = None,
@@ -172,14 +172,14 @@ class BatchMaker:
         return data_scene(self.robot)
 
     @cached_property
-    def simulator(self) -> ReferenceSimulator:
+    def simulator(self) -> Simulator:
         """The worlds."""
         return simulator(self.robot, self.worlds, scene=self.scene, device=self.device)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
         """Bounds at which a trajectory terminates."""
-        return plausible_bounds(self.robot, self.simulator.model)
+        return plausible_bounds(self.robot, self.simulator.built)
 
     def __call__(self, batch: int) -> MadeBatch:
         """Make a batch."""
@@ -194,6 +194,6 @@ class BatchMaker:
 
     @cached_property
     def _recorder(self) -> Recorder:
-        robot, model = self.robot, self.simulator.model
-        layout = None if robot.contact_points is None else contact_point_layout(model, robot)
+        robot = self.robot
+        layout = None if robot.contact_points is None else contact_point_layout(self.simulator.built, robot)
         return Recorder(self.simulator, self.frames, self.scene, layout)

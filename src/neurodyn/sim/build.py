@@ -21,8 +21,9 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import resolve_asset
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
+from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
-from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, short_label
+from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels
 from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,48 +13,38 @@ from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
-from neurodyn.sim.bodies import Groups, compose
-from neurodyn.sim.engine import import_newton, shape_labels, short_label
-from neurodyn.sim.fingerprint import body_groups, world_joints
-
-if TYPE_CHECKING:
-    import newton
-
+from neurodyn.sim.articulation import Articulation, BuiltShape, short_label
+from neurodyn.sim.bodies import compose
 
 _RIM = 8
 _DIRECTIONS = 4096
 
 
-def shape_points(
-    kind: int, scale: np.ndarray, vertices: np.ndarray | None, selection: ContactPointSelection
-) -> np.ndarray:
+def shape_points(shape: BuiltShape, selection: ContactPointSelection) -> np.ndarray:
     """Return points in the frame of a shape, and the radius of the shape around each [m], shape [points, 4].
 
     A sphere has its centre, a capsule the end points of its axis, a box its corners, a cylinder points on its rims, an
     ellipsoid the end points of its axes, a mesh vertices of its hull. With `spacing`, capsules, boxes and cylinders
-    have more along axes, edges and mantle.
-
-    `kind` and `scale` are Newton's; `vertices` are a mesh's before scaling, shape [vertices, 3]. Other kinds of shapes
-    raise InputError.
+    have more along axes, edges and mantle. Other kinds of shapes raise InputError.
     """
-    kinds = import_newton().GeoType
-    x, y, z = (float(value) for value in scale)
+    x, y, z = shape.size
     spacing = selection.spacing
-    if kind == int(kinds.SPHERE):
-        return np.array([[0.0, 0.0, 0.0, x]])
-    if kind == int(kinds.CAPSULE):
-        return np.array([[0.0, 0.0, place, x] for place in _along(y, spacing, x)])
-    if kind == int(kinds.BOX):
-        return _sharp(_box((x, y, z), spacing))
-    if kind == int(kinds.CYLINDER):
-        angles = np.arange(_RIM) * 2 * np.pi / _RIM
-        rim = np.stack([x * np.cos(angles), x * np.sin(angles)], -1)
-        return _sharp(np.concatenate([np.insert(rim, 2, place, axis=1) for place in _along(y, spacing, x)]))
-    if kind == int(kinds.ELLIPSOID):
-        return _sharp(np.concatenate([np.diag([x, y, z]), -np.diag([x, y, z])]))
-    if kind in (int(kinds.MESH), int(kinds.CONVEX_MESH)) and vertices is not None:
-        return _sharp(far_apart(hull_vertices(vertices * (x, y, z)), selection.vertices))
-    raise InputError(f"a {kinds(kind).name.lower()}; valid: sphere, capsule, box, cylinder, ellipsoid, mesh")
+    match shape.kind:
+        case "sphere":
+            return np.array([[0.0, 0.0, 0.0, x]])
+        case "capsule":
+            return np.array([[0.0, 0.0, place, x] for place in _along(y, spacing, x)])
+        case "box":
+            return _sharp(_box((x, y, z), spacing))
+        case "cylinder":
+            angles = np.arange(_RIM) * 2 * np.pi / _RIM
+            rim = np.stack([x * np.cos(angles), x * np.sin(angles)], -1)
+            return _sharp(np.concatenate([np.insert(rim, 2, place, axis=1) for place in _along(y, spacing, x)]))
+        case "ellipsoid":
+            return _sharp(np.concatenate([np.diag([x, y, z]), -np.diag([x, y, z])]))
+    if shape.kind == "mesh" and shape.vertices is not None:
+        return _sharp(far_apart(hull_vertices(shape.vertices), selection.vertices))
+    raise InputError(f"a {shape.kind}; valid: sphere, capsule, box, cylinder, ellipsoid, mesh")
 
 
 def _sharp(points: np.ndarray) -> np.ndarray:
@@ -99,31 +89,23 @@ def far_apart(points: np.ndarray, most: int) -> np.ndarray:
 _SAME = 1e-6
 
 
-def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLayout:
-    """Return the declared contact points and the joints that move them; see `shape_points`.
-
-    Args:
-        model: A model of worlds with the robot and no other moving bodies; world 0 is read.
-        robot: The declared robot.
+def contact_point_layout(built: Articulation, robot: Robot) -> ContactPointLayout:
+    """Return the declared contact points of a robot as built, and the joints that move them; see `shape_points`.
 
     Raises:
-        InputError: The robot declares no contact points, the selection matches no moving collision shape, or the model
-            has other joints.
+        InputError: The robot declares no contact points, or the selection matches no moving collision shape.
     """
     if robot.contact_points is None:
         raise InputError(
             f"robot {robot.name!r}: declares no contact points; add `contact_points: {{}}` for all collision shapes"
         )
-    arrays: Any = model
-    joints, carrier = chain_joints(model, robot), carriers(model, robot)
-    contact_points = _contact_points(model, robot.name, robot.contact_points, body_groups(model), carrier)
+    contact_points = _contact_points(built, robot.name, robot.contact_points)
     if robot.contact_points.distinct:
-        contact_points = distinct_contact_points(joints, contact_points)
-    com = arrays.body_com.numpy()[next(iter(carrier))] if robot.spec.floating else (0.0, 0.0, 0.0)
-    return ContactPointLayout(joints=joints, contact_points=contact_points, base_com=_vector(com))
+        contact_points = distinct_contact_points(built.joints, contact_points)
+    return ContactPointLayout(joints=built.joints, contact_points=contact_points, base_com=built.base_com)
 
 
-def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout:
+def contacts_on_plane(built: Articulation, robot: Robot) -> ContactPointLayout:
     """Return the points at which MuJoCo finds the contacts of a robot with a plane; see `contact_point_layout`.
 
     These are the points of all collision shapes, including coincident end points of capsules and other shapes: the
@@ -132,40 +114,23 @@ def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout
     """
     declared = robot.contact_points or ContactPointSelection()
     everything = msgspec.structs.replace(declared, shapes=("*",), spacing=None, distinct=False)
-    layout = contact_point_layout(model, msgspec.structs.replace(robot, contact_points=everything))
+    layout = contact_point_layout(built, msgspec.structs.replace(robot, contact_points=everything))
     points = layout.contact_points
     outside = tuple(point for point in points if not any(_within(point, other) for other in points))
     return msgspec.structs.replace(layout, contact_points=outside)
 
 
-def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]:
-    """Return the collision shapes of world 0 of a model; empty if any is not a sphere, capsule or box."""
-    arrays: Any = model
-    kinds: Any = import_newton().GeoType
-    groups, carrier = body_groups(model), carriers(model, robot)
-    body = arrays.shape_body.numpy()
-    transform, scale, kind = (getattr(arrays, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
+def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
+    """Return the collision shapes of a robot as built; empty if any is not a sphere, capsule or box."""
     found = []
-    for shape, name in shape_names(model, robot).items():
-        leader, offset = groups[int(body[shape])]
-        x, y, z = (round(float(size), 9) for size in scale[shape])
-        sizes = {
-            int(kinds.SPHERE): ((0.0, 0.0, 0.0), x), int(kinds.CAPSULE): ((0.0, 0.0, y), x),
-            int(kinds.BOX): ((x, y, z), 0.0),
-        }.get(int(kind[shape]))  # fmt: skip
-        if sizes is None:
+    for shape, name in zip(built.shapes, shape_names(built.shapes), strict=True):
+        x, y, z = (round(size, 9) for size in shape.size)
+        sizes = {"sphere": ((0.0, 0.0, 0.0), x), "capsule": ((0.0, 0.0, y), x), "box": ((x, y, z), 0.0)}
+        if shape.kind not in sizes:
             return ()
-        place = _pose(compose(offset, transform[shape].astype(float)))
-        found.append(RoundedBox(name=name, joint=carrier[leader], place=place, half=sizes[0], radius=sizes[1]))
+        half, radius = sizes[shape.kind]
+        found.append(RoundedBox(name=name, joint=shape.joint, place=_pose(shape.place), half=half, radius=radius))
     return tuple(found)
-
-
-def shape_names(model: "newton.Model", robot: Robot) -> dict[int, str]:
-    """Return the names of the collision shapes of world 0 of a model by their number, as in `contacts_on_plane`."""
-    groups, carrier = body_groups(model), carriers(model, robot)
-    body = model.shape_body.numpy()  # type: ignore[union-attr]
-    chosen = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
-    return dict(zip(chosen, _names(model, chosen, body), strict=True))
 
 
 def _within(point: ContactPoint, other: ContactPoint) -> bool:
@@ -206,90 +171,42 @@ def _gap(a: Sequence[float], b: Sequence[float]) -> float:
     return float(np.linalg.norm(np.subtract(a, b)))
 
 
-def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
-    """Return the index of the joint that moves each moving body of world 0, in joint order; refuse other joints."""
-    joints = world_joints(model)
-    if len(joints) != len(robot.joints):
-        raise InputError(
-            f"robot {robot.name!r}: world 0 of the model has {len(joints)} moving joints; valid: the "
-            f"{len(robot.joints)} of the robot"
-        )
-    child = model.joint_child.numpy()  # type: ignore[union-attr]
-    return {int(child[joint]): index for index, joint in enumerate(joints)}
-
-
-def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
-    """Return the joints of world 0 with the declared names and kinds; errors: see `carriers`."""
-    arrays: Any = model
-    groups, carrier = body_groups(model), carriers(model, robot)
-    parents, starts, axes = (getattr(arrays, f"joint_{name}").numpy() for name in ("parent", "qd_start", "axis"))
-    parent_frames, child_frames = arrays.joint_X_p.numpy().astype(float), arrays.joint_X_c.numpy()
-    joints = []
-    for declared, joint in zip(robot.joints, world_joints(model), strict=True):
-        leader, offset = groups[int(parents[joint])]
-        joints.append(
-            ChainJoint(
-                name=declared.name,
-                kind=declared.kind,
-                parent=carrier.get(leader, -1),
-                parent_frame=_pose(compose(offset, parent_frames[joint])),
-                child_frame=_pose(child_frames[joint]),
-                axis=_vector(axes[int(starts[joint])]) if declared.scalar else (0.0, 0.0, 0.0),
-            )
-        )
-    return tuple(joints)
-
-
-def collides(model: Any) -> np.ndarray:
-    """Return which shapes of a model take part in contacts, shape [shapes]."""
-    return (model.shape_flags.numpy() & int(import_newton().ShapeFlags.COLLIDE_SHAPES)) != 0
-
-
-def _contact_points(
-    model: Any, robot: str, selection: ContactPointSelection, groups: Groups, carrier: dict[int, int]
-) -> tuple[ContactPoint, ...]:
-    body = model.shape_body.numpy()
-    shapes = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
-    labels = {shape: shape_labels(model, shape, int(body[shape])) for shape in shapes}
-    chosen = [shape for shape in shapes if any(matching(label, selection.shapes) for label in labels[shape])]
+def _contact_points(built: Articulation, robot: str, selection: ContactPointSelection) -> tuple[ContactPoint, ...]:
+    chosen = [shape for shape in built.shapes if any(matching(label, selection.shapes) for label in shape.labels)]
     if not chosen:
-        shape_names = {short_label(model.shape_label[shape]) for shape in shapes}
-        body_names = {short_label(model.body_label[int(body[shape])]) for shape in shapes}
+        shapes = {short_label(shape.label) for shape in built.shapes}
+        bodies = {short_label(shape.body) for shape in built.shapes}
         raise InputError(
             f"robot {robot!r}: contact_points: shapes {list(selection.shapes)} match no collision shape; "
-            f"valid: patterns of the shapes {choices(shape_names)}, or of the bodies {choices(body_names)}"
+            f"valid: patterns of the shapes {choices(shapes)}, or of the bodies {choices(bodies)}"
         )
-    transform, scale, kind = (getattr(model, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
-    capsule = int(import_newton().GeoType.CAPSULE)
     contact_points = []
-    for shape, name in zip(chosen, _names(model, chosen, body), strict=True):
-        leader, offset = groups[int(body[shape])]
-        place = compose(offset, transform[shape].astype(float))
+    for shape, name in zip(chosen, shape_names(chosen), strict=True):
         try:
-            points = shape_points(int(kind[shape]), scale[shape], _vertices(model, shape), selection)
+            points = shape_points(shape, selection)
         except InputError as error:
             raise InputError(
                 f"robot {robot!r}: contact_points: shape {name!r} is {error}; leave it out of `shapes`"
             ) from None
         axis = None
-        if int(kind[shape]) == capsule:
-            along = compose(place, np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))
-            axis = _vector(along[:3] - place[:3])
+        if shape.kind == "capsule":
+            along = compose(shape.place, np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))
+            axis = _vector(along[:3] - shape.place[:3])
         for number, (*point, radius) in enumerate(points):
-            where = _vector(compose(place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
+            where = _vector(compose(shape.place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
             size = round(float(radius), 9)
             contact_points.append(
-                ContactPoint(name=f"{name}/{number}", joint=carrier[leader], point=where, radius=size, axis=axis)
+                ContactPoint(name=f"{name}/{number}", joint=shape.joint, point=where, radius=size, axis=axis)
             )
     return tuple(contact_points)
 
 
-def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
+def shape_names(shapes: Sequence[BuiltShape]) -> list[str]:
     """Return a unique name for each shape: its short label, with the body's label or a number if necessary."""
-    names = [short_label(model.shape_label[shape]) for shape in shapes]
+    names = [short_label(shape.label) for shape in shapes]
     shared = {name for name, count in Counter(names).items() if count > 1}
     names = [
-        f"{short_label(model.body_label[int(body[shape])])}/{name}" if name in shared else name
+        f"{short_label(shape.body)}/{name}" if name in shared else name
         for shape, name in zip(shapes, names, strict=True)
     ]
     seen: Counter[str] = Counter()
@@ -297,11 +214,6 @@ def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
         names[index] = f"{name}#{seen[name] + 1}" if seen[name] else name
         seen[name] += 1
     return names
-
-
-def _vertices(model: Any, shape: int) -> np.ndarray | None:
-    vertices = getattr(model.shape_source[shape], "vertices", None)
-    return None if vertices is None else np.asarray(vertices, dtype=float).reshape(-1, 3)
 
 
 def _vector(values: Any) -> Vector3:

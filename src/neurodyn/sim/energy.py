@@ -2,21 +2,22 @@
 """Mechanical energy of states, and bounds of plausible states: declared ranges, and velocities in an energy budget."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import places
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
-from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.robots.sections import Interval
-from neurodyn.sim.build import Gravity, build
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.build import Gravity
+from neurodyn.sim.kinematics import LinkKinematics
 from neurodyn.sim.sampling import sample_states
+from neurodyn.sim.simulators import articulation
 
 _CHUNK = 4096
 
@@ -41,68 +42,52 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
             f"energy of {robot.name!r}: q and qd have shapes {tuple(q.shape)} and {tuple(qd.shape)}; "
             f"valid: [..., {spec.nq}] and [..., {spec.nv}]"
         )
-    q_rows = q.detach().cpu().float().reshape(-1, spec.nq)
-    qd_rows = qd.detach().cpu().float().reshape(-1, spec.nv)
-    meter = EnergyMeter(build(robot, max(1, min(len(q_rows), _CHUNK)), gravity=gravity))
-    kinetic, potential = meter.measure_all(q_rows, qd_rows, _CHUNK)
+    meter = EnergyMeter(articulation(robot), gravity=gravity)
+    kinetic, potential = meter.measure(q.detach().cpu().reshape(-1, spec.nq), qd.detach().cpu().reshape(-1, spec.nv))
     return kinetic.reshape(q.shape[:-1]), potential.reshape(q.shape[:-1])
 
 
 class EnergyMeter:
-    """Measures the energy of states in the worlds of a model.
+    """Measures the energy of states of a robot as built."""
 
-    Attributes:
-        worlds: Number of worlds, and maximum number of states per call.
-        total_mass: Mass of the robot [kg].
-    """
-
-    def __init__(self, model: Any) -> None:
-        """Take a Newton model of worlds with one robot each, with its current gravity."""
-        import warp as wp
-
-        self._wp, self._newton, self._model = wp, import_newton(), model
-        self.worlds = worlds = max(int(model.world_count), 1)
-        self._state = model.state()
-        self._gravity = torch.from_numpy(np.asarray(model.gravity.numpy()).reshape(-1, 3)[:worlds]).double()
-        self._mass = wp.to_torch(model.body_mass).cpu().view(worlds, -1).double()
-        self._com = wp.to_torch(model.body_com).cpu().view(worlds, -1, 3).double()
-        self.total_mass = float(self._mass[0].sum())
+    def __init__(self, built: Articulation, *, gravity: Gravity | None = None) -> None:
+        """Take the robot, and gravity in world axes [m/s^2], shape [3] or [n, 3]; None for the robot's."""
+        self._built = built
+        self._gravity = np.asarray(built.gravity if gravity is None else gravity, dtype=float).reshape(-1, 3)
 
     def measure(self, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
-        """Return kinetic and potential energy [J] of up to `worlds` states, shapes [n]."""
-        rates = qd.cpu().double()
-        kinetic = 0.5 * torch.einsum("ni,nij,nj->n", rates, self.mass_matrix(q), rates)
-        pose = self._wp.to_torch(self._state.body_q).cpu().view(self.worlds, -1, 7).double()
-        centre = pose[..., :3] + rotate(pose[..., 3:], self._com)
-        weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity.expand(self.worlds, 3))
-        return kinetic, -weight[: len(q)] + self._spring_energy(q.cpu())
+        """Return kinetic and potential energy [J] of states, shapes [n]."""
+        parts = [self._measure(*rows) for rows in zip(_rows(q), _rows(qd), strict=True)]
+        kinetic, weight = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else ([], [])
+        return torch.as_tensor(kinetic), torch.as_tensor(weight) + self._spring_energy(q.cpu().double())
 
-    def measure_all(self, q: Tensor, qd: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-        """Measure any number of states, shape [n, ...], at most `rows` at once."""
-        kinetic, potential = zip(*map(self.measure, q.split(rows), qd.split(rows)), strict=True)
-        return torch.cat(kinetic), torch.cat(potential)
+    def _measure(self, q: np.ndarray, qd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        motion = LinkKinematics(self._built, q)
+        kinetic = 0.5 * np.einsum("ni,nij,nj->n", qd, motion.mass_matrix(), qd)
+        mass = np.array([link.mass for link in self._built.links])
+        gravity = np.broadcast_to(self._gravity, (len(q), 3))
+        return kinetic, -np.einsum("l,nli,ni->n", mass, motion.centres, gravity)
 
     def mass_matrix(self, q: Tensor) -> Tensor:
-        """Return the mass matrices of up to `worlds` positions, float64, shape [n, nv, nv]."""
-        state, to_torch = self._state, self._wp.to_torch
-        to_torch(state.joint_q).view(self.worlds, -1)[: len(q)] = q.to(to_torch(state.joint_q))
-        self._newton.eval_fk(self._model, state.joint_q, state.joint_qd, state)
-        return to_torch(self._newton.eval_mass_matrix(self._model, state))[: len(q)].cpu().double()
+        """Return the mass matrices of positions, float64, shape [n, nv, nv]."""
+        return torch.from_numpy(np.concatenate([LinkKinematics(self._built, rows).mass_matrix() for rows in _rows(q)]))
 
     def _spring_energy(self, q: Tensor) -> Tensor:
         """Return the energy of springs in joints and joint limits [J], shape [n]."""
-        model = self._model
-        if q.shape[1] * self.worlds != model.joint_dof_count:
-            return torch.zeros(len(q), dtype=torch.float64)  # ball and free joints have no springs
-        arrays = (
-            model.joint_limit_lower, model.joint_limit_upper, model.joint_limit_ke, model.joint_stiffness,
-            model.joint_rest_q,
-        )  # fmt: skip
-        lower, upper, stop, spring, rest = (
-            self._wp.to_torch(array).cpu().view(self.worlds, -1)[: len(q)].double() for array in arrays
-        )
-        beyond = (q.double() - upper).clamp(min=0) + (lower - q.double()).clamp(min=0)
-        return (0.5 * stop * beyond**2 + 0.5 * spring * (q.double() - rest) ** 2).sum(-1)
+        total = torch.zeros(len(q), dtype=torch.float64)
+        for link, place in zip(self._built.links, places(self._built.joints), strict=True):
+            if not link.joint.scalar:
+                continue
+            at = q[:, place.q.start]
+            over = 0.0 if link.upper is None else (at - link.upper).clamp(min=0)
+            under = 0.0 if link.lower is None else (link.lower - at).clamp(min=0)
+            total += 0.5 * link.limit_stiffness * (over + under) ** 2 + 0.5 * link.stiffness * (at - link.rest) ** 2
+        return total
+
+
+def _rows(x: Tensor) -> list[np.ndarray]:
+    """Return rows in pieces of moderate size, float64."""
+    return [rows.double().numpy() for rows in x.cpu().split(_CHUNK)]
 
 
 MARGIN = 1.5
@@ -111,27 +96,26 @@ MARGIN = 1.5
 _STATES = 64
 
 
-def plausible_bounds(robot: Robot, model: Any) -> PlausibleBounds:
+def plausible_bounds(robot: Robot, built: Articulation) -> PlausibleBounds:
     """Return the bounds of plausible states: the declared ones, and an energy budget's for other velocities.
 
-    `model` is a Newton model of worlds with the robot. Incomplete sampling ranges raise InputError.
+    `built` is the robot as its simulator built it. Incomplete sampling ranges raise InputError.
     """
     bounds = declared_bounds(robot)
     if all(math.isfinite(upper) for _, upper in bounds.qd):
         return bounds
-    return bounds.within(_velocities(robot, EnergyMeter(model)))
+    return bounds.within(_velocities(robot, built))
 
 
-def _velocities(robot: Robot, meter: EnergyMeter) -> tuple[Interval, ...]:
-    q, qd = _fastest(robot)
-    inverse = torch.linalg.inv(torch.cat([meter.mass_matrix(rows) for rows in q.split(meter.worlds)]))
-    mobility = inverse.diagonal(dim1=-2, dim2=-1).amax(0)
-    kinetic, potential = meter.measure_all(q, qd, meter.worlds)
+def _velocities(robot: Robot, built: Articulation) -> tuple[Interval, ...]:
+    meter, (q, qd) = EnergyMeter(built), _fastest(robot)
+    mobility = torch.linalg.inv(meter.mass_matrix(q)).diagonal(dim1=-2, dim2=-1).amax(0)
+    kinetic, potential = meter.measure(q, qd)
     energy = float((kinetic + potential).max() - potential.min()) + _work(robot, mobility)
     seconds, gravity = robot.frames * robot.dt, float(np.linalg.norm(robot.gravity))
     fall = torch.zeros(robot.spec.nv, dtype=torch.float64)
     if robot.spec.floating:
-        energy += meter.total_mass * gravity * max(0.0, (robot.sampling.height or (0.0, 0.0))[0])
+        energy += built.mass * gravity * max(0.0, (robot.sampling.height or (0.0, 0.0))[0])
         fall[:3] = gravity * seconds
     speed = MARGIN * torch.sqrt(2.0 * energy * mobility) + fall
     return tuple((-value, value) for value in speed.tolist())

@@ -5,9 +5,12 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.launching import start_warp
+from neurodyn.sim.articulation import short_label
 
 
 def import_newton() -> ModuleType:
@@ -27,12 +30,12 @@ def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
     return {int(getattr(newton.JointType, kind.upper())): kind for kind in COORDINATES}
 
 
-def short_label(label: str) -> str:
-    """Return the label of a joint, body or shape without the prefixes of world and articulation."""
-    return label.rsplit("/", 1)[-1]
-
-
 def shape_labels(model: Any, shape: int, body: int) -> set[str]:
     """Return the labels of a shape and of its body (-1: the world), with and without prefixes."""
     full = [model.shape_label[shape], *([model.body_label[body]] if body >= 0 else [])]
     return {name for label in full for name in (label, short_label(label))}
+
+
+def collides(model: Any) -> np.ndarray:
+    """Return which shapes of a model take part in contacts, shape [shapes]."""
+    return (model.shape_flags.numpy() & int(import_newton().ShapeFlags.COLLIDE_SHAPES)) != 0

@@ -5,7 +5,7 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,28 +27,25 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot, load
 from neurodyn.robots.bundle import source_digest
+from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.batches import BatchMaker
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, EarlyEndCount
-from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.requests import GenerationRequest
-
-if TYPE_CHECKING:
-    import newton
-
+from neurodyn.sim.simulators import SIMULATORS
 
 MOST_POINTS = 64
 """Contact points above which a mechanism has only those that the robot declares: every one is compiled."""
 
 
 def simulated_header(
-    robot: Robot, model: "newton.Model", scene: Scene | None, *, seed: int, simulator: dict[str, Any], **others: Any
+    robot: Robot, built: Articulation, scene: Scene | None, *, seed: int, simulator: dict[str, Any], **others: Any
 ) -> StoreHeader:
     """Return the header of data of a robot, in its reference simulator or another.
 
-    `model` is the robot as built, `scene` the ground of the data, `simulator` how the data were made, beside the
+    `built` is the robot as built, `scene` the ground of the data, `simulator` how the data were made, beside the
     simulator's own settings; `others` are further fields of the header.
     """
     return StoreHeader(
@@ -58,20 +55,21 @@ def simulated_header(
             **to_dict(robot.simulator), **simulator, "material": to_dict(robot.material), "gains": to_dict(robot.gains)
         },
         seed=seed,
-        fingerprint=fingerprint(model),
+        fingerprint=built.fingerprint,
         sources=others.pop("sources", None) or source_digest(robot),
         versions=package_versions("newton", "warp-lang"),
         scene=scene,
-        contact_points=None if robot.contact_points is None else contact_point_layout(model, robot),
-        mechanism=_known_mechanism(model, robot),
+        contact_points=None if robot.contact_points is None else contact_point_layout(built, robot),
+        mechanism=_known_mechanism(built, robot),
         **others,
     )  # fmt: skip
 
 
-def _known_mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
+def _known_mechanism(built: Articulation, robot: Robot) -> Mechanism:
     """Return the mechanism with all contact points of the simulator, or the declared ones if there are too many."""
-    whole = mechanism(model, robot, every_contact=robot.simulator.solver == "mujoco")
-    return whole if len(whole.points) <= MOST_POINTS else mechanism(model, robot)
+    every = SIMULATORS[robot.simulator.solver].contacts is not None
+    whole = mechanism(built, robot, every_contact=every)
+    return whole if len(whole.points) <= MOST_POINTS else mechanism(built, robot)
 
 
 VALIDATION_FRACTION = 0.05
@@ -136,7 +134,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
         maker = BatchMaker(robot, worlds, frames, passive, seed, device)
         header = simulated_header(
             robot,
-            maker.simulator.model,
+            maker.simulator.built,
             maker.scene,
             seed=seed,
             sources=sources,

@@ -1,29 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference simulator: a Newton solver as a function of states, on torch tensors, replayed as a graph.
-
-Drives turn commands into torques before every solver step.
-"""
+"""Newton solvers as reference simulators: functions of states, on torch tensors, replayed as a graph."""
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.scene import IDENTITY, Scene
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.launching import on_warp_stream
-from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
+from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import Gravity, build, gravity_vectors
-from neurodyn.sim.contact_points import collides
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import columns
+from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
+from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
 _ROWS = 4  # constraints per contact: the edges of a friction pyramid
 _AT_ONCE = 2  # assumed number of scene shapes that a shape of the robot touches at once
@@ -120,8 +118,8 @@ class ContactForces:
         return total.view(self._worlds, width)[:, :-1]
 
 
-class ReferenceSimulator:
-    """Steps a fixed number of worlds with the declared solver, one frame at a time.
+class ReferenceSimulator(Simulator):
+    """Steps a fixed number of worlds with a solver of Newton, one frame at a time.
 
     Attributes:
         robot: The declared robot.
@@ -129,10 +127,7 @@ class ReferenceSimulator:
         model: The Newton model.
         scene: The shapes around the robot; None for free space.
         substeps: Solver steps in one frame.
-        memory: Memory of the drives; None without drives.
     """
-
-    memory: Tensor | None = None
 
     def __init__(
         self,
@@ -167,11 +162,12 @@ class ReferenceSimulator:
                 f"robot {robot.name!r}: its simulator knows no contacts; declare simulator: {{solver: mujoco}}"
             )
         self.robot, self.worlds, self.scene = robot, worlds, scene
-        self.substeps = self._replayed = _solver_steps(robot, substeps)  # the latter are in the recorded graph
+        self.substeps = self._replayed = solver_steps(robot, substeps)  # the latter are in the recorded graph
         import warp as wp
 
         self._newton, self._wp = import_newton(), wp
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
+        self.built = newton_articulation(self.model, robot)
         self._step_length = robot.dt / self.substeps
         self._as_declared = substeps is None
         self._capture = capture
@@ -206,40 +202,19 @@ class ReferenceSimulator:
         return (torch.stack(self._flags) & Capacity.TRUNCATED).any(0)
 
     def set_ground(self, pose: Tensor | None) -> None:
-        """Move the scene of every world, before the next frame.
-
-        `pose` is [x y z, qx qy qz qw] (m; unit quaternion) in each world, shape [worlds, 7], or [1, 7] or [7] for the
-        same in all; None for the identity. A wrong shape or a number that is not finite raises InputError.
-        """
+        """Move the scene of every world, before the next frame; see `checked_pose`."""
         if self.scene is None:
             return
-        pose = torch.tensor(IDENTITY) if pose is None else torch.as_tensor(pose)
-        if pose.shape not in ((7,), (1, 7), (self.worlds, 7)) or not pose.isfinite().all():
-            raise InputError(f"the ground's pose has shape {list(pose.shape)}; valid: [{self.worlds}, 7], all finite")
-        self._placer.place(pose.detach().expand(self.worlds, 7))
+        self._placer.place(checked_pose(pose, self.worlds))
         self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
-        """Change gravity [m/s^2], shape [3] or [worlds, 3] in world axes, before the next frame; None: the robot's."""
+        """See `Simulator.set_gravity`."""
         self.model.set_gravity(gravity_vectors(self.robot, self.worlds, gravity))
         self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
-    def begin(self, memory: Tensor | None = None) -> None:
-        """Begin a new episode; a no-op without drives (see `DrivenSimulator.begin`)."""
-
-    def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by one frame; return positions and velocities at its end, in new memory.
-
-        Args:
-            q: Positions [rad or m], shape [worlds, nq].
-            qd: Velocities [rad/s or m/s], shape [worlds, nv].
-            torque: Torques or forces of the driven joints, held during the frame [N m or N], shape [worlds, nu].
-        """
-        q_next, qd_next = self.step_(q, qd, torque)
-        return q_next.clone(), qd_next.clone()
-
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance like `step`, but return views of the solver's memory, valid until the next call."""
+        """See `Simulator.step_`."""
         with on_warp_stream(self.device):
             self._q_in.copy_(q)
             self._qd_in.copy_(qd)
@@ -256,28 +231,8 @@ class ReferenceSimulator:
             self._launch()
 
     def contact_forces(self) -> Tensor | None:
-        """Return the normal forces of the declared contacts in the last solver step of the last frame [N].
-
-        Shape [worlds, contacts], in the order of the declaration; None without declared contacts or without a scene.
-        """
+        """See `Simulator.contact_forces`."""
         return None if self._forces is None else self._forces.read()
-
-    def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by T frames under torques of shape [worlds, T, nu]; for the others see `step` and `begin`.
-
-        Returns:
-            Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv], the initial ones first.
-        """
-        self.begin(memory)
-        frames = torques.shape[1]
-        q_all = self._q_in.new_empty(self.worlds, frames + 1, self._q_in.shape[1])
-        qd_all = self._qd_in.new_empty(self.worlds, frames + 1, self._qd_in.shape[1])
-        q_all[:, 0], qd_all[:, 0] = q, qd
-        present = (q, qd)
-        for frame in range(frames):
-            present = self.step_(*present, torques[:, frame])
-            q_all[:, frame + 1], qd_all[:, frame + 1] = present
-        return q_all, qd_all
 
     def _views(self, state: Any) -> tuple[Tensor, Tensor]:
         to_torch = self._wp.to_torch
@@ -371,45 +326,5 @@ class ReferenceSimulator:
         return capture.graph
 
 
-class DrivenSimulator(ReferenceSimulator):
-    """A `ReferenceSimulator` that takes drive commands; positions are encoder readings."""
-
-    def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: Any) -> None:
-        """Build the worlds; arguments: see `ReferenceSimulator`."""
-        steps = _solver_steps(robot, substeps)
-        single = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
-        part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / steps, simulator=single)
-        super().__init__(part, worlds, **options)
-        self.robot, self.substeps = robot, steps
-        self._drives = DriveProgram(robot.drives, robot.spec, part.dt)
-
-    def begin(self, memory: Tensor | None = None) -> None:
-        """Reset the memory of the drives, or restore a previous one."""
-        self.memory = memory
-
-    @torch.no_grad()
-    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance all worlds by one frame under commands; see `ReferenceSimulator.step_`."""
-        command = torque.detach().to(self._q_in)
-        q, qd, bias = q.to(self._q_in), qd.to(self._qd_in), self._drives.bias(self._q_in)
-        for _ in range(self.substeps):
-            acting, self.memory = self._drives(command, q, qd, self.memory)
-            with on_warp_stream(self.device):
-                self._q_in.copy_(q - bias)
-                self._qd_in.copy_(qd)
-                self._force[:, self._dofs] = acting.to(self._force)
-                self.replay()
-            q, qd = self._q_out + bias, self._qd_out
-        return q, qd
-
-
-def _solver_steps(robot: Robot, substeps: int | None) -> int:
-    if substeps is not None and substeps < 1:
-        raise InputError(f"substeps is {substeps}; valid: at least 1")
-    return robot.simulator.substeps if substeps is None else substeps
-
-
-def simulator(robot: Robot, worlds: int, **options: Any) -> ReferenceSimulator:
-    """Return the reference simulator of a robot, which takes its drives' commands; options: see the classes."""
-    kind = DrivenSimulator if robot.drives else ReferenceSimulator
-    return kind(robot, worlds, **options)
+FEATHERSTONE = SimulatorKind(partial(newton_articulation, None), ReferenceSimulator, contacts=None)
+MUJOCO_WARP = SimulatorKind(partial(newton_articulation, None), ReferenceSimulator, contacts="soft")

@@ -18,8 +18,8 @@ from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.rotation import exponential, rotate
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
-from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.simulators import articulation
 
 _ABOVE = 20.0
 _MARCHES = 64
@@ -151,7 +151,7 @@ def sample_states(
     q, qd = draw(count, floor)
     if ground is None or robot.contact_points is None:
         return q, qd
-    clearance = Clearance(contact_point_layout(build(robot), robot) if layout is None else layout)
+    clearance = Clearance(contact_point_layout(articulation(robot), robot) if layout is None else layout)
     left = torch.nonzero(clearance.depth(ground, q) > CONTACT_DEPTH).flatten()
     for _ in range(_DRAWS):
         if not len(left):

@@ -15,8 +15,7 @@ from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.geometry.solids import Kind, Solid, check_heights, solids_of_scene
 from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.bodies import compose
-from neurodyn.sim.contact_points import collides
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups
 
 if TYPE_CHECKING:

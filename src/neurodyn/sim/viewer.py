@@ -16,8 +16,9 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
+from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import rotation
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.engine import import_newton
 from neurodyn.sim.pictures import ViewedCopies
 
 

@@ -16,10 +16,12 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment
+from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import compose, invert, rotation
-from neurodyn.sim.contact_points import collides, contact_point_layout
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups
+from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.scene import ground_of_model
 from neurodyn.solvers.worlds import arrays_of, count_worlds
 
@@ -90,7 +92,7 @@ def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, whe
         )
         return
     try:
-        differences = _differences(layout, contact_point_layout(model, robot))
+        differences = _differences(layout, contact_point_layout(newton_articulation(model, robot), robot))
     except InputError as error:
         differences = [str(error)]
     if differences:

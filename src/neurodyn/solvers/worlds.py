@@ -11,7 +11,8 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.articulation import short_label
+from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import columns, fingerprint
 
 if TYPE_CHECKING:

@@ -99,14 +99,13 @@ def declared_mechanism(robot: Robot, contact: str | None) -> tuple[Mechanism, Fi
 
     `contact` is the name of its contact model; soft constraints take every contact of the simulator.
     """
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
     from neurodyn.sim.mechanism import mechanism
+    from neurodyn.sim.simulators import articulation
 
-    model = build(robot, worlds=1)
+    built = articulation(robot)
     every = contact is not None and CONTACT_MODELS[contact].constrains_joints
     scene = None if contact is None or robot.ground is None else robot.grounds[robot.ground]
-    return mechanism(model, robot, every_contact=every), fingerprint(model), scene
+    return mechanism(built, robot, every_contact=every), built.fingerprint, scene
 
 
 Role = Literal["parameter", "computed", "seen"]

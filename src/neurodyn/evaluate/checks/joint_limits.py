@@ -187,6 +187,6 @@ def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
     from neurodyn.sim.energy import EnergyMeter
 
     link = next(link for link in subject.mechanism.links if link.joint.name == name)
-    inverse = torch.linalg.inv(EnergyMeter(subject.model).mass_matrix(subject.resting(1).q)[0])
+    inverse = torch.linalg.inv(EnergyMeter(subject.built).mass_matrix(subject.resting(1).q)[0])
     dof = subject.robot.spec.qd_names.index(name)
     return link.limit_stiffness, link.limit_damping, 1.0 / float(inverse[dof, dof])

@@ -46,7 +46,6 @@ class PassiveEnergy(Figures, frozen=True):
 
 def check_passive_energy(subject: Subject) -> CheckResult:
     """Measure the energy of passive motion."""
-    from neurodyn.sim.build import build
     from neurodyn.sim.energy import EnergyMeter
 
     robot, worlds = subject.robot, subject.few
@@ -54,7 +53,7 @@ def check_passive_energy(subject: Subject) -> CheckResult:
     gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
     environment = Environment(gravity=torch.tensor(gravity))
     path = rolled_out(subject.free, start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
-    meter = EnergyMeter(build(robot, worlds, gravity=gravity))
+    meter = EnergyMeter(subject.built, gravity=gravity)
     parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
     kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))
     free = _free(robot, path.q)

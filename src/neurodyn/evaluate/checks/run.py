@@ -175,7 +175,7 @@ def check(request: CheckRequest) -> RobotCheck:
     subject = Subject(robot, request.ground, request.worlds, request.frames, request.seed, request.device, request.data)
     if request.data is not None:
         open_robot_log(robot, request.data)  # refused before any check
-    _ = subject.scenario, subject.model  # refuse a robot that cannot be built before any check
+    _ = subject.scenario, subject.built  # refuse a robot that cannot be built before any check
     subject.draw("states", 1)
     found = {}
     with torch_threads(request.threads):

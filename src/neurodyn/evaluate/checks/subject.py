@@ -4,7 +4,7 @@
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from neurodyn.evaluate.rollouts import ControlSequence
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, scenario
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
+
+if TYPE_CHECKING:
+    from neurodyn.sim.articulation import Articulation
 
 FEW = 32
 """Worlds of checks that need no statistics."""
@@ -99,11 +102,11 @@ class Subject:
         return AnalyticDynamics(self.robot, device=self.device)
 
     @cached_property
-    def model(self) -> Any:
-        """A Newton model of few worlds in free space; no check steps it."""
-        from neurodyn.sim.build import build
+    def built(self) -> "Articulation":
+        """The robot as its simulator builds it."""
+        from neurodyn.sim.simulators import articulation
 
-        return build(self.robot, self.few)
+        return articulation(self.robot)
 
     @cached_property
     def layout(self) -> ContactPointLayout | None:
@@ -112,21 +115,21 @@ class Subject:
             return None
         from neurodyn.sim.contact_points import contact_point_layout
 
-        return contact_point_layout(self.model, self.robot)
+        return contact_point_layout(self.built, self.robot)
 
     @cached_property
     def mechanism(self) -> Mechanism:
         """The robot's tree of links."""
         from neurodyn.sim.mechanism import mechanism
 
-        return mechanism(self.model, self.robot)
+        return mechanism(self.built, self.robot)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
         """Bounds of plausible states."""
         from neurodyn.sim.energy import plausible_bounds
 
-        return plausible_bounds(self.robot, self.model)
+        return plausible_bounds(self.robot, self.built)
 
     @cached_property
     def driven(self) -> SimulatedMotion:

@@ -21,7 +21,6 @@ from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.bundle import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
-from neurodyn.sim.build import build
 from neurodyn.sim.declaration.facts import AssetFacts, AssetJoint, read_facts
 from neurodyn.sim.declaration.pose import (
     BUDGET,
@@ -35,7 +34,7 @@ from neurodyn.sim.declaration.pose import (
 from neurodyn.sim.declaration.text import declaration_text
 from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energy import EnergyMeter
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.simulators import articulation, simulator
 
 _SUBSTEPS = (2, 4, 8, 16)
 _ARMATURES = (1.0, 2.0, 4.0, 8.0)
@@ -121,7 +120,7 @@ def declare(
             tree["asset"] = copy_asset(draft.robot(), place)
             comments = {decision.what: decision for decision in draft.decisions}
             artifacts.write_text(place / "robot.yaml", declaration_text(tree, comments))
-            build(load(place))  # the copy builds as the asset did
+            articulation(load(place))  # the copy builds as the asset did
         robot = load(folder)
     return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions, draft.base)
 
@@ -202,14 +201,14 @@ class _Draft:
             return
         if self.facts.floating:
             everything = self.robot(contact_points={}, colliders=["*"])
-            model = build(everything)
-            nominal = bend_legs(model, self.robot(), chosen.layout, self.facts.joints, nominal)
+            built = articulation(everything)
+            nominal = bend_legs(built, self.robot(), chosen.layout, self.facts.joints, nominal)
             self.tree["nominal"] = nominal
             chosen = self._points(nominal)
         self.layout = self._contact(chosen)
-        model = build(self.robot())
+        built = articulation(self.robot())
         q = full_position(self.robot(), nominal)
-        self.height = -float(lowest_point(model, self.robot(), self.layout, q[None])[0])
+        self.height = -float(lowest_point(built, self.layout, q[None])[0])
         if self.facts.floating:
             self._decide("nominal", f"base {self.height:.2f} m above the ground", "legs bent, feet below the hips")
         else:
@@ -301,7 +300,7 @@ class _Draft:
     def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
         """Return the base heights at which random poses are clear of a flat ground [m], shape [count]."""
         rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
-        model, ranges = build(robot), self.tree[section]["q"]
+        built, ranges = articulation(robot), self.tree[section]["q"]
         rows = []
         for _ in range(count):
             pose = {name: rng.uniform(*interval) for name, interval in ranges.items()}
@@ -313,7 +312,7 @@ class _Draft:
                 half = math.sin(angle / 2)
                 q[3:7] = [half * math.cos(heading), half * math.sin(heading), 0.0, math.cos(angle / 2)]
             rows.append(q)
-        return -lowest_point(model, robot, self.layout, np.array(rows))
+        return -lowest_point(built, self.layout, np.array(rows))
 
     def _vertical(self) -> str | None:
         """Return the unlimited prismatic joint that lifts a robot with a guided base, if any."""
@@ -335,9 +334,9 @@ class _Draft:
         if self.from_asset:
             self._decide("armature", "as in the asset", "it has rotor inertias")
             return
-        model = build(self.robot())
+        built = articulation(self.robot())
         q = torch.tensor(full_position(self.robot(), self.tree["nominal"])).float()[None]
-        mobility = torch.linalg.inv(EnergyMeter(model).mass_matrix(q))[0].diagonal()
+        mobility = torch.linalg.inv(EnergyMeter(built).mass_matrix(q))[0].diagonal()
         offset = 6 if self.facts.floating else 0
         groups: dict[tuple[float, float], float] = {}
         for index, joint in enumerate(self.scalars):
@@ -367,9 +366,9 @@ class _Draft:
 
     def _gains(self) -> None:
         """Choose a PD controller that holds the nominal pose with torques held over a frame."""
-        model, robot, dt = build(self.robot()), self.robot(), self.tree["dt"]
+        built, robot, dt = articulation(self.robot()), self.robot(), self.tree["dt"]
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float()[None]
-        inertia = 1.0 / torch.linalg.inv(EnergyMeter(model).mass_matrix(q))[0].diagonal()
+        inertia = 1.0 / torch.linalg.inv(EnergyMeter(built).mass_matrix(q))[0].diagonal()
         least = float(inertia[list(robot.spec.control_dofs)].min())
         effort = float(np.median(list(self.tree["actuated"].values())))
         kp = min(1.2 * effort, 0.3 * least / dt**2)
@@ -400,12 +399,12 @@ class _Draft:
         robot, worlds = self.robot(), len(gains)
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float().expand(worlds, -1).clone()
         q[:, 2], qd = self.height, torch.zeros(worlds, robot.spec.nv)
-        simulator = ReferenceSimulator(robot, worlds, scene=robot.named_ground("flat"))
+        held = simulator(robot, worlds, scene=robot.named_ground("flat"))
         target, effort = torch.tensor(robot.nominal_q()), torch.tensor(list(robot.actuated.values()))
         kp, kd = torch.tensor(gains)[:, :1], torch.tensor(gains)[:, 1:]
         for _ in range(round(2.0 / robot.dt)):
             torque = pd_torque(robot.spec, q, qd, target.expand(worlds, -1), kp, kd)
-            q, qd = simulator.step(q, qd, torch.clamp(torque, -effort, effort))
+            q, qd = held.step(q, qd, torch.clamp(torque, -effort, effort))
         upright = 1.0 - 2.0 * (q[:, 3] ** 2 + q[:, 4] ** 2)
         return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
 

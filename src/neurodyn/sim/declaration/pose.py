@@ -2,7 +2,7 @@
 """The nominal pose of a robot (knees bent, feet below the hips, at standing height), and contact points in a budget."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.robots import ContactPointSelection, Robot
-from neurodyn.sim.bodies import compose, rotation
-from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import carriers, contact_point_layout
+from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.facts import AssetJoint
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.kinematics import LinkKinematics
+from neurodyn.sim.simulators import articulation
 
 _FROM_LIMIT = 0.2  # margin of a nominal pose to joint limits, as a share of the joint's range
 _KNEE = 0.8  # knee angle of a leg that would otherwise be straight [rad]
@@ -31,20 +31,19 @@ def rest_position(joint: AssetJoint) -> float:
     return float(np.clip(0.0, joint.lower + slack, joint.upper - slack))
 
 
-def point_positions(model: Any, robot: Robot, layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
+def point_positions(built: Articulation, layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
     """Return contact points in world axes [m], shape [n, points, 3]; `q` are positions, shape [n, nq]."""
-    carrier = [point.joint for point in layout.contact_points]
+    carrier, motion = [point.joint for point in layout.contact_points], LinkKinematics(built, q)
     places = np.array([point.point for point in layout.contact_points])
-    rows = []
-    for poses in _body_poses(model, robot, q):
-        turns = {joint: rotation(pose) for joint, pose in poses.items()}
-        origins = np.array([poses[joint][:3] for joint in carrier])
-        rows.append(origins + np.einsum("pij,pj->pi", np.array([turns[joint] for joint in carrier]), places))
-    return np.array(rows)
+    return motion.origins[:, carrier] + np.einsum("npij,pj->npi", motion.turns[:, carrier], places)
 
 
 def bend_legs(
-    model: Any, robot: Robot, layout: ContactPointLayout, joints: tuple[AssetJoint, ...], nominal: dict[str, float]
+    built: Articulation,
+    robot: Robot,
+    layout: ContactPointLayout,
+    joints: tuple[AssetJoint, ...],
+    nominal: dict[str, float],
 ) -> dict[str, float]:
     """Return a nominal pose by joint [rad or m] with bent legs and the feet below the hips.
 
@@ -60,19 +59,18 @@ def bend_legs(
         if not 2 <= len(chain) <= _LONGEST or any(layout.joints[index].kind != "revolute" for index in chain):
             continue
         hip, knee = chain[-2:]
-        if abs(float(np.dot(_axis(model, robot, pose, hip), _axis(model, robot, pose, knee)))) < 0.99:
+        if abs(float(np.dot(*(_motion(built, robot, pose).axis(joint)[0] for joint in (hip, knee))))) < 0.99:
             continue
-        front = _body_poses(model, robot, full_position(robot, pose)[None])[0][hip][0] >= 0
+        front = _motion(built, robot, pose).origins[0, hip, 0] >= 0
         if abs(pose[joints[knee].name]) < _STRAIGHT:
             pose[joints[knee].name] = _within(joints[knee], -_KNEE if front else _KNEE)
         feet = [index for index, point in enumerate(layout.contact_points) if point.joint == end]
         best = []
         for angle in _SEARCH:
             pose[joints[hip].name] = _within(joints[hip], float(angle))
-            q = full_position(robot, pose)[None]
-            foot = point_positions(model, robot, layout, q)[0][feet]
+            foot = point_positions(built, layout, full_position(robot, pose)[None])[0][feet]
             lowest = foot[np.argmin(foot[:, 2])]
-            away = float(np.linalg.norm(lowest[:2] - _body_poses(model, robot, q)[0][hip][:2]))
+            away = float(np.linalg.norm(lowest[:2] - _motion(built, robot, pose).origins[0, hip, :2]))
             best.append((round(away, 4) + 10.0 * (lowest[2] > 0), abs(angle), pose[joints[hip].name]))
         pose[joints[hip].name] = min(best)[2]
     return {name: round(value, 2) for name, value in pose.items()}
@@ -89,10 +87,10 @@ def full_position(robot: Robot, pose: dict[str, float]) -> np.ndarray:
     return np.array(q)
 
 
-def lowest_point(model: Any, robot: Robot, layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
+def lowest_point(built: Articulation, layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
     """Return the height of the lowest contact point, radius included [m], shape [n]."""
     radius = np.array([point.radius for point in layout.contact_points])
-    return (point_positions(model, robot, layout, q)[..., 2] - radius).min(1)
+    return (point_positions(built, layout, q)[..., 2] - radius).min(1)
 
 
 def _within(joint: AssetJoint, value: float) -> float:
@@ -102,27 +100,8 @@ def _within(joint: AssetJoint, value: float) -> float:
     return float(np.clip(value, joint.lower + slack, joint.upper - slack))
 
 
-def _axis(model: Any, robot: Robot, pose: dict[str, float], index: int) -> np.ndarray:
-    """Return the axis of a joint in world axes."""
-    carrier = carriers(model, robot)
-    joint = next(i for i, body in enumerate(model.joint_child.numpy()) if carrier.get(int(body)) == index)
-    axis = model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])]
-    child = model.joint_X_c.numpy()[joint]
-    turned = compose(_body_poses(model, robot, full_position(robot, pose)[None])[0][index], child.astype(float))
-    turned[:3] = 0
-    return compose(turned, np.array([*axis, 0, 0, 0, 1.0]))[:3]
-
-
-def _body_poses(model: Any, robot: Robot, q: np.ndarray) -> list[dict[int, np.ndarray]]:
-    """Return the pose of the body that each joint moves, [x y z, qx qy qz qw], for each row of positions."""
-    state, carrier = model.state(), carriers(model, robot)
-    poses = []
-    for row in q:
-        state.joint_q.assign(row.astype(np.float32))
-        import_newton().eval_fk(model, state.joint_q, state.joint_qd, state)
-        body_q = state.body_q.numpy().astype(float)
-        poses.append({index: body_q[body] for body, index in carrier.items()})
-    return poses
+def _motion(built: Articulation, robot: Robot, pose: dict[str, float]) -> LinkKinematics:
+    return LinkKinematics(built, full_position(robot, pose)[None])
 
 
 BUDGET = 44
@@ -193,13 +172,13 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
         robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
     )
     try:
-        model = build(whole)
-        layout = contact_point_layout(model, whole)
+        built = articulation(whole)
+        layout = contact_point_layout(built, whole)
     except InputError as error:
         if "match no collision shape" in str(error):
             return None
         raise
-    return layout, _shapes(layout, point_positions(model, whole, layout, q[None])[0])
+    return layout, _shapes(layout, point_positions(built, layout, q[None])[0])
 
 
 def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
@@ -209,7 +188,7 @@ def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: 
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True
     )
     final = msgspec.structs.replace(robot, contact_points=selection, colliders=selection.shapes)
-    layout = contact_point_layout(build(final), final)
+    layout = contact_point_layout(articulation(final), final)
     joints = {shape.name: robot.joints[shape.joint].name for shape in chosen}
     return ChosenPoints(selection, layout, joints, len(shapes) - len(chosen))
 

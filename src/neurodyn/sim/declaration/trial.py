@@ -11,8 +11,8 @@ from neurodyn.robots import Robot
 from neurodyn.sim.batches import Recorder
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.energy import plausible_bounds
-from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import data_scene
+from neurodyn.sim.simulators import simulator
 
 WORST_ERROR = 0.05
 """Maximum error relative to half the step, as a share of the motion (median over worlds, ten frames)."""
@@ -53,14 +53,14 @@ class SimulatorTrial:
 def run_trial(robot: Robot) -> SimulatorTrial:
     """Simulate random motion of a robot, as for data, and again at half the step."""
     scene = data_scene(robot)
-    simulator = ReferenceSimulator(robot, _WORLDS, scene=scene)
-    layout = None if robot.contact_points is None else contact_point_layout(simulator.model, robot)
-    q, qd, control, ground = Recorder(simulator, _FRAMES, scene, layout).record(generator(0, "trial"), 0.0)
+    worlds = simulator(robot, _WORLDS, scene=scene)
+    layout = None if robot.contact_points is None else contact_point_layout(worlds.built, robot)
+    q, qd, control, ground = Recorder(worlds, _FRAMES, scene, layout).record(generator(0, "trial"), 0.0)
     finite = q.isfinite().all(-1).all(-1) & qd.isfinite().all(-1).all(-1)
-    bounds = plausible_bounds(robot, simulator.model)
+    bounds = plausible_bounds(robot, worlds.built)
     wild = torch.tensor([WILD * max(map(abs, interval)) for interval in bounds.qd])
     outside = ~finite | (qd.abs() > wild).any(-1).any(-1)
-    fine = ReferenceSimulator(robot, _WORLDS, scene=scene, substeps=2 * robot.simulator.substeps)
+    fine = simulator(robot, _WORLDS, scene=scene, substeps=2 * robot.simulator.substeps)
     fine.set_ground(None if ground is None else torch.as_tensor(ground))
     compared, _ = fine.rollout(q[:, 0], qd[:, 0], control[:, :_COMPARED])
     error = (compared - q[:, : _COMPARED + 1]).abs().mean((1, 2))

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot as built, read from its Newton model, with MuJoCo's constraints and joint limits."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
+from neurodyn.core.description.elements import read_elements
+from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.scene import Pose, Vector3
+from neurodyn.core.errors import InputError
+from neurodyn.robots import Robot
+from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
+from neurodyn.sim.bodies import compose, merged_body
+from neurodyn.sim.build import build
+from neurodyn.sim.contact_points import shape_names
+from neurodyn.sim.engine import collides, import_newton
+from neurodyn.sim.fingerprint import body_groups, fingerprint, world_joints
+from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
+
+if TYPE_CHECKING:
+    import newton
+
+_UNLIMITED = 1e9
+
+
+def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulation:
+    """Return the robot in world 0 of a model; it may have other static shapes, but no other moving bodies.
+
+    Args:
+        model: The model; None to build the robot.
+        robot: The declared robot.
+
+    Raises:
+        InputError: The robot cannot be built, or the model has other joints.
+    """
+    model = build(robot) if model is None else model
+    arrays: Any = model
+    x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])
+    carrier = carriers(model, robot)
+    com = arrays.body_com.numpy()[next(iter(carrier))] if robot.spec.floating else (0.0, 0.0, 0.0)
+    return Articulation(
+        links=_links(model, robot),
+        shapes=_shapes(model, carrier),
+        gravity=(x, y, z),
+        fingerprint=fingerprint(model),
+        find_constraints=partial(_constraints, robot),
+        base_com=_vector(com),
+        elements=read_elements(model, robot),
+    )
+
+
+def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
+    """Return the index of the joint that moves each moving body of world 0, in joint order; refuse other joints."""
+    joints = world_joints(model)
+    if len(joints) != len(robot.joints):
+        raise InputError(
+            f"robot {robot.name!r}: world 0 of the model has {len(joints)} moving joints; valid: the "
+            f"{len(robot.joints)} of the robot"
+        )
+    child = model.joint_child.numpy()  # type: ignore[union-attr]
+    return {int(child[joint]): index for index, joint in enumerate(joints)}
+
+
+def _chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
+    """Return the joints of world 0 with the declared names and kinds."""
+    arrays: Any = model
+    groups, carrier = body_groups(model), carriers(model, robot)
+    parents, starts, axes = (getattr(arrays, f"joint_{name}").numpy() for name in ("parent", "qd_start", "axis"))
+    parent_frames, child_frames = arrays.joint_X_p.numpy().astype(float), arrays.joint_X_c.numpy()
+    joints = []
+    for declared, joint in zip(robot.joints, world_joints(model), strict=True):
+        leader, offset = groups[int(parents[joint])]
+        joints.append(
+            ChainJoint(
+                name=declared.name,
+                kind=declared.kind,
+                parent=carrier.get(leader, -1),
+                parent_frame=_pose(compose(offset, parent_frames[joint])),
+                child_frame=_pose(child_frames[joint]),
+                axis=_vector(axes[int(starts[joint])]) if declared.scalar else (0.0, 0.0, 0.0),
+            )
+        )
+    return tuple(joints)
+
+
+def _links(model: "newton.Model", robot: Robot) -> tuple[Link, ...]:
+    arrays: Any = model
+    mass, com, inertia = (getattr(arrays, f"body_{x}").numpy().astype(float) for x in ("mass", "com", "inertia"))
+    groups, carrier = body_groups(model), carriers(model, robot)
+    leader = {index: body for body, index in carrier.items()}
+    joint_of = {int(child): joint for joint, child in enumerate(arrays.joint_child.numpy().tolist())}
+    links = []
+    for index, joint in enumerate(_chain_joints(model, robot)):
+        total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
+        x, y, z = map(float, centre)
+        inertias = (float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+        passive = _passive(arrays, joint_of[leader[index]]) if joint.scalar else {}
+        links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
+    return tuple(links)
+
+
+def _passive(model: Any, joint: int) -> dict[str, Any]:
+    """Return the passive quantities of a joint."""
+    dof = int(model.joint_qd_start.numpy()[joint])
+    values = {
+        name: float(getattr(model, f"joint_{array}").numpy()[dof])
+        for name, array in (
+            ("armature", "armature"), ("damping", "damping"), ("friction", "friction"), ("lower", "limit_lower"),
+            ("upper", "limit_upper"), ("limit_stiffness", "limit_ke"), ("limit_damping", "limit_kd"),
+            ("stiffness", "stiffness"),
+        )
+    }  # fmt: skip
+    values["rest"] = float(model.joint_rest_q.numpy()[int(model.joint_q_start.numpy()[joint])])
+    return {name: value for name, value in values.items() if abs(value) < _UNLIMITED}
+
+
+def _shapes(model: Any, carrier: dict[int, int]) -> tuple[BuiltShape, ...]:
+    kinds = _shape_kinds()
+    groups, body = body_groups(model), model.shape_body.numpy()
+    transform, scale, kind = (getattr(model, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
+    found = []
+    for shape in np.flatnonzero(collides(model)).tolist():
+        leader, offset = groups[int(body[shape])]
+        if leader not in carrier:
+            continue
+        x, y, z = (float(size) for size in scale[shape])
+        vertices = getattr(model.shape_source[shape], "vertices", None)
+        found.append(
+            BuiltShape(
+                label=model.shape_label[shape],
+                body=model.body_label[int(body[shape])],
+                joint=carrier[leader],
+                place=compose(offset, transform[shape].astype(float)),
+                kind=kinds[int(kind[shape])],
+                size=(x, y, z),
+                vertices=None if vertices is None else np.asarray(vertices, dtype=float).reshape(-1, 3) * (x, y, z),
+            )
+        )
+    return tuple(found)
+
+
+def _shape_kinds() -> dict[int, ShapeKind]:
+    types: Any = import_newton().GeoType
+    return {
+        int(types.SPHERE): "sphere", int(types.CAPSULE): "capsule", int(types.BOX): "box",
+        int(types.CYLINDER): "cylinder", int(types.ELLIPSOID): "ellipsoid", int(types.MESH): "mesh",
+        int(types.CONVEX_MESH): "mesh", int(types.CONE): "cone", int(types.HFIELD): "heightfield",
+        int(types.PLANE): "plane",
+    }  # fmt: skip
+
+
+def _constraints(robot: Robot) -> tuple[SoftConstraints, Springs]:
+    """Return the constraints of a robot, and the springs of its limits, from a MuJoCo solver of the robot alone."""
+    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
+    if robot.simulator.solver != "mujoco" or not (robot.contact_points is not None or limited):
+        return SoftConstraints(), {}
+    solvers: Any = import_newton().solvers
+    solver = solvers.SolverMuJoCo(build(robot), use_mujoco_contacts=True)
+    springs = _limit_springs(robot, solver)
+    return _soft_constraints(robot, solver), {name: spring for name, spring in springs.items() if name in limited}
+
+
+def _soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
+    model: Any = solver.mjw_model
+    names, dofs = robot.spec.qd_names, solver.mjc_jnt_to_newton_dof.numpy()[0].tolist()
+    limits, frictions = {}, {}
+    for joint, dof in enumerate(dofs):
+        limits[names[dof]] = constraint_parameters(
+            model.jnt_solref.numpy()[0][joint], model.jnt_solimp.numpy()[0][joint]
+        )
+        address = int(solver.mj_model.jnt_dofadr[joint])
+        frictions[names[dof]] = constraint_parameters(
+            model.dof_solref.numpy()[0][address], model.dof_solimp.numpy()[0][address]
+        )
+    geoms = _geoms(robot, solver)
+    return constraints_of_shapes(
+        robot,
+        cone="elliptic" if int(model.opt.cone) else "pyramidal",
+        impratio=rounded(model.opt.impratio_invsqrt.numpy()[:1] ** -2.0)[0],
+        limits=limits,
+        joint_friction=frictions,
+        rows={name: partial(_rows, solver, geom) for name, geom in geoms.items()},
+    )
+
+
+def _geoms(robot: Robot, solver: Any) -> dict[str, int]:
+    """Return the geoms of a robot's collision shapes, by the shape's name."""
+    model = solver.model
+    carrier, groups, body = carriers(model, robot), body_groups(model), model.shape_body.numpy()
+    chosen = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
+    names = dict(zip(chosen, shape_names(_shapes(model, carrier)), strict=True))
+    shapes = solver.mjc_geom_to_newton_shape.numpy()[0]
+    return {names[shape]: geom for geom, shape in enumerate(shapes) if shape in names}
+
+
+def _rows(solver: Any, geom: int, attribute: str) -> Iterable[float]:
+    """Return the numbers of an attribute of a geom."""
+    return np.atleast_1d(getattr(solver.mjw_model, f"geom_{attribute}").numpy()[0][geom])
+
+
+def _limit_springs(robot: Robot, solver: Any) -> dict[str, tuple[float, float]]:
+    dofs = solver.mjc_jnt_to_newton_dof.numpy()[0]
+    solref, solimp = solver.mjw_model.jnt_solref.numpy()[0], solver.mjw_model.jnt_solimp.numpy()[0]
+    inverse = solver.mjw_model.dof_invweight0.numpy()[0]
+    address, names = solver.mjw_model.jnt_dofadr.numpy(), robot.spec.qd_names
+    least = 2.0 * robot.dt / robot.simulator.substeps  # MuJoCo keeps time constants above two steps
+    return {
+        names[int(dof)]: limit_spring(
+            tuple(solref[joint].tolist()), float(solimp[joint][1]), 1.0 / float(inverse[address[joint]]), least
+        )
+        for joint, dof in enumerate(dofs)
+    }
+
+
+def _vector(values: Any) -> Vector3:
+    x, y, z = (round(float(value), 9) for value in values)
+    return (x, y, z)
+
+
+def _pose(values: Any) -> Pose:
+    x, y, z, qx, qy, qz, qw = (round(float(value), 9) for value in values)
+    return (x, y, z, qx, qy, qz, qw)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reference simulators by the name of their solver, and the robot as each of them builds it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.scene import IDENTITY, Scene
+from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
+from neurodyn.multibody.drive_program import DriveProgram
+from neurodyn.robots import Robot
+from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.build import Gravity
+
+
+class Simulator(ABC):
+    """Steps a fixed number of worlds with one robot each, one frame at a time.
+
+    Every step writes the whole state first, so that the worlds are scratch space.
+
+    Attributes:
+        robot: The declared robot.
+        worlds: Number of worlds.
+        scene: The shapes around the robot; None for free space.
+        substeps: Solver steps in one frame.
+        memory: Memory of the drives; None without drives.
+        built: The robot as built.
+    """
+
+    built: Articulation
+    robot: Robot
+    worlds: int
+    scene: Scene | None
+    substeps: int
+    memory: Tensor | None = None
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Device of the tensors that `step` takes and returns."""
+
+    @abstractmethod
+    def set_ground(self, pose: Tensor | None) -> None:
+        """Move the scene of every world, before the next frame; see `checked_pose`."""
+
+    @abstractmethod
+    def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
+        """Change gravity [m/s^2], shape [3] or [worlds, 3] in world axes, before the next frame; None: the robot's."""
+
+    @abstractmethod
+    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance like `step`, but return views of the simulator's memory, valid until the next call."""
+
+    @abstractmethod
+    def contact_forces(self) -> Tensor | None:
+        """Return the normal forces of the declared contacts in the last solver step of the last frame [N].
+
+        Shape [worlds, contacts], in the order of the declaration; None without declared contacts or without a scene.
+        """
+
+    @property
+    def truncated(self) -> Tensor:
+        """Worlds whose last frame lacked contacts with a heightfield, shape [worlds]."""
+        return torch.zeros(self.worlds, dtype=torch.bool, device=self.device)
+
+    def begin(self, memory: Tensor | None = None) -> None:
+        """Begin a new episode; drives start with their memory, empty if it is None."""
+        self.memory = memory
+
+    def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance all worlds by one frame; return positions and velocities at its end, in new memory.
+
+        Args:
+            q: Positions [rad or m], shape [worlds, nq].
+            qd: Velocities [rad/s or m/s], shape [worlds, nv].
+            torque: Torques or forces of the driven joints, held during the frame [N m or N], shape [worlds, nu].
+        """
+        q_next, qd_next = self.step_(q, qd, torque)
+        return q_next.clone(), qd_next.clone()
+
+    def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Advance all worlds by T frames under torques of shape [worlds, T, nu]; for the others see `step` and `begin`.
+
+        Returns:
+            Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv], the initial ones first.
+        """
+        self.begin(memory)
+        frames, options = torques.shape[1], {"dtype": torch.float32, "device": self.device}
+        q_all = torch.empty(self.worlds, frames + 1, self.robot.spec.nq, **options)
+        qd_all = torch.empty(self.worlds, frames + 1, self.robot.spec.nv, **options)
+        q_all[:, 0], qd_all[:, 0] = q, qd
+        present = (q, qd)
+        for frame in range(frames):
+            present = self.step_(*present, torques[:, frame])
+            q_all[:, frame + 1], qd_all[:, frame + 1] = present
+        return q_all, qd_all
+
+
+def checked_pose(pose: Tensor | None, worlds: int) -> Tensor:
+    """Return the pose of a scene in every world, shape [worlds, 7].
+
+    `pose` is [x y z, qx qy qz qw] (m; unit quaternion) in each world, shape [worlds, 7], or [1, 7] or [7] for the same
+    in all; None for the identity. A wrong shape or a number that is not finite raises InputError.
+    """
+    pose = torch.tensor(IDENTITY) if pose is None else torch.as_tensor(pose)
+    if pose.shape not in ((7,), (1, 7), (worlds, 7)) or not pose.isfinite().all():
+        raise InputError(f"the ground's pose has shape {list(pose.shape)}; valid: [{worlds}, 7], all finite")
+    return pose.detach().expand(worlds, 7)
+
+
+def solver_steps(robot: Robot, substeps: int | None) -> int:
+    """Return the solver steps in a frame, the declared ones unless others are given; refuse less than one."""
+    if substeps is not None and substeps < 1:
+        raise InputError(f"substeps is {substeps}; valid: at least 1")
+    return robot.simulator.substeps if substeps is None else substeps
+
+
+@dataclass(frozen=True)
+class SimulatorKind:
+    """A reference simulator.
+
+    Attributes:
+        articulation: Builds a robot; an invalid asset raises InputError.
+        worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
+        contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
+    """
+
+    articulation: Callable[[Robot], Articulation]
+    worlds: Callable[..., Simulator]
+    contacts: str | None
+
+
+SIMULATORS: Registry[SimulatorKind] = Registry(
+    "solver",
+    featherstone="neurodyn.sim.reference:FEATHERSTONE",
+    mujoco="neurodyn.sim.reference:MUJOCO_WARP",
+    **{"mujoco-c": "neurodyn.sim.mujoco.simulator:MUJOCO_C"},
+)
+"""Reference simulators by the name of the declared solver."""
+
+
+def articulation(robot: Robot) -> Articulation:
+    """Return a robot as its reference simulator builds it; an asset that does not build raises InputError."""
+    return SIMULATORS[robot.simulator.solver].articulation(robot)
+
+
+def simulator(
+    robot: Robot,
+    worlds: int,
+    *,
+    substeps: int | None = None,
+    device: str = "cpu",
+    gravity: Gravity | None = None,
+    scene: Scene | None = None,
+) -> Simulator:
+    """Return the reference simulator of a robot, which takes its drives' commands.
+
+    Args:
+        robot: The declared robot.
+        worlds: Number of worlds.
+        substeps: Solver steps in one frame; None for the declared number.
+        device: Device of Newton's solvers.
+        gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's.
+        scene: Shapes around the robot; None, or a scene without shapes, for free space.
+
+    Raises:
+        InputError: The robot or the scene cannot be built, the robot's solver does not support contacts, or `substeps`
+            is below 1.
+    """
+    options = {"device": device, "gravity": gravity, "scene": scene}
+    if robot.drives:
+        return DrivenSimulator(robot, worlds, substeps=substeps, **options)
+    return SIMULATORS[robot.simulator.solver].worlds(robot, worlds, substeps=substeps, **options)
+
+
+class DrivenSimulator(Simulator):
+    """A simulator that takes drive commands: drives turn them into torques before every solver step.
+
+    Positions are encoder readings.
+    """
+
+    def __init__(self, robot: Robot, worlds: int, *, substeps: int | None = None, **options: object) -> None:
+        """Build the worlds; arguments: see `simulator`."""
+        self.robot, self.worlds, self.substeps = robot, worlds, solver_steps(robot, substeps)
+        single = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
+        part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / self.substeps, simulator=single)
+        self._inner = SIMULATORS[robot.simulator.solver].worlds(part, worlds, **options)
+        self.scene, self.built = self._inner.scene, self._inner.built
+        self._drives = DriveProgram(robot.drives, robot.spec, part.dt)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the tensors that `step` takes and returns."""
+        return self._inner.device
+
+    @property
+    def truncated(self) -> Tensor:
+        """See `Simulator.truncated`."""
+        return self._inner.truncated
+
+    def set_ground(self, pose: Tensor | None) -> None:
+        """See `Simulator.set_ground`."""
+        self._inner.set_ground(pose)
+
+    def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
+        """See `Simulator.set_gravity`."""
+        self._inner.set_gravity(gravity)
+
+    def contact_forces(self) -> Tensor | None:
+        """See `Simulator.contact_forces`."""
+        return self._inner.contact_forces()
+
+    @torch.no_grad()
+    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance all worlds by one frame under commands; see `Simulator.step_`."""
+        command, q, qd = (x.detach().to(self.device, torch.float32) for x in (torque, q, qd))
+        bias = self._drives.bias(q)
+        for _ in range(self.substeps):
+            acting, self.memory = self._drives(command, q, qd, self.memory)
+            q, qd = self._inner.step_(q - bias, qd, acting)
+            q = q + bias
+        return q, qd
