@@ -37,6 +37,7 @@ from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
 from neurodyn.sim.generate import simulated_header
+from neurodyn.sim.simulators import articulation
 from neurodyn.tasks import Task, load
 
 PEER_RATE = 14_900.0

@@ -35,6 +35,7 @@ from neurodyn.geometry import Ground
 from neurodyn.nets import NetConfig, Transformer, build_predictor
 from neurodyn.robots import ContactPointSelection, load
 from neurodyn.sim import ReferenceSimulator, build, contact_point_layout, mechanism
+from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.solvers import SolverNeural
 from rollout_cache import WindowRecompute
 
@@ -48,12 +49,12 @@ def random_ants(worlds: int, free_motion: bool = False) -> tuple[NeuralDynamics,
     robot = msgspec.structs.replace(load("ant"), contact_points=ContactPointSelection())  # all 25
     spec = robot.spec
     built = build(robot, worlds=1)
-    layout = contact_point_layout(built, robot)
+    layout = contact_point_layout(newton_articulation(built, robot), robot)
     base = Base(kind="free", substeps=robot.simulator.substeps) if free_motion else None
     motion = torch.randn(1000, spec.nv)
     encoding = fit_encoding(
         spec, motion, spec.dt * motion, motion, velocity_products=False, layout=layout,
-        base=base, mechanism=mechanism(built, robot),
+        base=base, mechanism=mechanism(newton_articulation(built, robot), robot),
     )  # fmt: skip
     predictor = build_predictor(NETWORK, encoding.inputs, encoding.outputs)
     model = NeuralDynamics(encoding, predictor, scene=SCENE).requires_grad_(False).eval()

@@ -43,6 +43,7 @@ from neurodyn.geometry import Ground, ProximityQuery, Readings
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import ContactPointSelection, Robot
 from neurodyn.sim import build, contact_point_layout, ground_of_model
+from neurodyn.sim.simulators import articulation
 
 _TOLERANCE = {"convex": 5e-6}  # the hull's own faces, in float32; all others 1e-6
 _LEG = 0.08
@@ -109,7 +110,7 @@ def ant_states(worlds: int) -> tuple[Robot, torch.Tensor]:
 def layout_of(ant: Robot, spacing: float | None) -> ContactPointLayout:
     """Return the ant's contact points, with points along axes where a spacing is given."""
     chosen = msgspec.structs.replace(ant, contact_points=ContactPointSelection(spacing=spacing))
-    return contact_point_layout(build(chosen), chosen)
+    return contact_point_layout(articulation(chosen), chosen)
 
 
 def sink(q: torch.Tensor, ground: Ground, layout: ContactPointLayout) -> torch.Tensor:

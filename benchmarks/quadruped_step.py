@@ -17,7 +17,8 @@ from _common import compare, require, single_thread, write_result
 from neurodyn.core import Mechanism
 from neurodyn.multibody import Engine, EngineConfig
 from neurodyn.robots import ContactPointSelection, Joint, Ranges, Robot
-from neurodyn.sim import build, mechanism
+from neurodyn.sim import mechanism
+from neurodyn.sim.simulators import articulation
 
 FRAMES, WORLDS = 50, 1024
 JACOBIANS = 64
@@ -46,7 +47,7 @@ class Quadrupeds:
 
     def __init__(self, worlds: int, threads: int = 1) -> None:
         robot = quadruped()
-        tree = mechanism(build(robot), robot)
+        tree = mechanism(articulation(robot), robot)
         require(len(tree.points) == 4, f"{len(tree.points)} feet instead of 4")
         engine = Engine(tree, robot.spec, EngineConfig(substeps=1, contact="force"), threads)
         self.program, self.tree = engine.program, tree

@@ -33,6 +33,7 @@ from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
+from neurodyn.sim.simulators import articulation
 from tests.learn.callbacks import SignalAt
 from tests.learn.tracking.boards import texts
 
@@ -50,10 +51,9 @@ NETWORKS = Blueprint(
 
 @pytest.fixture(scope="module")
 def arm():
-    from neurodyn.sim.build import build
     from neurodyn.sim.mechanism import mechanism
 
-    return mechanism(build(ROBOT), ROBOT)
+    return mechanism(articulation(ROBOT), ROBOT)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from neurodyn.interop.newton import write_newton
 from neurodyn.sim import newton_settings
 from neurodyn.sim.build import build, build_world
 from neurodyn.sim.mechanism import mechanism
+from neurodyn.sim.newton_articulation import newton_articulation
 from tests.interop.runs import identified_run, network_run, network_torques, random_start, write_arm
 
 NAMES = (
@@ -68,7 +69,7 @@ def test_a_builder_has_the_identified_mechanism(arm):
     everything = newton.ModelBuilder()
     everything.replicate(world, copy_count=2)
     values = dict(zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True))
-    found = mechanism(everything.finalize(device="cpu"), robot)
+    found = mechanism(newton_articulation(everything.finalize(device="cpu"), robot), robot)
     same(model.mechanism.with_quantities(values), found)
 
 

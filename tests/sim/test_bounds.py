@@ -11,14 +11,14 @@ from neurodyn import robots
 from neurodyn.core.seeds import generator
 from neurodyn.robots import Ranges
 from neurodyn.sim.batches import Recorder
-from neurodyn.sim.build import build
 from neurodyn.sim.energy import MARGIN, plausible_bounds
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.simulators import articulation
 
 
 def test_the_bound_of_a_cart_is_that_of_its_energy(cartpole):
     """A cart of 52.5 kg under 1500 N over 8 m, that starts at up to 10 m/s with a pole that does so too."""
-    bounds = plausible_bounds(cartpole, build(cartpole, 4))
+    bounds = plausible_bounds(cartpole, articulation(cartpole))
     slider = bounds.qd[bounds.qd_names.index("slider")][1]
     work, start = 1500.0 * 8.0, 0.5 * 52.51 * 100.0
     fastest_pole = 0.5 * 0.85 * 100.0 + 0.5 * 2.5 * 10.0 * 10.0 + 2 * 2.5 * 9.81 * 0.5
@@ -31,13 +31,13 @@ def test_a_drive_that_nothing_stops_may_accelerate_for_a_whole_trajectory(cartpo
     rail = msgspec.structs.replace(cartpole.joints[0], lower=None, upper=None)
     endless = msgspec.structs.replace(cartpole, joints=(rail, cartpole.joints[1]))
     seconds = endless.frames * endless.dt
-    bounds = plausible_bounds(endless, build(endless))
+    bounds = plausible_bounds(endless, articulation(endless))
     assert bounds.qd[0][1] > 1500.0 / 52.5 * seconds
 
 
 def test_declared_ranges_win(cartpole):
     robot = msgspec.structs.replace(cartpole, range=Ranges(qd={"slider": (-3.0, 3.0)}))
-    bounds = plausible_bounds(robot, build(robot))
+    bounds = plausible_bounds(robot, articulation(robot))
     assert bounds.qd[0] == (-3.0, 3.0)
     assert bounds.qd[1][1] > 100.0
 
@@ -46,7 +46,7 @@ def test_declared_ranges_win(cartpole):
 def test_motion_of_data_stays_below_two_thirds_of_the_bounds(name):
     robot = robots.load(name)
     simulator = ReferenceSimulator(robot, 64)
-    bounds = plausible_bounds(robot, simulator.model)
+    bounds = plausible_bounds(robot, simulator.built)
     _, qd, _, _ = Recorder(simulator, robot.frames).record(generator(0, name))
     share = (qd.abs() / torch.tensor([upper for _, upper in bounds.qd])).amax((0, 1))
     assert (share < 2 / 3).all()

@@ -16,7 +16,9 @@ from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.scene import ground_of_model
+from neurodyn.sim.simulators import articulation
 
 GROUNDS = pipeline_grounds(*torus())
 
@@ -80,7 +82,7 @@ def test_corners_and_capsule_ends_on_tilted_planes_are_the_pipelines_contacts(an
     for robot, height in ((ant, 0.3), (robots.load("cube"), 0.08)):
         worlds = 32
         model = build(robot, worlds, scene=scene)
-        layout = contact_point_layout(model, robot)
+        layout = contact_point_layout(newton_articulation(model, robot), robot)
         q, qd = random_state(robot, worlds)
         q[:, :3] *= 0.1
         q[:, 2] += height
@@ -100,7 +102,7 @@ def test_ground_of_a_model_is_that_of_its_scene(ant):
     scene = Scene(shapes=(Plane(position=(0.0, 0.0, -0.1)), Box(half=(0.4, 0.3, 0.2), position=(0.3, 0.0, 0.0))))
     model = build(ant, 3, scene=scene)
     q, qd = random_state(ant, 3)
-    proximity = ProximityQuery(contact_point_layout(model, ant))
+    proximity = ProximityQuery(contact_point_layout(newton_articulation(model, ant), ant))
     ground = ground_of_model(model)
     assert [len(own) for own in ground.own] == [2, 2, 2]
     torch.testing.assert_close(proximity(ground, q, qd).distance, proximity(Ground(scene), q, qd).distance)
@@ -127,7 +129,7 @@ def test_ground_of_another_number_of_worlds_is_refused(ant):
     model = build(ant, 2, scene=Scene(shapes=(Plane(),)))
     q, qd = random_state(ant, 3)
     with pytest.raises(InputError, match="2 worlds"):
-        ProximityQuery(contact_point_layout(model, ant))(ground_of_model(model), q, qd)
+        ProximityQuery(contact_point_layout(newton_articulation(model, ant), ant))(ground_of_model(model), q, qd)
 
 
 def test_open_mesh_of_a_model_is_refused():
@@ -138,7 +140,7 @@ def test_open_mesh_of_a_model_is_refused():
 
 
 def test_ant_has_the_papers_25_contact_points(ant):
-    layout = contact_point_layout(build(ant), with_contact_points(ant))
+    layout = contact_point_layout(articulation(ant), with_contact_points(ant))
     assert len(layout.contact_points) == 25
     assert len({contact_point.name for contact_point in layout.contact_points}) == 25
     torso = layout.contact_points[0]
@@ -148,7 +150,8 @@ def test_ant_has_the_papers_25_contact_points(ant):
 def test_distinct_contact_points_touch_whatever_all_of_them_touch(ant):
     model, rng = build(ant), np.random.default_rng(0)
     every, distinct = (
-        contact_point_layout(model, with_contact_points(ant, distinct=choice)) for choice in (False, True)
+        contact_point_layout(newton_articulation(model, ant), with_contact_points(ant, distinct=choice))
+        for choice in (False, True)
     )
     assert len(distinct.contact_points) == 13
     q = torch.from_numpy(rng.normal(size=(200, ant.spec.nq))).float()
@@ -163,26 +166,28 @@ def test_distinct_contact_points_touch_whatever_all_of_them_touch(ant):
 
 def test_patterns_select_by_shape_and_by_body(ant):
     model = build(ant)
-    feet = contact_point_layout(model, with_contact_points(ant, shapes=("*_foot",)))
-    ankles = contact_point_layout(model, with_contact_points(ant, shapes=("*ankle_geom",)))
+    feet = contact_point_layout(newton_articulation(model, ant), with_contact_points(ant, shapes=("*_foot",)))
+    ankles = contact_point_layout(newton_articulation(model, ant), with_contact_points(ant, shapes=("*ankle_geom",)))
     assert len(feet.contact_points) == 8
     assert feet.contact_points == ankles.contact_points
 
 
 def test_spacing_adds_points_along_axes(ant):
     model = build(ant)
-    dense = contact_point_layout(model, with_contact_points(ant, shapes=("left_ankle_geom",), spacing=2.0))
+    dense = contact_point_layout(
+        newton_articulation(model, ant), with_contact_points(ant, shapes=("left_ankle_geom",), spacing=2.0)
+    )
     places = np.array([contact_point.point for contact_point in dense.contact_points])
     gaps = np.linalg.norm(np.diff(places, axis=0), axis=1)
     assert len(places) == 5  # 0.566 m long, radius 0.08 m
     assert gaps.max() <= 0.16
-    ends = contact_point_layout(model, with_contact_points(ant, shapes=("left_ankle_geom",)))
+    ends = contact_point_layout(newton_articulation(model, ant), with_contact_points(ant, shapes=("left_ankle_geom",)))
     np.testing.assert_allclose(places[[0, -1]], [contact_point.point for contact_point in ends.contact_points])
 
 
 def test_selection_that_matches_nothing_names_what_there_is(ant):
     with pytest.raises(InputError, match=r"match no collision shape; valid: patterns of the shapes aux_1_geom.*torso"):
-        contact_point_layout(build(ant), with_contact_points(ant, shapes=("wheel*",)))
+        contact_point_layout(articulation(ant), with_contact_points(ant, shapes=("wheel*",)))
 
 
 @pytest.mark.parametrize("name", ["ant", "cube", "pendulum"])
@@ -190,7 +195,7 @@ def test_positions_and_velocities_follow_newtons_kinematics(name):
     """Positions beside eval_fk, velocities beside differences of positions along the motion (float64)."""
     robot = robots.load(name)
     model = build(robot)
-    layout = contact_point_layout(model, robot)
+    layout = contact_point_layout(newton_articulation(model, robot), robot)
     proximity = ProximityQuery(layout)
     if robot.fixed_base:
         q, qd = torch.randn(1, robot.spec.nq), torch.randn(1, robot.spec.nv)

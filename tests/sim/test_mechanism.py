@@ -17,7 +17,9 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.motion import FreeMotion
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
+from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.simulators import articulation
 from tests.multibody import reference
 from tests.multibody.reference import Configuration, random_motion
 
@@ -28,7 +30,7 @@ NAMES = ("cartpole", "ant", "anymal-c", "cube")
 def built(request):
     robot = robots.load(request.param)
     model = build(robot)
-    return robot, model, mechanism(model, robot)
+    return robot, model, mechanism(newton_articulation(model, robot), robot)
 
 
 def test_links_are_the_moving_joints_of_the_robot(built):
@@ -69,12 +71,12 @@ def carried(model, body):
 def test_fixed_joints_are_merged(monkeypatch):
     """A model that keeps them apart gives the same mechanism as one that has merged them when it was built."""
     robot = msgspec.structs.replace(robots.load("franka"), added_inertia={})  # which is added to what is merged
-    merged = mechanism(build(robot), robot)
+    merged = mechanism(articulation(robot), robot)
     for step in ("_collapse", "_check_bodies", "_verify"):  # unmerged, it has bodies without mass, which are refused
         monkeypatch.setattr(import_module("neurodyn.sim.build"), step, lambda *_: None)
     model = build(robot)
     assert model.body_count > 7
-    apart = mechanism(model, robot)
+    apart = mechanism(newton_articulation(model, robot), robot)
     assert len(apart.links) == 7
     for one, other in zip(merged.links, apart.links, strict=True):
         assert one.mass == pytest.approx(other.mass, rel=1e-5)
@@ -125,7 +127,7 @@ def test_accelerations_are_those_of_mujoco(built):
 
 def test_passive_quantities_are_the_declared(cartpole):
     model = build(cartpole)
-    found = mechanism(model, cartpole)
+    found = mechanism(newton_articulation(model, cartpole), cartpole)
     slider, pole = found.links
     assert slider.armature == pytest.approx(0.01)
     assert (slider.lower, slider.upper) == (-4.0, 4.0)
@@ -142,7 +144,7 @@ def test_free_motion_of_franka_is_its_simulators_frame():
     robot = robots.load("franka")
     worlds = 4
     simulator = ReferenceSimulator(robot, worlds, substeps=robot.simulator.substeps, capture=False)
-    found = mechanism(simulator.model, robot)
+    found = mechanism(newton_articulation(simulator.model, robot), robot)
     motion = FreeMotion(found, robot.spec.control_dofs, robot.dt, simulator.substeps)
     generator = torch.Generator().manual_seed(0)
     q = 0.8 * torch.randn(worlds, found.nq, generator=generator)

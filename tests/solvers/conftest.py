@@ -13,6 +13,7 @@ from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.nets.networks import NetConfig
+from neurodyn.sim.newton_articulation import newton_articulation
 
 pytest.importorskip("newton")
 
@@ -78,7 +79,7 @@ def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
 
     robot = robots.load(name)
     built = build(robot)
-    layout = contact_point_layout(built, robot)
+    layout = contact_point_layout(newton_articulation(built, robot), robot)
     encoding = EncodingConfig(
         invariant=(),
         limits=(),

@@ -22,6 +22,7 @@ import warp as wp
 from neurodyn.sim.build import build
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.mechanism import mechanism
+from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.solvers import SolverHybrid, SolverNeural
 from tests.solvers.loop import DT, cartpoles, coordinates, forces, mask, simulate, start, table
 from tests.solvers.scenes import drive, scene_of
@@ -32,7 +33,7 @@ CUBE = robots.load("cube")
 def make(name, asked=(), **options):
     robot = robots.load(name)
     built = build(robot)
-    found, config = mechanism(built, robot), EngineConfig(**options)
+    found, config = mechanism(newton_articulation(built, robot), robot), EngineConfig(**options)
     parameters = select_parameters(nominal(found, config.contact), asked)
     return HybridDynamics(robot.spec, found, config, parameters, fingerprint(built))
 

@@ -9,6 +9,7 @@ import pytest
 from neurodyn import robots
 from neurodyn.data.header import Split
 from neurodyn.data.readers import open_data, read_column_map, read_logs
+from neurodyn.sim.simulators import articulation
 
 LOG = Path(__file__).resolve().parents[4] / "shared/data/cube_toss/cube_toss.npz"
 
@@ -37,13 +38,12 @@ def test_tosses_are_read_as_recorded():
 
 def test_the_declared_contact_points_are_those_of_the_simulated_cube():
     pytest.importorskip("newton")
-    from neurodyn.sim import build
     from neurodyn.sim.contact_points import contact_point_layout
 
     robot = robots.load("cube")
     declared = column_map(robot).contact_points
     assert declared is not None
-    built = contact_point_layout(build(robot), robot)
+    built = contact_point_layout(articulation(robot), robot)
     assert built.differences(declared) == []
     assert built.joints == declared.joints
     assert built.base_com == pytest.approx(declared.base_com)

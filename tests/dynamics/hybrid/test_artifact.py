@@ -22,6 +22,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.sim.newton_articulation import newton_articulation
 from tests import damage
 from tests.multibody import machines
 
@@ -166,7 +167,7 @@ def cartpole_run(cartpole, tmp_path_factory):
     from neurodyn.sim.mechanism import mechanism
 
     built = build(cartpole)
-    found = mechanism(built, cartpole)
+    found = mechanism(newton_articulation(built, cartpole), cartpole)
     parameters = select_parameters(nominal(found, None), ["hinge.mass", "*.damping"])
     model = HybridDynamics(cartpole.spec, found, EngineConfig(substeps=5), parameters, fingerprint(built))
     with torch.no_grad():

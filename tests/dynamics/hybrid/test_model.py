@@ -16,6 +16,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.sim.simulators import articulation
 from tests.multibody import machines
 
 F64 = torch.float64
@@ -386,7 +387,6 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     from neurodyn import robots
     from neurodyn.dynamics.analytic import AnalyticDynamics
     from neurodyn.dynamics.coordinates import position_difference
-    from neurodyn.sim.build import build
     from neurodyn.sim.mechanism import mechanism
     from neurodyn.sim.sampling import sample_states, sample_torques
 
@@ -394,7 +394,7 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     rng = np.random.default_rng(0)
     start = State(*sample_states(robot, 64, rng, reset=True))
     controls = 0.3 * sample_torques(robot, 64, 50, rng)
-    model = HybridDynamics(robot.spec, mechanism(build(robot), robot), EngineConfig(substeps=substeps))
+    model = HybridDynamics(robot.spec, mechanism(articulation(robot), robot), EngineConfig(substeps=substeps))
     # With a number of substeps of its own, Featherstone has the mass matrix of every substep.
     expected = AnalyticDynamics(robot, substeps=substeps).rollout(start, controls)
     found = model.rollout(start, controls)

@@ -11,10 +11,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.drive import passive_torque
 from neurodyn.robots import Robot
-from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.mjcf import prepare_mjcf
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.simulators import articulation
 
 # Slides and hinges on rotated bodies, anchors off the origin, masses off centre, classes, references and springs.
 CRANE = """
@@ -99,7 +99,7 @@ def test_trajectories_are_those_of_mujoco(crane):
 
 def test_the_mechanism_accelerates_as_mujoco_does(crane):
     robot, model = crane
-    found = mechanism(build(robot), robot)
+    found = mechanism(articulation(robot), robot)
     quantity = found.quantities().__getitem__
     tree, rng, data = Tree(found, quantity), np.random.default_rng(1), mujoco.MjData(model)
     assert sum(link.mass for link in found.links) == pytest.approx(model.body_mass.sum(), rel=1e-5)

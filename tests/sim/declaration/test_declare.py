@@ -67,7 +67,7 @@ def test_declarations_are_complete_and_short(declared):
     decided = {decision.what for decision in declared.decisions}
     assert decided >= {"fixed_base", "joints", "armature", "simulator", "range"}
     if robot.contact_points is not None:
-        points = contact_point_layout(neurodyn.sim.build(robot), robot).contact_points
+        points = contact_point_layout(neurodyn.sim.articulation(robot), robot).contact_points
         assert 0 < len(points) <= BUDGET
 
 
