@@ -45,7 +45,8 @@ class SimulatorConfig(Config, frozen=True):
     """The reference simulator.
 
     Attributes:
-        solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
+        solver: "featherstone" (no contacts, no Coulomb friction), "mujoco" (MuJoCo Warp, in Newton), or "mujoco-c"
+            (plain MuJoCo, on a CPU).
         substeps: Solver steps in one frame.
         mass_matrix_interval: Featherstone: substeps between updates of the mass matrix; divides `substeps`.
         iterations: MuJoCo: maximum number of iterations of the constraint solver; None for its default.
@@ -53,7 +54,7 @@ class SimulatorConfig(Config, frozen=True):
         fluid: MuJoCo: the medium around the robot; None for the asset's, if any.
     """
 
-    solver: Literal["featherstone", "mujoco"] = "featherstone"
+    solver: Literal["featherstone", "mujoco", "mujoco-c"] = "featherstone"
     substeps: int = 4
     mass_matrix_interval: int = 1
     iterations: int | None = None
@@ -67,8 +68,8 @@ class SimulatorConfig(Config, frozen=True):
             raise ValueError(
                 f"mass_matrix_interval is {self.mass_matrix_interval}; valid: a divisor of substeps ({self.substeps})"
             )
-        if self.solver == "mujoco" and self.mass_matrix_interval != 1:
-            raise ValueError("mass_matrix_interval is an option of featherstone; remove it for mujoco")
+        if self.solver != "featherstone" and self.mass_matrix_interval != 1:
+            raise ValueError(f"mass_matrix_interval is an option of featherstone; remove it for {self.solver}")
         for name in ("iterations", "integrator", "fluid"):
             if self.solver == "featherstone" and getattr(self, name) is not None:
                 raise ValueError(f"{name} is an option of mujoco; remove it for featherstone")

@@ -139,10 +139,13 @@ def _require_reader(path: Path) -> None:
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
 
-def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True) -> str:
+def prepare_urdf(
+    path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True, visuals: bool = True, mimics: bool = False
+) -> str:
     """Read a URDF and return it as text for the importer, with `locked` joints fixed.
 
-    Without `meshes`, primitives and given inertias remain. A mesh that cannot be loaded is left out with a notice.
+    Without `meshes`, primitives and given inertias remain; without `visuals`, what can be seen but not touched goes. A
+    mesh that cannot be loaded is left out with a notice. With `mimics`, joints may mimic others.
 
     Raises:
         InputError: The file is not a URDF, has joints of an unsupported type, or lacks a locked joint.
@@ -158,8 +161,11 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
         if joint.get("name") in locked:
             joint.set("type", "fixed")
             joint[:] = [child for child in joint if child.tag not in ("axis", "limit", "mimic", "dynamics")]
-        _check_joint(path, joint, links)
+        _check_joint(path, joint, links, mimics)
     require_tree(path, root)
+    for link in root.findall("link") if not visuals else ():
+        for seen in link.findall("visual"):
+            link.remove(seen)
     _prepare_meshes(path, root, meshes)
     _add_missing_masses(root)
     return ElementTree.tostring(root, encoding="unicode")
@@ -218,11 +224,11 @@ def _add_missing_masses(root: ElementTree.Element) -> None:
             ElementTree.SubElement(inertial, "inertia", dict.fromkeys(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), "0"))
 
 
-def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None]) -> None:
+def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None], mimics: bool) -> None:
     name, kind = joint.get("name"), joint.get("type")
     if kind not in _SUPPORTED:
         raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}; valid: {choices(_SUPPORTED)}")
-    if joint.find("mimic") is not None:
+    if joint.find("mimic") is not None and not mimics:
         raise InputError(f"{path}: joint {name!r} mimics another one, which is unsupported; list it under `locked`")
     axis = joint.find("axis")
     if kind != "fixed" and axis is not None:

@@ -378,6 +378,8 @@ class SoftConstraints(Config, frozen=True):
         contact: Softness of contacts.
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
+        follows_capsules: Whether the edges of a friction pyramid follow a capsule that stands on the ground, as in
+            MuJoCo's C library; unset for the rule of MuJoCo Warp, where they are along the world's axes then.
     """
 
     cone: Cone = "pyramidal"
@@ -388,6 +390,7 @@ class SoftConstraints(Config, frozen=True):
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+    follows_capsules: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")

@@ -88,7 +88,7 @@ def write_declared_hybrid(
 
 def simulated_contact(robot: Robot) -> str | None:
     """Return the contact model that matches a robot's simulator; None if that has no contacts."""
-    if robot.simulator.solver != "mujoco":
+    if robot.simulator.solver == "featherstone":
         return None
     constrained = any(joint.scalar and (joint.lower is not None or joint.friction) for joint in robot.joints)
     return "soft" if robot.contact_points is not None or constrained else None

@@ -158,7 +158,7 @@ def _unit(robot: Robot, name: str) -> str:
 def _soft_advice(robot: Robot) -> str | None:
     """Return advice on limit springs, which MuJoCo scales by inertia; None if there are none."""
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
-    if robot.simulator.solver != "mujoco" or not springs:
+    if robot.simulator.solver == "featherstone" or not springs:
         return None
     return f"remove limit_ke and limit_kd of {some(springs)}: MuJoCo's own limits are stiff and damped"
 
@@ -166,7 +166,7 @@ def _soft_advice(robot: Robot) -> str | None:
 def _stiffer(subject: Subject, name: str, factor: float) -> str:
     """Return how to stiffen a limit whose overshoot is `factor` times too large."""
     robot = subject.robot
-    if robot.simulator.solver == "mujoco":
+    if robot.simulator.solver != "featherstone":
         return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
     stiffness = _spring(subject, name)[0]
     return f"raise limit_ke of {name} from {stiffness:.3g} to {stiffness * factor**2:.3g}, and {_damped(subject, name)}"
@@ -175,7 +175,7 @@ def _stiffer(subject: Subject, name: str, factor: float) -> str:
 def _damped(subject: Subject, name: str) -> str:
     """Return how to keep a joint from bouncing off its limit."""
     robot = subject.robot
-    if robot.simulator.solver == "mujoco":
+    if robot.simulator.solver != "featherstone":
         return f"{more_substeps(robot)}, or declare the armature of {name}"
     stiffness, damping, inertia = _spring(subject, name)
     critical = 2.0 * math.sqrt(stiffness * inertia)

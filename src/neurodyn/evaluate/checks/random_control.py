@@ -95,7 +95,7 @@ def _advice(subject: Subject) -> str:
     """Return what to change if worlds explode."""
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
-    if springs and robot.simulator.solver == "mujoco":
+    if springs and robot.simulator.solver != "featherstone":
         return f"remove limit_ke and limit_kd of {some(springs)}"
     light = [joint.name for joint in robot.joints if joint.scalar and not joint.armature]
     if light:

@@ -75,10 +75,11 @@ _ALIGNED = 0.5
 """Least length of a capsule's unit axis projected to the ground for which MuJoCo aligns the tangents with it."""
 
 
-def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
+def tangent(normal: Vector, axis: Vector | None = None, *, always: bool = False) -> Vector:
     """Return the first tangent of a contact with a unit normal, as MuJoCo Warp defines it.
 
-    `axis` is the unit axis of a capsule on a plane. MuJoCo's C library differs for capsules that stand on a plane.
+    `axis` is the unit axis of a capsule on a plane; with `always`, the tangent follows it even where it is nearly
+    along the normal, as in MuJoCo's C library.
     """
     y = normal[1]
     across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])
@@ -88,6 +89,8 @@ def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
     if axis is None:
         return normalised(chosen)
     flat = axis - dot(normal, axis) * array(normal)
+    if always:
+        return normalised(flat)
     # MuJoCo uses the y or z axis itself here, not its projection to the plane.
     fallback = [steep * 0.0, 1.0 - steep, steep]
     size = safe_sqrt(dot(flat, flat))

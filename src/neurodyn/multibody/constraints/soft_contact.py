@@ -247,7 +247,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) ->
     for point in sorted(contacts.points, key=lambda point: point.joint):
         surfaces.weight(point.joint, point.shape)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
-    found = []
+    found, always = [], bool(contacts.tree.mechanism.constraints.follows_capsules)
     for point, touch in both:
         axis = None
         if point.axis is not None and contacts.flat:
@@ -255,7 +255,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) ->
         place = inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
         yields = surfaces.yields(point.shape)
         weight = yields.weight(touch.depth, surfaces.weight(touch.link, point.shape))
-        reference, first = yields.reference(touch.depth), tangent(touch.normal, axis)
+        reference, first = yields.reference(touch.depth), tangent(touch.normal, axis, always=always)
         inputs = [*place, *touch.normal, *first, touch.depth, weight, reference, surfaces.friction(point.shape)]
         found.append(_Contact(touch.link, inputs, touch.name))
     return found

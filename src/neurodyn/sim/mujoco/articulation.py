@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot as MuJoCo compiled it, as plain data; and what of it the hybrid engine does not model.
+
+A body with several joints is a chain of links with one joint each: MuJoCo applies them in sequence. All links of it but
+the last have a negligible mass.
+"""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
+from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, Inertia, JointPrint, Link, Vector
+from neurodyn.core.description.scene import Pose
+from neurodyn.core.description.spec import COORDINATES
+from neurodyn.robots import Robot
+from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
+from neurodyn.sim.bodies import Groups, compose, group_bodies, merged_body, rotation
+from neurodyn.sim.contact_points import shape_names
+from neurodyn.sim.mujoco.build import BuiltModel, build_model, joint_kind
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
+
+_NEGLIGIBLE = 1e-9  # mass and inertia of a link in between, as a share of its body's
+_DIGITS = 9
+_UNLIMITED = 1e10  # limit of a fingerprint's joint without one
+
+
+def mujoco_articulation(robot: Robot, built: BuiltModel | None = None) -> Articulation:
+    """Return a robot as MuJoCo compiles it; `built` is the compiled model, None to build one."""
+    built = build_model(robot) if built is None else built
+    return articulation_of(built.model, robot, built.geoms)
+
+
+def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
+    """Return the robot in a compiled model with the declared joints; `geoms` are those that can touch something."""
+    tree = _BodyTree(model)
+    names = [joint.name for joint in robot.joints]
+    links = tree.links(names)
+    x, y, z = map(float, model.opt.gravity)
+    shapes = tuple(_shape(model, geom, tree) for geom in geoms if tree.link_of(int(model.geom_bodyid[geom])) >= 0)
+    return Articulation(
+        links=links,
+        shapes=shapes,
+        gravity=(x, y, z),
+        fingerprint=_fingerprint(model, links),
+        find_constraints=partial(_constraints, model, robot, shapes, geoms, links),
+        base_com=links[0].com if robot.spec.floating else (0.0, 0.0, 0.0),
+    )
+
+
+class _BodyTree:
+    """The bodies of a model, those without joints of their own merged into the ones that carry them."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        count = model.nbody - 1
+        frames = np.concatenate([model.body_pos, _scalar_last(model.body_quat)], 1)[1:]
+        identity = np.tile([0, 0, 0, 0, 0, 0, 1.0], (count, 1))
+        self.groups: Groups = group_bodies(
+            range(count), model.body_jntnum[1:] == 0, model.body_parentid[1:] - 1, np.arange(count), frames, identity
+        )
+        self._link_of = {}
+        for joint in range(model.njnt):
+            self._link_of[int(model.jnt_bodyid[joint]) - 1] = joint  # the last joint of a body carries it
+
+    def link_of(self, body: int) -> int:
+        """Return the link that a body of the model is a part of; -1 for the world."""
+        return self._link_of.get(self.groups[body - 1][0], -1)
+
+    def offset(self, body: int) -> np.ndarray:
+        """Return the pose of a body of the model in the frame of its link, or in the world."""
+        return self.groups[body - 1][1]
+
+    def links(self, names: list[str]) -> tuple[Link, ...]:
+        """Return the links, named after their joints."""
+        model = self.model
+        mass, com = model.body_mass[1:], model.body_ipos[1:]
+        turns = [_matrix(quat) for quat in _scalar_last(model.body_iquat)[1:]]
+        inertia = np.array(
+            [turn @ np.diag(own) @ turn.T for turn, own in zip(turns, model.body_inertia[1:], strict=True)]
+        )
+        links: list[Link] = []
+        for joint in range(model.njnt):
+            body = int(model.jnt_bodyid[joint])
+            total, centre, merged = merged_body(self.groups, body - 1, mass, com, inertia)
+            if self._link_of[body - 1] != joint:
+                total, merged = _NEGLIGIBLE * total, _NEGLIGIBLE * np.trace(merged) / 3 * np.eye(3)
+            x, y, z = map(float, centre)
+            links.append(
+                Link(
+                    joint=self._chain_joint(joint, names[joint]), mass=float(total), com=(x, y, z),
+                    inertia=_entries(merged), **self._passive(joint),
+                )
+            )  # fmt: skip
+        return tuple(links)
+
+    def _chain_joint(self, joint: int, name: str) -> ChainJoint:
+        model, kind = self.model, joint_kind(self.model, joint)
+        body = int(model.jnt_bodyid[joint])
+        x, y, z = (round(float(value), _DIGITS) for value in model.jnt_axis[joint])
+        anchor = np.concatenate([model.jnt_pos[joint], [0, 0, 0, 1.0]])
+        if kind == "free":
+            identity = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+            return ChainJoint(
+                name=name, kind="free", parent=-1, parent_frame=identity, child_frame=identity, axis=(0.0, 0.0, 0.0)
+            )
+        first = joint == int(model.body_jntadr[body])
+        parent, frame = (joint - 1, np.array([0, 0, 0, 0, 0, 0, 1.0])) if not first else self._place(body)
+        start = float(model.qpos0[model.jnt_qposadr[joint]]) if kind in ("revolute", "prismatic") else 0.0
+        zero = _moved(kind, np.array(model.jnt_axis[joint]), -start)  # where the joint is at position 0
+        return ChainJoint(
+            name=name,
+            kind=kind,  # type: ignore[arg-type]
+            parent=parent,
+            parent_frame=_pose(compose(compose(frame, anchor), zero)),
+            child_frame=_pose(anchor),
+            axis=(x, y, z) if kind in ("revolute", "prismatic") else (0.0, 0.0, 0.0),
+        )
+
+    def _place(self, body: int) -> tuple[int, np.ndarray]:
+        """Return the link that carries a body, and the body's pose in that link at its reference position."""
+        model, parent = self.model, int(self.model.body_parentid[body])
+        own = np.concatenate([model.body_pos[body], _scalar_last(model.body_quat)[body]])
+        if parent == 0:
+            return -1, own
+        return self.link_of(parent), compose(self.offset(parent), own)
+
+    def _passive(self, joint: int) -> dict[str, float]:
+        """Return the passive quantities of a joint that are not zero."""
+        model, kind = self.model, joint_kind(self.model, joint)
+        dof = int(model.jnt_dofadr[joint])
+        if kind == "free":
+            return {}
+        values = {
+            "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
+            "friction": model.dof_frictionloss[dof],
+        }  # fmt: skip
+        if kind == "ball":
+            return {name: float(value) for name, value in values.items()}
+        values |= {
+            "stiffness": model.jnt_stiffness[joint], "rest": model.qpos_spring[model.jnt_qposadr[joint]],
+        }  # fmt: skip
+        if model.jnt_limited[joint]:
+            values["lower"], values["upper"] = model.jnt_range[joint]
+            values["limit_stiffness"], values["limit_damping"] = _imported_limit(_solref(model, joint))
+        return {name: float(value) for name, value in values.items()}
+
+
+def _moved(kind: str, axis: np.ndarray, amount: float) -> np.ndarray:
+    """Return the motion of a joint with one axis as a pose."""
+    if kind == "prismatic":
+        return np.concatenate([amount * axis, [0, 0, 0, 1.0]])
+    return np.concatenate([np.zeros(3), np.sin(amount / 2) * axis, [np.cos(amount / 2)]])
+
+
+def _shape(model: Any, geom: int, tree: _BodyTree) -> BuiltShape:
+    body = int(model.geom_bodyid[geom])
+    own = np.concatenate([model.geom_pos[geom], _scalar_last(model.geom_quat[geom : geom + 1])[0]])
+    x, y, z = (float(value) for value in model.geom_size[geom])
+    mesh = int(model.geom_dataid[geom])
+    kind = _shape_kinds()[int(model.geom_type[geom])]
+    vertices = None
+    if kind == "mesh":
+        start = int(model.mesh_vertadr[mesh])
+        vertices = np.array(model.mesh_vert[start : start + int(model.mesh_vertnum[mesh])], dtype=float)
+    return BuiltShape(
+        label=model.geom(geom).name,
+        body=model.body(body).name,
+        joint=tree.link_of(body),
+        place=compose(tree.offset(body), own),
+        kind=kind,
+        size=(x, y, z),
+        vertices=vertices,
+    )
+
+
+def _shape_kinds() -> dict[int, ShapeKind]:
+    types = import_mujoco().mjtGeom
+    return {
+        int(types.mjGEOM_SPHERE): "sphere", int(types.mjGEOM_CAPSULE): "capsule", int(types.mjGEOM_BOX): "box",
+        int(types.mjGEOM_CYLINDER): "cylinder", int(types.mjGEOM_ELLIPSOID): "ellipsoid",
+        int(types.mjGEOM_MESH): "mesh", int(types.mjGEOM_HFIELD): "heightfield", int(types.mjGEOM_PLANE): "plane",
+        int(types.mjGEOM_SDF): "mesh",
+    }  # fmt: skip
+
+
+def _constraints(
+    model: Any, robot: Robot, shapes: tuple[BuiltShape, ...], geoms: list[int], links: tuple[Link, ...]
+) -> tuple[SoftConstraints, Springs]:
+    """Return the constraints of a robot, and the springs that do what those of its limits do."""
+    names = [link.joint.name for link in links]
+    limits = {
+        name: constraint_parameters(model.jnt_solref[joint], model.jnt_solimp[joint])
+        for joint, name in enumerate(names)
+    }
+    frictions = {
+        name: constraint_parameters(model.dof_solref[dof], model.dof_solimp[dof])
+        for name, dof in zip(names, map(int, model.jnt_dofadr), strict=True)
+    }
+    labels = {shape.label: name for shape, name in zip(shapes, shape_names(shapes), strict=True)}
+    rows = {labels[name]: partial(_numbers, model, geom) for geom in geoms if (name := model.geom(geom).name) in labels}
+    least = 2.0 * robot.dt / robot.simulator.substeps  # MuJoCo keeps time constants above two steps
+    springs = {
+        name: limit_spring(
+            _solref(model, joint), float(model.jnt_solimp[joint][1]),
+            1.0 / float(model.dof_invweight0[model.jnt_dofadr[joint]]), least,
+        )
+        for joint, name in enumerate(names) if model.jnt_limited[joint] and links[joint].joint.scalar
+    }  # fmt: skip
+    constraints = constraints_of_shapes(
+        robot, cone="elliptic" if int(model.opt.cone) else "pyramidal", impratio=rounded([model.opt.impratio])[0],
+        limits=limits, joint_friction=frictions, rows=rows,
+    )  # fmt: skip
+    return msgspec.structs.replace(constraints, follows_capsules=True), springs
+
+
+def _numbers(model: Any, geom: int, attribute: str) -> list[float]:
+    return np.atleast_1d(getattr(model, f"geom_{attribute}")[geom]).tolist()
+
+
+def _fingerprint(model: Any, links: tuple[Link, ...]) -> Fingerprint:
+    joints = tuple(_joint_print(model, index, link) for index, link in enumerate(links))
+    bodies = [int(model.jnt_bodyid[index]) for index in range(len(links))]
+    return Fingerprint(
+        joints=joints,
+        bodies=tuple(
+            BodyPrint(
+                name=model.body(body).name, mass=link.mass, com=_vector(link.com), inertia=_vector(_tensor(link)),
+            )
+            for body, link in zip(bodies, links, strict=True)
+        ),
+        gravity=_vector(model.opt.gravity),
+    )  # fmt: skip
+
+
+def _joint_print(model: Any, index: int, link: Link) -> JointPrint:
+    joint, dofs = link.joint, len(COORDINATES[link.joint.kind].qd)
+    axes = np.array(joint.axis) if joint.scalar else np.tile(np.eye(3), (dofs // 3, 1))
+    lower = -_UNLIMITED if link.lower is None else link.lower
+    upper = _UNLIMITED if link.upper is None else link.upper
+    stiffness, damping = _imported_limit(_solref(model, index)) if link.lower is not None else (0.0, 0.0)
+    return JointPrint(
+        name=joint.name, kind=joint.kind, axis=_vector(axes),
+        parent_pose=_vector(joint.parent_frame) if joint.parent >= 0 else (), child_pose=_vector(joint.child_frame),
+        lower=_vector([lower] * dofs), upper=_vector([upper] * dofs),
+        limit_stiffness=_vector([stiffness] * dofs), limit_damping=_vector([damping] * dofs),
+        armature=_vector([link.armature] * dofs), damping=_vector([link.damping] * dofs),
+        friction=_vector([link.friction] * dofs), stiffness=_vector([link.stiffness] * dofs),
+    )  # fmt: skip
+
+
+def _solref(model: Any, joint: int) -> tuple[float, float]:
+    time, ratio = map(float, model.jnt_solref[joint])
+    return time, ratio
+
+
+def _imported_limit(solref: tuple[float, float]) -> tuple[float, float]:
+    """Return stiffness and damping of a limit as Newton's importer has them, whose worlds hold the same robot then."""
+    time, ratio = solref
+    if solref == (0.02, 1.0):
+        return 1e4, 10.0
+    return ((time * ratio) ** -2.0, 2.0 / time) if time > 0 else (-time, -ratio)
+
+
+def _entries(inertia: np.ndarray) -> Inertia:
+    xx, yy, zz, xy, xz, yz = (float(inertia[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+    return xx, yy, zz, xy, xz, yz
+
+
+def _tensor(link: Link) -> np.ndarray:
+    xx, yy, zz, xy, xz, yz = link.inertia
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def _scalar_last(quaternions: np.ndarray) -> np.ndarray:
+    return np.asarray(quaternions, dtype=float)[:, [1, 2, 3, 0]]
+
+
+def _matrix(quaternion: np.ndarray) -> np.ndarray:
+    return rotation(np.concatenate([np.zeros(3), quaternion]))
+
+
+def _vector(values: Any) -> Vector:
+    return tuple(round(float(value), _DIGITS) for value in np.asarray(values, dtype=float).ravel())
+
+
+def _pose(values: Any) -> Pose:
+    x, y, z, qx, qy, qz, qw = (float(value) for value in values)
+    return (x, y, z, qx, qy, qz, qw)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a URDF or MJCF with MuJoCo's compiler: what MuJoCo opens is opened here, with the same numbers."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+from xml.etree import ElementTree
+
+import numpy as np
+
+from neurodyn.core.errors import InputError, choices, notice
+from neurodyn.robots.sections import chosen
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.urdf import leave_out, parse_xml, prepare_urdf
+
+T = TypeVar("T")
+
+_MISSING = re.compile(r"Error opening file '([^']*)'")
+_LEAST_MASS, _LEAST_INERTIA = 1e-6, 1e-9  # [kg, kg m^2]
+_UNPHYSICAL = ("cameras", "lights", "textures", "materials", "skins", "texts", "numerics", "tuples")
+"""Elements without any effect on motion; files of theirs that are missing do not matter."""
+
+
+def read_spec(
+    path: Path,
+    *,
+    locked: tuple[str, ...] = (),
+    floating: bool = False,
+    density: float = 1000.0,
+    densities: dict[str, float] | None = None,
+) -> Any:
+    """Return an asset as an `mujoco.MjSpec` whose bodies, joints and geoms all have names.
+
+    Args:
+        path: A URDF or MJCF.
+        locked: Joints that are removed, which welds their bodies to the parents.
+        floating: Whether the base of a URDF is free; an MJCF says it itself.
+        density: Density of a URDF's links without a mass [kg/m^3].
+        densities: Densities of an MJCF's geoms by pattern of their names, which override masses [kg/m^3].
+
+    Raises:
+        InputError: MuJoCo cannot read the file, or it lacks a locked joint.
+    """
+    spec = _read_urdf(path, locked, floating, density) if path.suffix.lower() == ".urdf" else _read_mjcf(path, locked)
+    for kind in _UNPHYSICAL:
+        for element in list(getattr(spec, kind)):
+            spec.delete(element)
+    for geom in spec.geoms:
+        geom.material = ""
+        given = chosen(geom.name, densities or {})
+        if given is not None:
+            geom.density, geom.mass = given, float("nan")
+    spec.compiler.discardvisual = True
+    _name_all(spec)
+    return spec
+
+
+def compiled(path: Path, spec: Any) -> Any:
+    """Return the `mujoco.MjModel` of a spec; what had to be mended for it is said in a notice.
+
+    Meshes whose files are missing are left out, an inertia that no body has becomes a sphere's (`balanceinertia`), and
+    a link without a mass gets a negligible one (`boundmass`).
+
+    Raises:
+        InputError: MuJoCo refuses the model; the message is MuJoCo's.
+    """
+    missing: list[str] = []
+    while True:
+        try:
+            model = _quietly(spec.compile)
+        except ValueError as error:
+            if not (_leave_out(spec, str(error), missing) or _mend(path, spec, str(error))):
+                raise InputError(f"{path}: MuJoCo cannot compile it: {_first_line(error)}") from None
+        else:
+            leave_out(path, missing)
+            return model
+
+
+def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
+    """Remove the meshes whose file cannot be opened, and their geoms; return whether there were any."""
+    found = _MISSING.search(error)
+    gone = [] if found is None else [mesh for mesh in spec.meshes if _is_file(mesh.file, found[1])]
+    for mesh in gone:
+        missing.append(f"mesh {mesh.file!r} does not exist")
+        for geom in [geom for geom in spec.geoms if geom.meshname == mesh.name]:
+            spec.delete(geom)
+        spec.delete(mesh)
+    return bool(gone)
+
+
+def _mend(path: Path, spec: Any, error: str) -> bool:
+    """Turn on the compiler's option that mends an impossible mass or inertia; return whether it may help."""
+    if "balanceinertia" in error and not spec.compiler.balanceinertia:
+        spec.compiler.balanceinertia = True
+        notice(f"{path}: inertias that no body has become those of spheres ({_first_line(error)})")
+        return True
+    if "positive eigenvalues" in error and (mended := _rounded(spec)):
+        notice(f"{path}: inertias that no body has become those of spheres: {choices(mended)}")
+        return True
+    if "mjMINVAL" in error and not spec.compiler.boundmass:
+        spec.compiler.boundmass, spec.compiler.boundinertia = _LEAST_MASS, _LEAST_INERTIA
+        notice(f"{path}: bodies without a mass get {_LEAST_MASS:g} kg ({_first_line(error)})")
+        return True
+    return False
+
+
+def _rounded(spec: Any) -> list[str]:
+    """Replace inertias with a moment below zero by those of spheres; return the names of their bodies."""
+    mended = []
+    for body in spec.bodies:
+        xx, yy, zz, xy, xz, yz = body.fullinertia
+        tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        if np.isfinite(tensor).all() and tensor.any() and np.linalg.eigvalsh(tensor)[0] <= 0:
+            mean = max(float(np.trace(tensor)) / 3.0, _LEAST_INERTIA)
+            body.fullinertia = [mean, mean, mean, 0.0, 0.0, 0.0]
+            mended.append(body.name)
+    return mended
+
+
+def _is_file(given: str, opened: str) -> bool:
+    return bool(given) and Path(opened).name == Path(given).name
+
+
+def _first_line(error: object) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:2])
+
+
+def _quietly(call: Callable[[], T]) -> T:
+    """Call MuJoCo without warnings that go to a log file in the working directory."""
+    mujoco = import_mujoco()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        return call()
+    finally:
+        mujoco.set_mju_user_warning(None)
+
+
+def _read_mjcf(path: Path, locked: tuple[str, ...]) -> Any:
+    parse_xml(path, "mujoco", "MJCF")  # says what is wrong with a file that is not one
+    try:
+        spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())))
+    except ValueError as error:
+        raise InputError(f"{path}: MuJoCo cannot read it: {_first_line(error)}") from None
+    joints = {joint.name: joint for joint in spec.joints}
+    for name in locked:
+        if name not in joints:
+            raise InputError(f"{path}: locked joint {name!r} does not exist; valid: {choices(joints)}")
+        spec.delete(joints[name])
+    return spec
+
+
+def _read_urdf(path: Path, locked: tuple[str, ...], floating: bool, density: float) -> Any:
+    text, mimics, assets = _urdf_for_mujoco(prepare_urdf(path, locked=locked, visuals=False, mimics=True))
+    try:
+        spec = _quietly(lambda: import_mujoco().MjSpec.from_string(text, assets=assets))
+    except ValueError as error:
+        raise InputError(f"{path}: MuJoCo cannot read it: {_first_line(error)}") from None
+    for geom in spec.geoms:
+        geom.density = density
+    for name, (other, offset, factor) in mimics.items():
+        spec.add_equality(
+            type=import_mujoco().mjtEq.mjEQ_JOINT, objtype=import_mujoco().mjtObj.mjOBJ_JOINT, name1=name, name2=other,
+            data=[offset, factor, *(0.0,) * 9],
+        )  # fmt: skip
+    if floating:
+        (root, *others) = spec.worldbody.bodies
+        if not others:
+            root.add_freejoint()
+    return spec
+
+
+Mimics = dict[str, tuple[str, float, float]]
+"""The joint that a joint mimics, with offset and factor."""
+
+
+def _urdf_for_mujoco(text: str) -> tuple[str, Mimics, dict[str, bytes]]:
+    """Return a URDF with MuJoCo's options, its mimic joints, and meshes of formats that MuJoCo lacks, converted."""
+    root = ElementTree.fromstring(text)
+    for extension in root.findall("mujoco"):
+        root.remove(extension)
+    extension = ElementTree.Element("mujoco")
+    ElementTree.SubElement(
+        extension, "compiler", strippath="false", fusestatic="false", discardvisual="true", autolimits="true"
+    )
+    root.insert(0, extension)
+    mimics: Mimics = {}
+    for joint in root.findall("joint"):
+        mimic = joint.find("mimic")
+        if mimic is not None:
+            numbers = (float(mimic.get("offset", "0")), float(mimic.get("multiplier", "1")))
+            mimics[joint.get("name", "")] = (mimic.get("joint", ""), *numbers)
+            joint.remove(mimic)
+    assets: dict[str, bytes] = {}
+    for number, mesh in enumerate(root.iter("mesh")):
+        file = Path(mesh.get("filename", ""))
+        if file.suffix.lower() not in (".stl", ".obj", ".msh"):
+            name = f"{file.stem}_{number}.stl"
+            assets[name] = _as_stl(file)
+            mesh.set("filename", name)
+    return ElementTree.tostring(root, encoding="unicode"), mimics, assets
+
+
+def _as_stl(file: Path) -> bytes:
+    import trimesh
+
+    mesh: Any = trimesh.load(file, force="mesh")
+    return mesh.export(file_type="stl")
+
+
+def _name_all(spec: Any) -> None:
+    """Give names to bodies, joints and geoms without one, after their bodies."""
+    taken: Counter[str] = Counter(one.name for kind in (spec.bodies, spec.joints, spec.geoms) for one in kind)
+    for number, body in enumerate(spec.bodies):
+        if not body.name:
+            body.name = _free(f"body_{number}", taken)
+        _name(body.geoms, f"{body.name}_geom", taken)
+        _name(body.joints, f"{body.name}_joint", taken)
+
+
+def _name(elements: Iterable[Any], stem: str, taken: Counter[str]) -> None:
+    for number, element in enumerate(elements):
+        if not element.name:
+            element.name = _free(f"{stem}_{number}" if number else stem, taken)
+
+
+def _free(name: str, taken: Counter[str]) -> str:
+    while taken[name]:
+        name += "_"
+    taken[name] += 1
+    return name

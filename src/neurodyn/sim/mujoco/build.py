@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a declared robot to a MuJoCo model of one world, with a scene that can be moved.
+
+Bodies of a robot do not collide with each other, only with scenes, and contact begins where surfaces meet, as in
+`sim.build`. The asset's actuators are left out: drives and torques of the declaration take their place.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.errors import InputError, choices
+from neurodyn.geometry.solids import Solid, solids_of_scene
+from neurodyn.robots import Robot, asset_path
+from neurodyn.robots.sections import ContactMaterial, chosen, matching
+from neurodyn.sim.articulation import short_label
+from neurodyn.sim.mujoco.asset import compiled, read_spec
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.scene import PREFIX, needs_triangles
+
+SCENE = "neurodyn scene"
+"""Name of the body that carries the scene."""
+
+_FORCE, _MOST_CONTACTS = 1 << 1, 8  # of a contact sensor: its reading, and contacts of a shape
+_BASE = 1.0  # thickness of a heightfield below its lowest point [m]
+_TORQUE_DRIVEN = ("actuators", "sensors", "keys", "pairs", "excludes", "plugins")
+_FIELDS = {"armature": "dof_armature", "damping": "dof_damping", "friction": "dof_frictionloss"}
+_INTEGRATORS = {"euler": "mjINT_EULER", "implicitfast": "mjINT_IMPLICITFAST"}
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltModel:
+    """A robot as MuJoCo compiled it.
+
+    Attributes:
+        model: The `mujoco.MjModel` of one world.
+        joints: Number of each declared joint in the model.
+    """
+
+    model: Any
+    joints: tuple[int, ...]
+
+    @property
+    def geoms(self) -> list[int]:
+        """The robot's geoms that can touch something."""
+        robot = self.model.geom_contype != 0
+        return np.flatnonzero(robot).tolist()
+
+
+def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
+    """Return a robot, with the shapes of a scene on a body whose pose is part of the state.
+
+    Raises:
+        InputError: The asset is missing or unsupported, or does not build as declared.
+    """
+    path = asset_path(robot)
+    if path.suffix.lower() not in (".urdf", ".xml"):
+        raise InputError(f"robot {robot.name!r}: mujoco-c reads URDF and MJCF, not {path.name}; valid: solver: mujoco")
+    spec = read_spec(
+        path, locked=robot.locked, floating=not robot.fixed_base, density=robot.density, densities=robot.densities
+    )
+    for kind in _TORQUE_DRIVEN:
+        for element in list(getattr(spec, kind)):
+            spec.delete(element)
+    for geom in list(spec.worldbody.geoms):  # the ground is a scene of the declaration
+        spec.delete(geom)
+    if scene is not None:
+        _add_scene(spec, robot, scene)
+        _add_force_sensors(spec, robot)
+    spec.option.timestep = robot.dt / robot.simulator.substeps
+    model = compiled(path, spec)
+    built = BuiltModel(model, _declared_joints(model, robot))
+    _set_options(model, robot)
+    _override_joints(built, robot)
+    _set_masses(model, robot)
+    _set_contacts(model, robot)
+    data = import_mujoco().MjData(model)
+    import_mujoco().mj_setConst(model, data)
+    return built
+
+
+def joint_kind(model: Any, joint: int) -> str:
+    """Return the kind of a joint of a model."""
+    types = import_mujoco().mjtJoint
+    kinds = {
+        types.mjJNT_HINGE: "revolute", types.mjJNT_SLIDE: "prismatic", types.mjJNT_BALL: "ball",
+        types.mjJNT_FREE: "free",
+    }  # fmt: skip
+    return kinds[types(int(model.jnt_type[joint]))]
+
+
+def joint_name(model: Any, joint: int) -> str:
+    """Return the name of a joint in a declaration: that of the asset, and "base" for an unnamed first free joint."""
+    name = model.joint(joint).name
+    return "base" if joint == 0 and joint_kind(model, 0) == "free" and _unnamed(name) else name
+
+
+def _unnamed(name: str) -> bool:
+    return "free" in name.lower() or name.endswith("_joint") or not name
+
+
+def _declared_joints(model: Any, robot: Robot) -> tuple[int, ...]:
+    """Return the number of each declared joint; refuse other joints, kinds, or another order."""
+    built = [(joint_name(model, joint), joint_kind(model, joint)) for joint in range(model.njnt)]
+    declared = [(joint.name, joint.kind) for joint in robot.joints]
+    if built and built[0][1] == "free" and declared[0][1] == "free":
+        built[0] = declared[0]  # any name will do
+    if built != declared:
+        raise InputError(
+            f"robot {robot.name!r}: {asset_path(robot).name} has the moving joints {_words(built)} instead of the "
+            f"declared {_words(declared)}; list all of them in this order, or under `locked`"
+        )
+    return tuple(range(model.njnt))
+
+
+def _words(joints: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in joints)
+
+
+def _set_options(model: Any, robot: Robot) -> None:
+    declared, mujoco = robot.simulator, import_mujoco()
+    model.opt.gravity[:] = robot.gravity
+    if declared.integrator is not None:
+        model.opt.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[declared.integrator]))
+    if declared.iterations is not None:
+        model.opt.iterations = declared.iterations
+    if declared.fluid is not None:
+        model.opt.density, model.opt.viscosity = declared.fluid.density, declared.fluid.viscosity
+
+
+def _override_joints(built: BuiltModel, robot: Robot) -> None:
+    """Apply the declared values of joints."""
+    model = built.model
+    for number, joint in zip(built.joints, robot.joints, strict=True):
+        dofs = slice(int(model.jnt_dofadr[number]), int(model.jnt_dofadr[number]) + joint.nv)
+        for field, array in _FIELDS.items():
+            value = getattr(joint, field)
+            if value is not None:
+                getattr(model, array)[dofs] = value
+        if joint.limit_ke is not None or joint.limit_kd is not None:
+            old = model.jnt_solref[number]
+            model.jnt_solref[number] = [-(joint.limit_ke or -min(old[0], 0.0)), -(joint.limit_kd or -min(old[1], 0.0))]
+        if joint.scalar:
+            model.jnt_limited[number] = joint.lower is not None
+            if joint.lower is not None and joint.upper is not None:
+                model.jnt_range[number] = joint.lower, joint.upper
+
+
+def _set_masses(model: Any, robot: Robot) -> None:
+    """Scale masses and inertias, and add the declared inertia of links; refuse a pattern that matches no link."""
+    model.body_mass[:] *= robot.mass_scale
+    model.body_inertia[:] *= robot.mass_scale
+    leaders = [body for body in range(1, model.nbody) if model.body_weldid[body] == body]
+    names = {body: short_label(model.body(body).name) for body in leaders}
+    for pattern in robot.added_inertia:
+        if not any(matching(name, [pattern]) for name in names.values()):
+            raise InputError(
+                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {asset_path(robot).name} "
+                f"matches; valid: patterns of {choices(names.values())}"
+            )
+    for body, name in names.items():
+        extra = chosen(name, robot.added_inertia)
+        if extra is not None:
+            model.body_inertia[body] += extra  # the same about all axes, so principal axes stay
+
+
+def _set_contacts(model: Any, robot: Robot) -> None:
+    """Let the declared colliders touch scenes and nothing else, without margins, with the declared material."""
+    material = robot.material or ContactMaterial()
+    scene = model.geom_bodyid == _scene_body(model)
+    touching = ((model.geom_contype != 0) | (model.geom_conaffinity != 0)) & ~scene
+    labels = {geom: shape_labels(model, geom) for geom in np.flatnonzero(touching).tolist()}
+    chosen_geoms = [geom for geom, names in labels.items() if any(matching(name, robot.colliders) for name in names)]
+    if labels and not chosen_geoms:
+        raise InputError(
+            f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
+            f"{choices({short_label(name) for names in labels.values() for name in names})}"
+        )
+    model.geom_contype[:], model.geom_conaffinity[:] = 0, 0
+    model.geom_contype[chosen_geoms] = 1
+    model.geom_conaffinity[scene] = 1
+    model.geom_margin[:], model.geom_gap[:] = 0.0, 0.0
+    priorities = model.geom_priority[chosen_geoms]
+    model.geom_priority[scene] = int(priorities.min(initial=0)) - 1  # the robot's own numbers hold
+    if material.friction is not None:
+        model.geom_friction[chosen_geoms, 0] = material.friction
+    if material.stiffness is not None or material.damping is not None:
+        for geom in chosen_geoms:
+            model.geom_solref[geom] = _solref(model.geom_solref[geom], material)
+
+
+def _solref(own: np.ndarray, material: ContactMaterial) -> tuple[float, float]:
+    """Return time constant and damping ratio of contacts with a material, the geom's own where it has no number."""
+    time, ratio = map(float, own)
+    stiffness, damping = (1.0 / (time * ratio) ** 2, 2.0 / time) if time > 0 else (-time, -ratio)
+    stiffness = stiffness if material.stiffness is None else material.stiffness
+    damping = damping if material.damping is None else material.damping
+    return 2.0 / damping, 0.5 * damping / stiffness**0.5
+
+
+def shape_labels(model: Any, geom: int) -> set[str]:
+    """Return the names of a geom and of its body, with and without prefixes."""
+    full = (model.geom(geom).name, model.body(int(model.geom_bodyid[geom])).name)
+    return {name for label in full for name in (label, short_label(label))}
+
+
+def _scene_body(model: Any) -> int:
+    mujoco = import_mujoco()
+    return int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, SCENE))
+
+
+def _add_scene(spec: Any, robot: Robot, scene: Scene) -> None:
+    if needs_triangles(scene):
+        raise InputError(
+            f"robot {robot.name!r}: its ground has a mesh that is not convex, whose hollows mujoco-c would fill; "
+            "valid: solver: mujoco, or convex parts"
+        )
+    body = spec.worldbody.add_body(name=SCENE, mocap=True)
+    for number, solid in enumerate(solids_of_scene(scene)):
+        _add_solid(spec, body, solid, f"{PREFIX}/{number}")
+
+
+def _add_force_sensors(spec: Any, robot: Robot) -> None:
+    """Add a sensor of the contact forces of each shape of the declared contacts."""
+    mujoco = import_mujoco()
+    geoms = [geom for geom in spec.geoms if geom.contype or geom.conaffinity]
+    labels = {
+        geom.name: {name for label in (geom.name, geom.parent.name) for name in (label, short_label(label))}
+        for geom in geoms if geom.parent.name != SCENE
+    }  # fmt: skip
+    taken: set[str] = set()
+    for contact, patterns in robot.contacts.items():
+        mine = [name for name in labels if any(matching(one, patterns) for one in labels[name]) and name not in taken]
+        if not mine:
+            raise InputError(
+                f"contacts: {contact!r} ({', '.join(patterns)}) matches no collision shape; valid: patterns of "
+                f"{choices(labels)}"
+            )
+        taken |= set(mine)
+        for name in mine:
+            sensor = spec.add_sensor(name=f"{contact}/{name}", type=mujoco.mjtSensor.mjSENS_CONTACT)
+            sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_GEOM, name
+            sensor.intprm[:3] = [_FORCE, 0, _MOST_CONTACTS]
+
+
+def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
+    types = import_mujoco().mjtGeom
+    x, y, z, qx, qy, qz, qw = (float(value) for value in solid.place)
+    place: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
+    a, b, c = (float(value) for value in solid.size)
+    match solid.kind:
+        case "plane":
+            body.add_geom(type=types.mjGEOM_PLANE, size=[0, 0, 1], **place)
+        case "box":
+            body.add_geom(type=types.mjGEOM_BOX, size=[a, b, c], **place)
+        case "sphere":
+            body.add_geom(type=types.mjGEOM_SPHERE, size=[a, 0, 0], **place)
+        case "capsule":
+            body.add_geom(type=types.mjGEOM_CAPSULE, size=[a, b, 0], **place)
+        case "cylinder":
+            body.add_geom(type=types.mjGEOM_CYLINDER, size=[a, b, 0], **place)
+        case "mesh":
+            assert solid.mesh is not None  # for the type checker
+            vertices, faces = solid.mesh.vertices.astype(float), solid.mesh.faces.astype(int)
+            spec.add_mesh(name=name, uservert=vertices.ravel(), userface=faces.ravel())
+            body.add_geom(type=types.mjGEOM_MESH, meshname=name, **place)
+        case "heightfield":
+            assert solid.heights is not None  # for the type checker
+            _add_heights(spec, body, solid, place)
+
+
+def _add_heights(spec: Any, body: Any, solid: Solid, place: dict[str, Any]) -> None:
+    """Add a heightfield: MuJoCo's grows from the pose of its geom, with heights between 0 and 1 of their range."""
+    heights = np.asarray(solid.heights, dtype=float)
+    rows, columns = heights.shape
+    low, high = float(heights.min()), float(heights.max())
+    span = max(high - low, 1e-6)
+    half = ((columns - 1) * solid.size[0] / 2, (rows - 1) * solid.size[1] / 2)
+    spec.add_hfield(
+        name=place["name"],
+        nrow=rows,
+        ncol=columns,
+        size=[*half, span, _BASE],
+        userdata=((heights - low) / span).ravel(),
+    )
+    w, qx, qy, qz = place["quat"]
+    up = np.array([2 * (qx * qz + w * qy), 2 * (qy * qz - w * qx), 1 - 2 * (qx * qx + qy * qy)])
+    place["pos"] = (np.array(place["pos"]) + low * up).tolist()
+    body.add_geom(type=import_mujoco().mjtGeom.mjGEOM_HFIELD, hfieldname=place["name"], **place)

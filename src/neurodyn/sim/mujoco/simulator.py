@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain MuJoCo as the reference simulator: what the user's own simulator computes, without compilation."""
+
+import copy
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import JointPlace
+from neurodyn.core.errors import InputError
+from neurodyn.robots import Robot
+from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.build import Gravity, gravity_vectors
+from neurodyn.sim.mujoco.articulation import articulation_of, mujoco_articulation
+from neurodyn.sim.mujoco.build import BuiltModel, build_model
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
+
+
+class MujocoSimulator(Simulator):
+    """Steps worlds with MuJoCo's `mj_step`, in as many threads as torch has.
+
+    Attributes:
+        model: The `mujoco.MjModel` of one world.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        worlds: int,
+        *,
+        substeps: int | None = None,
+        device: str = "cpu",
+        gravity: Gravity | None = None,
+        scene: Scene | None = None,
+    ) -> None:
+        """Build the worlds; arguments and errors: see `sim.simulators.simulator`."""
+        if device != "cpu":
+            raise InputError(f"device is {device!r}; valid for mujoco-c: cpu; on a GPU declare solver: mujoco")
+        if worlds < 1:
+            raise InputError(f"worlds is {worlds}; valid: at least 1")
+        self.robot, self.worlds = robot, worlds
+        self.scene = scene if scene is not None and scene.shapes else None
+        self.substeps = solver_steps(robot, substeps)
+        mujoco = import_mujoco()
+        built = build_model(robot, self.scene)
+        self.model = built.model
+        self.model.opt.timestep = robot.dt / self.substeps
+        self.built: Articulation = articulation_of(built.model, robot, built.geoms)
+        self._columns = _Columns(built, robot, self.built)
+        self._forces: Tensor | None = None
+        self._data = [mujoco.MjData(self.model) for _ in range(max(1, min(torch.get_num_threads(), worlds)))]
+        self._pool = import_module("mujoco.rollout").Rollout(nthread=len(self._data) if len(self._data) > 1 else 0)
+        self._given = _inputs(mujoco, self.scene is not None)
+        self._state = np.zeros((worlds, mujoco.mj_stateSize(self.model, int(mujoco.mjtState.mjSTATE_FULLPHYSICS))))
+        self._input = np.zeros((worlds, 1, mujoco.mj_stateSize(self.model, self._given)))
+        self._models: Any = self.model
+        self.set_ground(None)
+        if gravity is not None:
+            self.set_gravity(gravity)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the tensors that `step` takes and returns."""
+        return torch.device("cpu")
+
+    def set_ground(self, pose: Tensor | None) -> None:
+        """See `Simulator.set_ground`."""
+        if self.scene is None:
+            return
+        x = checked_pose(pose, self.worlds).double().numpy()
+        turn = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
+        self._input[:, 0, self.model.nv :] = np.concatenate([x[:, :3], turn[:, [3, 0, 1, 2]]], 1)
+
+    def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
+        """See `Simulator.set_gravity`."""
+        vectors = np.atleast_2d(gravity_vectors(self.robot, self.worlds, gravity)).astype(float)
+        models = {}
+        for vector in map(tuple, vectors.tolist()):
+            if vector not in models:
+                models[vector] = copy.copy(self.model)
+                models[vector].opt.gravity[:] = vector
+        self._models = (
+            next(iter(models.values())) if len(models) == 1 else [models[tuple(row)] for row in vectors.tolist()]
+        )
+
+    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Simulator.step_`."""
+        states = self._simulated(q, qd, torque[:, None])
+        return self._columns.tensors(states[:, -1])
+
+    def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See `Simulator.rollout`."""
+        states = self._simulated(q, qd, torques)[:, self.substeps - 1 :: self.substeps]
+        frames = states.shape[1]
+        q_after, qd_after = self._columns.tensors(states.reshape(self.worlds * frames, -1))
+        first = (q.detach().cpu().float(), qd.detach().cpu().float())
+        after = (q_after.view(self.worlds, frames, -1), qd_after.view(self.worlds, frames, -1))
+        q_all, qd_all = (torch.cat([begin[:, None], rest], 1) for begin, rest in zip(first, after, strict=True))
+        return q_all, qd_all
+
+    def contact_forces(self) -> Tensor | None:
+        """See `Simulator.contact_forces`."""
+        return self._forces
+
+    def _simulated(self, q: Tensor, qd: Tensor, torques: Tensor) -> np.ndarray:
+        """Return the state after every solver step under torques, shape [worlds, frames, nu]."""
+        self._columns.write(self._state, q, qd)
+        frames = torques.shape[1]
+        given = np.repeat(np.repeat(self._input, frames, 1), self.substeps, 1)
+        forces = np.repeat(torques.detach().cpu().double().numpy(), self.substeps, 1)
+        given[:, :, self._columns.driven] = forces
+        models = self._models if isinstance(self._models, list) else [self._models] * self.worlds
+        states, sensed = self._pool.rollout(
+            models, self._data, self._state, given, control_spec=self._given, nstep=frames * self.substeps,
+            skip_checks=False,
+        )  # fmt: skip
+        if self.model.nsensor:
+            self._forces = _contact_forces(self.model, self.robot, sensed[:, -1])
+        return states
+
+
+def _inputs(mujoco: Any, scene: bool) -> int:
+    """Return what a roll-out is given at every step: joint forces, and the pose of the scene."""
+    kinds = mujoco.mjtState
+    return int(kinds.mjSTATE_QFRC_APPLIED | (kinds.mjSTATE_MOCAP_POS | kinds.mjSTATE_MOCAP_QUAT if scene else 0))
+
+
+class _Columns:
+    """Converts states to MuJoCo's and back.
+
+    MuJoCo's quaternions have the scalar first; the linear velocity of a free joint is that of the body's origin instead
+    of the centre of mass, its angular velocity, as that of a ball joint, is in body axes.
+    """
+
+    def __init__(self, built: BuiltModel, robot: Robot, articulation: Articulation) -> None:
+        model, spec = built.model, robot.spec
+        self._model, self._places = model, spec.places
+        self._kinds = [joint.kind for joint in spec.joints]
+        self._q = [1 + int(model.jnt_qposadr[joint]) for joint in built.joints]
+        self._qd = [1 + model.nq + int(model.jnt_dofadr[joint]) for joint in built.joints]
+        self._com = [np.array(link.com) for link in articulation.links]
+        dof = {
+            joint.name: int(model.jnt_dofadr[number]) for joint, number in zip(robot.joints, built.joints, strict=True)
+        }
+        self.driven = [dof[name] for name in robot.actuated]
+        self._scalar = [index for index, joint in enumerate(spec.joints) if joint.scalar]
+        self._from = [self._places[index].q.start for index in self._scalar]
+        self._from_rate = [self._places[index].qd.start for index in self._scalar]
+        self._to = [self._q[index] for index in self._scalar]
+        self._to_rate = [self._qd[index] for index in self._scalar]
+
+    def write(self, state: np.ndarray, q: Tensor, qd: Tensor) -> None:
+        """Put positions and velocities into MuJoCo's full states, which become those of an unexcited start."""
+        x, v = q.detach().cpu().double().numpy(), qd.detach().cpu().double().numpy()
+        state[:] = 0.0
+        state[:, self._to], state[:, self._to_rate] = x[:, self._from], v[:, self._from_rate]
+        for index, kind in enumerate(self._kinds):
+            if kind in ("free", "ball"):
+                self._write_turning(state, index, x, v)
+
+    def _write_turning(self, state: np.ndarray, index: int, q: np.ndarray, qd: np.ndarray) -> None:
+        place: JointPlace = self._places[index]
+        at, rate = self._q[index], self._qd[index]
+        quaternion = q[:, place.quaternion]
+        spin = qd[:, place.angular]
+        if self._kinds[index] == "free":
+            state[:, at : at + 3] = q[:, place.q.start : place.q.start + 3]
+            arm = _rotated(quaternion, np.broadcast_to(self._com[index], spin.shape))
+            state[:, rate : rate + 3] = qd[:, place.linear] - np.cross(spin, arm)
+            at, rate = at + 3, rate + 3
+        state[:, at : at + 4] = quaternion[:, [3, 0, 1, 2]]
+        state[:, rate : rate + 3] = _rotated(_inverse(quaternion), spin)
+
+    def tensors(self, state: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return positions and velocities of MuJoCo's full states, shape [n, ...], float32."""
+        q = np.empty((len(state), self._places[-1].q.stop))
+        qd = np.empty((len(state), self._places[-1].qd.stop))
+        q[:, self._from], qd[:, self._from_rate] = state[:, self._to], state[:, self._to_rate]
+        for index, kind in enumerate(self._kinds):
+            if kind in ("free", "ball"):
+                self._read_turning(state, index, q, qd)
+        return torch.from_numpy(q).float(), torch.from_numpy(qd).float()
+
+    def _read_turning(self, state: np.ndarray, index: int, q: np.ndarray, qd: np.ndarray) -> None:
+        place = self._places[index]
+        at, rate = self._q[index], self._qd[index]
+        free = self._kinds[index] == "free"
+        q[:, place.q.start : place.q.stop - 4] = state[:, at : at + 3 * free]
+        linear = state[:, rate : rate + 3 * free]
+        at, rate = at + 3 * free, rate + 3 * free
+        quaternion = state[:, at : at + 4][:, [1, 2, 3, 0]]
+        spin = _rotated(quaternion, state[:, rate : rate + 3])
+        q[:, place.quaternion], qd[:, place.angular] = quaternion, spin
+        if free:
+            arm = _rotated(quaternion, np.broadcast_to(self._com[index], spin.shape))
+            qd[:, place.linear] = linear + np.cross(spin, arm)
+
+
+def _inverse(quaternion: np.ndarray) -> np.ndarray:
+    return quaternion * np.array([-1.0, -1.0, -1.0, 1.0])
+
+
+def _rotated(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Rotate vectors by unit quaternions (scalar last), shapes [n, 3] and [n, 4]."""
+    u, w = quaternion[:, :3], quaternion[:, 3:]
+    twice = 2.0 * np.cross(u, vector)
+    return vector + w * twice + np.cross(u, twice)
+
+
+def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
+    """Return the normal forces of the declared contacts [N], shape [worlds, contacts], from the last step's sensors."""
+    total = np.zeros((len(sensed), len(robot.contacts)))
+    for sensor in range(model.nsensor):
+        name = model.sensor(sensor).name.partition("/")[0]
+        start, size = int(model.sensor_adr[sensor]), int(model.sensor_dim[sensor])
+        forces = sensed[:, start : start + size].reshape(len(sensed), -1, 3)
+        total[:, list(robot.contacts).index(name)] += forces[:, :, 0].sum(1)
+    return torch.from_numpy(total).float()
+
+
+MUJOCO_C = SimulatorKind(mujoco_articulation, MujocoSimulator, contacts="soft")
