@@ -58,6 +58,5 @@ def init(
     robot, path = declaration.robot.name, declaration.path.parent
     folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would be the robot that ships
     print(f"{declaration.path} written; next: neurodyn check {folder}")
-    base = "" if declaration.base is None else f" --base {declaration.base}"
     print(f"then: neurodyn generate {folder} --transitions 100000 --out {robot}.h5")
-    print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot}{base}")
+    print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot} --base {declaration.base}")

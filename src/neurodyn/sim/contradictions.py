@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.build import import_asset, moving_joints
-
-_UNLIMITED = 1e6
-"""Importers' value for joints without limits in the asset."""
+from neurodyn.sim.simulators import SIMULATORS
 
 _ROUNDING = 1e-3
 
@@ -31,21 +28,20 @@ def contradictions(robot: Robot) -> list[Contradiction]:
 
     A joint declared `continuous` has no limits, even if its asset has some.
     """
-    builder, spec = import_asset(robot), robot.spec
+    limits, spec = SIMULATORS[robot.simulator.solver].limits(robot), robot.spec
     found = []
-    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
-        if not joint.scalar:
+    for joint in robot.joints:
+        if joint.name not in limits:
             continue
-        dof = builder.joint_qd_start[index]
-        lower, upper = (float(getattr(builder, f"joint_limit_{end}")[dof]) for end in ("lower", "upper"))
+        given = limits[joint.name]
         unit = spec.q_units[spec.q_names.index(joint.name)]
-        if joint.lower is None and not joint.continuous and abs(lower) < _UNLIMITED and abs(upper) < _UNLIMITED:
+        if joint.lower is None and not joint.continuous and given.position is not None:
+            lower, upper = given.position
             turning = ", or continuous: true where it turns without end" if joint.kind == "revolute" else ""
             advice = f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}"
             found.append(Contradiction(joint.name, "limits of the asset left out", None, upper, unit, advice))
-        most = float(builder.joint_effort_limit[dof])
-        if 0 < most < _UNLIMITED:
-            found += _too_strong(robot, joint.name, most, "N m" if unit == "rad" else "N")
+        if given.effort is not None:
+            found += _too_strong(robot, joint.name, given.effort, "N m" if unit == "rad" else "N")
     return found
 
 

@@ -15,16 +15,18 @@ from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
 from neurodyn.sim.bodies import compose, merged_body
-from neurodyn.sim.build import build
+from neurodyn.sim.build import build, import_asset, moving_joints
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups, fingerprint, world_joints
+from neurodyn.sim.simulators import AssetLimits
 from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
 if TYPE_CHECKING:
     import newton
 
 _UNLIMITED = 1e9
+_UNSAID = 1e6  # the importer's value for what the asset does not say
 
 
 def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulation:
@@ -51,6 +53,21 @@ def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulat
         base_com=_vector(com),
         elements=read_elements(model, robot),
     )
+
+
+def imported_limits(robot: Robot) -> dict[str, AssetLimits]:
+    """Return the limits of the joints with one degree of freedom in a robot's asset, by name."""
+    builder, found = import_asset(robot), {}
+    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
+        if joint.scalar:
+            dof = builder.joint_qd_start[index]
+            lower, upper = (float(getattr(builder, f"joint_limit_{end}")[dof]) for end in ("lower", "upper"))
+            effort = float(builder.joint_effort_limit[dof])
+            limited = abs(lower) < _UNSAID and abs(upper) < _UNSAID
+            found[joint.name] = AssetLimits(
+                (lower, upper) if limited else None, effort if 0 < effort < _UNSAID else None
+            )
+    return found
 
 
 def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:

@@ -19,7 +19,7 @@ from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import Gravity, build, gravity_vectors
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import columns
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton_articulation import imported_limits, newton_articulation
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
@@ -326,5 +326,5 @@ class ReferenceSimulator(Simulator):
         return capture.graph
 
 
-FEATHERSTONE = SimulatorKind(partial(newton_articulation, None), ReferenceSimulator, contacts=None)
-MUJOCO_WARP = SimulatorKind(partial(newton_articulation, None), ReferenceSimulator, contacts="soft")
+FEATHERSTONE = SimulatorKind(partial(newton_articulation, None), imported_limits, ReferenceSimulator, contacts=None)
+MUJOCO_WARP = SimulatorKind(partial(newton_articulation, None), imported_limits, ReferenceSimulator, contacts="soft")

@@ -121,16 +121,31 @@ def solver_steps(robot: Robot, substeps: int | None) -> int:
 
 
 @dataclass(frozen=True)
+class AssetLimits:
+    """Limits of a joint with one degree of freedom in the robot's asset; None for none.
+
+    Attributes:
+        position: Lower and upper limit [rad or m].
+        effort: Maximum torque or force of its drive [N m or N].
+    """
+
+    position: tuple[float, float] | None
+    effort: float | None
+
+
+@dataclass(frozen=True)
 class SimulatorKind:
     """A reference simulator.
 
     Attributes:
         articulation: Builds a robot; an invalid asset raises InputError.
+        limits: Reads the limits of the robot's joints in its asset, by name.
         worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
         contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
     """
 
     articulation: Callable[[Robot], Articulation]
+    limits: Callable[[Robot], dict[str, AssetLimits]]
     worlds: Callable[..., Simulator]
     contacts: str | None
 

@@ -122,11 +122,6 @@ def require_elements(elements: Sequence[ForceElement], joints: Sequence[str]) ->
             require(one.joint in ("", *joints), f"element {element.name!r}: joint", repr(one.joint), valid)
 
 
-def modelled_tags() -> set[str]:
-    """Return the MJCF elements that registered kinds model."""
-    return {kind.mjcf for kind in FORCE_ELEMENTS.values() if kind.mjcf}
-
-
 def read_elements(model: Any, robot: Any) -> tuple[ForceElement, ...]:
     """Return the force elements of all kinds in a model of Newton."""
     readers = [imported(kind.read) for kind in FORCE_ELEMENTS.values() if kind.read is not None]

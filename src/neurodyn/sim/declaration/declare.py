@@ -64,9 +64,7 @@ class Declaration:
     robot: Robot
     trial: SimulatorTrial  # the last one of its simulator
     decisions: list[Decision] = field(default_factory=list)
-    base: str | None = (
-        None  # recommended for first models (`learn.train`); None if the hybrid engine does not support the robot
-    )
+    base: str = "contact"  # recommended for first models (`learn.train`)
 
 
 Judge = Callable[[Robot], str | None]
@@ -134,7 +132,7 @@ class _Draft:
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
         self.stands = facts.floating or facts.has_floor
-        self.base = None if facts.unmodelled else "contact"
+        self.base = "contact"
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
@@ -144,9 +142,11 @@ class _Draft:
             "dt": dt,
             "fixed_base": not facts.floating,
             "locked": list(facts.locked),
-            "simulator": {"solver": "mujoco", "substeps": 4, "integrator": "implicitfast"},
+            "simulator": {"solver": facts.solver, "substeps": 4, "integrator": "implicitfast"},
             "meshes": facts.meshes,
         }
+        if facts.gravity != (0.0, 0.0, -9.81):
+            self.tree["gravity"] = list(facts.gravity)
 
     def complete(self) -> dict[str, Any]:
         """Make all decisions and return the plain data."""
@@ -161,7 +161,8 @@ class _Draft:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
         self.tree["nominal"] = {}
         if self.stands:
-            self.tree["nominal"] = {joint.name: round(rest_position(joint), 3) for joint in self.scalars}
+            rest = {joint.name: round(rest_position(joint), 3) for joint in self.scalars}
+            self.tree["nominal"] = rest | {name: round(value, 3) for name, value in self.facts.pose.items()}
             with stage(0.0, 0.2):
                 self._stand()
         with stage(0.2, 0.3):
@@ -174,12 +175,7 @@ class _Draft:
             self.tree["passive_fraction"] = 0.25
         with stage(0.5, 1.0):
             self._simulator()
-        if self.base is None:
-            self._decide("first model", "without a base", "the hybrid engine does not know all of the asset")
-        else:
-            self._decide(
-                "first model", f"--base {self.base}", "the engine computes what was declared; a network corrects"
-            )
+        self._decide("first model", f"--base {self.base}", "the engine computes what was declared; a network corrects")
         return self.tree
 
     def robot(self, **change: Any) -> Robot:
@@ -202,7 +198,8 @@ class _Draft:
         if self.facts.floating:
             everything = self.robot(contact_points={}, colliders=["*"])
             built = articulation(everything)
-            nominal = bend_legs(built, self.robot(), chosen.layout, self.facts.joints, nominal)
+            if not self.facts.pose:
+                nominal = bend_legs(built, self.robot(), chosen.layout, self.facts.joints, nominal)
             self.tree["nominal"] = nominal
             chosen = self._points(nominal)
         self.layout = self._contact(chosen)
@@ -210,7 +207,8 @@ class _Draft:
         q = full_position(self.robot(), nominal)
         self.height = -float(lowest_point(built, self.layout, q[None])[0])
         if self.facts.floating:
-            self._decide("nominal", f"base {self.height:.2f} m above the ground", "legs bent, feet below the hips")
+            why = "the asset's first keyframe" if self.facts.pose else "legs bent, feet below the hips"
+            self._decide("nominal", f"base {self.height:.2f} m above the ground", why)
         else:
             self._decide("nominal", "near zero", "well within the limits")
 
@@ -280,7 +278,7 @@ class _Draft:
         self.tree["sampling"] = {"q": q, "qd": rates}
         quiet = {name: _symmetric(0.1) for name in rates}
         self.tree["reset"] = {"q": reset_q, "qd": quiet} if stands else {"qd": quiet}
-        if stands:
+        if self.facts.floating or lifted is not None:
             self._heights(lifted)
 
     def _heights(self, lifted: str | None) -> None:
@@ -429,7 +427,8 @@ class _Draft:
         fastest = self._bounds(self.trial)
         if self.needed and factor > 1.0:
             self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
-        self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
+        name = "plain MuJoCo" if self.facts.solver == "mujoco-c" else "MuJoCo Warp"
+        self._decide("simulator", f"{name}, {self.trial.substeps} substeps", self.trial.text)
         self._decide(
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
         )

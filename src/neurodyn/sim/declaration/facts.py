@@ -2,18 +2,23 @@
 """Reads a robot's asset: joints with limits, efforts and velocities, and whether the base floats."""
 
 import math
-from dataclasses import dataclass, replace
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
-from neurodyn.core.description.elements import modelled_tags
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.declaration import ASSET_SUFFIXES
+from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import read_asset
-from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.engine import import_newton, joint_kinds
+from neurodyn.sim.mujoco.asset import compiled, read_spec
+from neurodyn.sim.mujoco.build import joint_kind, joint_name
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.unmodelled import unmodelled
 from neurodyn.sim.urdf import parse_xml
 
 _UNSAID = 1e5
@@ -54,7 +59,10 @@ class AssetFacts:
     has_floor: bool
     meshes: bool  # whether masses are unknown without meshes
     notes: tuple[str, ...]  # one line each
-    unmodelled: tuple[str, ...] = ()  # elements that are simulated, but not supported by the hybrid engine
+    gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
+    step: float | None = None  # time between two steps of its simulator [s]; None if it says none
+    pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
+    solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
 
 
 def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...] = ()) -> AssetFacts:
@@ -65,39 +73,59 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         floating: Whether the base of a URDF is free; None to decide from the asset.
         lock: Joints to hold at zero, besides mimic joints and grippers.
     """
-    if path.suffix.lower() not in ASSET_SUFFIXES:
+    suffix = path.suffix.lower()
+    if suffix not in ASSET_SUFFIXES:
         raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {', '.join(ASSET_SUFFIXES)}")
     if not path.is_file():
         raise InputError(f"{path}: no such file; valid: an asset of kind {', '.join(ASSET_SUFFIXES)}")
-    if path.suffix.lower() == ".urdf":
+    if suffix == ".urdf":
         return _urdf_facts(path, floating, lock)
     if floating is not None:
         raise InputError(f"{path}: an MJCF or USD says itself whether its base floats; add or remove its free joint")
-    notes: list[str] = []
-    unmodelled: tuple[str, ...] = ()
-    floor = False
-    if path.suffix.lower() == ".xml":
-        root = parse_xml(path, "mujoco", "MJCF")
-        efforts = _mjcf_efforts(path, notes)
-        known = modelled_tags()
-        unmodelled = tuple(
-            tag
-            for tag in ("equality", "tendon")
-            if any(f"{tag}/{child.tag}" not in known for child in root.findall(f"{tag}/*"))
-        )
-        notes += [
-            f"the asset has <{tag}>: it is simulated, but the hybrid engine does not know it" for tag in unmodelled
-        ]
-        floor = any(geom.get("type") in ("plane", "hfield") for geom in root.findall("worldbody/geom"))
-        joints, meshes = _built_joints(path, lock, floating=False)
-        joints = tuple(replace(joint, effort=efforts.get(joint.name) or joint.effort) for joint in joints)
-    else:
-        if lock:
-            raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
-        joints, meshes = _built_joints(path, (), floating=False)
+    if suffix == ".xml":
+        return _mjcf_facts(path, lock)
+    if lock:
+        raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
+    joints = _imported_joints(path)
+    free, why = _base(joints)
+    return AssetFacts(path, joints, free, why, (), False, True, (), solver="mujoco")
+
+
+def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
+    """Return whether the base floats by itself, and why."""
     free = bool(joints) and joints[0].kind == "free"
-    why = "the asset's first joint is free" if free else "the asset has no free joint at its base"
-    return AssetFacts(path, joints, free, why, lock, floor, meshes, tuple(notes), unmodelled)
+    return free, "the asset's first joint is free" if free else "the asset has no free joint at its base"
+
+
+def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
+    spec = read_spec(path, locked=lock)
+    floor = any(geom.type in _flat_types() for geom in spec.worldbody.geoms)
+    model = compiled(path, spec)
+    notes: list[str] = []
+    efforts = _efforts(model, notes)
+    joints = _compiled_joints(path, model, {name: (effort, None) for name, effort in efforts.items()})
+    free, why = _base(joints)
+    x, y, z = map(float, model.opt.gravity)
+    return AssetFacts(
+        path, joints, free, why, lock, floor, True, (*notes, *unmodelled(model)), gravity=(x, y, z),
+        step=float(model.opt.timestep), pose=_keyed_pose(model),
+    )  # fmt: skip
+
+
+def _flat_types() -> tuple[Any, ...]:
+    types = import_mujoco().mjtGeom
+    return (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)
+
+
+def _keyed_pose(model: Any) -> dict[str, float]:
+    """Return the pose of the first keyframe, by joint with one degree of freedom; empty without keyframes."""
+    if not model.nkey:
+        return {}
+    return {
+        joint_name(model, joint): float(model.key_qpos[0][model.jnt_qposadr[joint]])
+        for joint in range(model.njnt)
+        if joint_kind(model, joint) in ("revolute", "prismatic")
+    }
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:
@@ -108,8 +136,21 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     if floating is None:
         floating, why = _guess_floating(root, links, locked)
     notes = [f"locked at zero: {name}, which {reason}" for name, reason in held.items()]
-    joints, meshes = _built_joints(path, locked, floating=floating)
-    return AssetFacts(path, joints, floating, why, locked, False, meshes, tuple(notes))
+    model = compiled(path, read_spec(path, locked=locked, floating=floating))
+    limits = {joint.name: _drive_limits(joint.element) for joint in links}
+    joints = _compiled_joints(path, model, limits)
+    return AssetFacts(path, joints, floating, why, locked, False, True, (*notes, *unmodelled(model)))
+
+
+def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:
+    """Return the effort and velocity that a URDF gives a joint; None for none."""
+    limit = joint.find("limit")
+    effort, velocity = (None if limit is None else float(limit.get(what, "0")) for what in ("effort", "velocity"))
+    return _said(effort), _said(velocity)
+
+
+def _said(value: float | None) -> float | None:
+    return value if value is not None and 0 < value < _UNSAID else None
 
 
 class _Joint(NamedTuple):
@@ -174,15 +215,33 @@ def _guess_floating(root: ElementTree.Element, joints: list[_Joint], locked: tup
     return True, f"{branches} chains of joints stand on its base, as legs do" if branches else "nothing is jointed"
 
 
-def _built_joints(path: Path, locked: tuple[str, ...], *, floating: bool) -> tuple[tuple[AssetJoint, ...], bool]:
-    """Return the moving joints as built, and whether masses need the meshes."""
-    try:
-        builder, meshes = read_asset(path, locked=locked, meshes=False, floating=floating), False
-    except InputError:
-        if path.suffix.lower() not in (".urdf", ".xml"):
-            raise
-        builder, meshes = read_asset(path, locked=locked, meshes=True, floating=floating), True
-    newton = import_newton()
+def _compiled_joints(
+    path: Path, model: Any, drives: Mapping[str, tuple[float | None, float | None]]
+) -> tuple[AssetJoint, ...]:
+    """Return the moving joints as MuJoCo compiled them; `drives` are their efforts and velocities."""
+    if not model.njnt:
+        raise InputError(f"{path}: nothing moves; valid: an asset with joints, or a floating base (--floating)")
+    joints = []
+    for joint in range(model.njnt):
+        name, kind = joint_name(model, joint), joint_kind(model, joint)
+        if kind in ("free", "ball"):
+            joints.append(AssetJoint(name, kind))
+            continue
+        effort, velocity = drives.get(name, (None, None))
+        lower, upper = map(float, model.jnt_range[joint])
+        limited = bool(model.jnt_limited[joint]) and -_UNSAID < lower < upper < _UNSAID
+        joints.append(
+            AssetJoint(
+                name, kind, lower=lower if limited else None, upper=upper if limited else None, effort=effort,
+                velocity=velocity, armature=float(model.dof_armature[model.jnt_dofadr[joint]]),
+            )
+        )  # fmt: skip
+    return tuple(joints)
+
+
+def _imported_joints(path: Path) -> tuple[AssetJoint, ...]:
+    """Return the moving joints of a USD as Newton imports them."""
+    builder, newton = read_asset(path), import_newton()
     kinds, fixed = joint_kinds(newton), int(newton.JointType.FIXED)
     joints = []
     for index, kind in enumerate(map(int, builder.joint_type)):
@@ -194,55 +253,48 @@ def _built_joints(path: Path, locked: tuple[str, ...], *, floating: bool) -> tup
                 f"{path}: joint {name!r} is of the unsupported type {newton.JointType(kind).name}; valid: "
                 f"{choices(kinds.values())}"
             )
-        joints.append(_built_joint(builder, index, name, kinds[kind]))
+        joints.append(_imported_joint(builder, index, name, kinds[kind]))
     if not joints:
-        raise InputError(f"{path}: nothing moves; valid: an asset with joints, or a floating base (--floating)")
-    return tuple(joints), meshes
+        raise InputError(f"{path}: nothing moves; valid: an asset with joints")
+    return tuple(joints)
 
 
-def _built_joint(builder: Any, index: int, name: str, kind: JointKind) -> AssetJoint:
+def _imported_joint(builder: Any, index: int, name: str, kind: JointKind) -> AssetJoint:
     if kind == "free":
         return AssetJoint("base" if name == "floating_base" or "free" in name.lower() else name, kind)
     if kind == "ball":
         return AssetJoint(name, kind)
     dof = builder.joint_qd_start[index]
-    said = {
-        field: value if 0 < (value := float(getattr(builder, f"joint_{field}_limit")[dof])) < _UNSAID else None
-        for field in ("effort", "velocity")
-    }
     lower, upper = float(builder.joint_limit_lower[dof]), float(builder.joint_limit_upper[dof])
     limited = -_UNSAID < lower < upper < _UNSAID
     return AssetJoint(
         name, kind,
         lower=lower if limited else None, upper=upper if limited else None,
-        effort=said["effort"], velocity=said["velocity"], armature=float(builder.joint_armature[dof]),
+        effort=_said(float(builder.joint_effort_limit[dof])), velocity=_said(float(builder.joint_velocity_limit[dof])),
+        armature=float(builder.joint_armature[dof]),
     )  # fmt: skip
 
 
-def _mjcf_efforts(path: Path, notes: list[str]) -> dict[str, float]:
-    """Return the maximum torque or force of each driven joint of an MJCF, as MuJoCo compiles it."""
-    mujoco: Any = import_module("mujoco")  # has no types
-    mujoco.set_mju_user_warning(notes.append)  # otherwise MuJoCo writes a log file to the working directory
-    try:
-        model = mujoco.MjModel.from_xml_path(str(path))
-    except ValueError as error:
-        notes.append(f"MuJoCo itself cannot compile it, so that actuators are unknown: {error}")
-        return {}
-    finally:
-        mujoco.set_mju_user_warning(None)
+def _efforts(model: Any, notes: list[str]) -> dict[str, float]:
+    """Return the maximum torque or force of each driven joint of an MJCF."""
+    mujoco = import_mujoco()
     efforts: dict[str, float] = {}
     for index in range(model.nu):
-        name = model.joint(int(model.actuator_trnid[index, 0])).name
+        joint, label = int(model.actuator_trnid[index, 0]), model.actuator(index).name or f"number {index}"
         if int(model.actuator_trntype[index]) != int(mujoco.mjtTrn.mjTRN_JOINT):
-            notes.append(f"actuator {model.actuator(index).name!r} drives no joint: left out")
+            notes.append(f"actuator {label!r} drives no joint: left out")
             continue
+        if joint_kind(model, joint) not in ("revolute", "prismatic"):
+            notes.append(f"actuator {label!r} drives a {joint_kind(model, joint)} joint: left out")
+            continue
+        name = joint_name(model, joint)
         force = _force(model, index) * abs(float(model.actuator_gear[index, 0]))
         if math.isfinite(force) and force > 0:
             efforts[name] = efforts.get(name, 0.0) + force
         else:
-            notes.append(f"actuator {model.actuator(index).name!r} has no bound: add {name!r} to `actuated` yourself")
+            notes.append(f"actuator {label!r} has no bound: add {name!r} to `actuated` yourself")
     for joint in range(model.njnt):
-        if model.jnt_actfrclimited[joint] and (name := model.joint(joint).name) in efforts:
+        if model.jnt_actfrclimited[joint] and (name := joint_name(model, joint)) in efforts:
             efforts[name] = min(efforts[name], float(abs(model.jnt_actfrcrange[joint]).max()))
     return efforts
 

@@ -15,12 +15,14 @@ from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, Inertia, JointPrint, Link, Vector
 from neurodyn.core.description.scene import Pose
 from neurodyn.core.description.spec import COORDINATES
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
 from neurodyn.sim.bodies import Groups, compose, group_bodies, merged_body, rotation
 from neurodyn.sim.contact_points import shape_names
-from neurodyn.sim.mujoco.build import BuiltModel, build_model, joint_kind
+from neurodyn.sim.mujoco.asset import compiled, read_spec
+from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
 from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.simulators import AssetLimits
 from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
 _NEGLIGIBLE = 1e-9  # mass and inertia of a link in between, as a share of its body's
@@ -32,6 +34,19 @@ def mujoco_articulation(robot: Robot, built: BuiltModel | None = None) -> Articu
     """Return a robot as MuJoCo compiles it; `built` is the compiled model, None to build one."""
     built = build_model(robot) if built is None else built
     return articulation_of(built.model, robot, built.geoms)
+
+
+def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
+    """Return the limits of the joints with one degree of freedom in a robot's asset, by name."""
+    path = asset_path(robot)
+    model = compiled(path, read_spec(path, locked=robot.locked, floating=not robot.fixed_base))
+    found = {}
+    for number, joint in zip(declared_joints(model, robot), robot.joints, strict=True):
+        if joint.scalar:
+            lower, upper = map(float, model.jnt_range[number])
+            effort = float(abs(model.jnt_actfrcrange[number]).max()) if model.jnt_actfrclimited[number] else None
+            found[joint.name] = AssetLimits((lower, upper) if model.jnt_limited[number] else None, effort or None)
+    return found
 
 
 def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
@@ -113,7 +128,7 @@ class _BodyTree:
         zero = _moved(kind, np.array(model.jnt_axis[joint]), -start)  # where the joint is at position 0
         return ChainJoint(
             name=name,
-            kind=kind,  # type: ignore[arg-type]
+            kind=kind,
             parent=parent,
             parent_frame=_pose(compose(compose(frame, anchor), zero)),
             child_frame=_pose(anchor),

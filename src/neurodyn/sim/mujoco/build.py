@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots import Robot, asset_path
@@ -71,7 +72,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
         _add_force_sensors(spec, robot)
     spec.option.timestep = robot.dt / robot.simulator.substeps
     model = compiled(path, spec)
-    built = BuiltModel(model, _declared_joints(model, robot))
+    built = BuiltModel(model, declared_joints(model, robot))
     _set_options(model, robot)
     _override_joints(built, robot)
     _set_masses(model, robot)
@@ -81,10 +82,10 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     return built
 
 
-def joint_kind(model: Any, joint: int) -> str:
+def joint_kind(model: Any, joint: int) -> JointKind:
     """Return the kind of a joint of a model."""
     types = import_mujoco().mjtJoint
-    kinds = {
+    kinds: dict[Any, JointKind] = {
         types.mjJNT_HINGE: "revolute", types.mjJNT_SLIDE: "prismatic", types.mjJNT_BALL: "ball",
         types.mjJNT_FREE: "free",
     }  # fmt: skip
@@ -101,7 +102,7 @@ def _unnamed(name: str) -> bool:
     return "free" in name.lower() or name.endswith("_joint") or not name
 
 
-def _declared_joints(model: Any, robot: Robot) -> tuple[int, ...]:
+def declared_joints(model: Any, robot: Robot) -> tuple[int, ...]:
     """Return the number of each declared joint; refuse other joints, kinds, or another order."""
     built = [(joint_name(model, joint), joint_kind(model, joint)) for joint in range(model.njnt)]
     declared = [(joint.name, joint.kind) for joint in robot.joints]

@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity, gravity_vectors
-from neurodyn.sim.mujoco.articulation import articulation_of, mujoco_articulation
+from neurodyn.sim.mujoco.articulation import articulation_of, compiled_limits, mujoco_articulation
 from neurodyn.sim.mujoco.build import BuiltModel, build_model
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
@@ -223,4 +223,4 @@ def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
     return torch.from_numpy(total).float()
 
 
-MUJOCO_C = SimulatorKind(mujoco_articulation, MujocoSimulator, contacts="soft")
+MUJOCO_C = SimulatorKind(mujoco_articulation, compiled_limits, MujocoSimulator, contacts="soft")
