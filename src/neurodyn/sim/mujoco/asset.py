@@ -47,8 +47,9 @@ def read_spec(
     for kind in _UNPHYSICAL:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
+    for seen in (*spec.geoms, *spec.sites, *spec.tendons):
+        seen.material = ""
     for geom in spec.geoms:
-        geom.material = ""
         given = chosen(geom.name, densities or {})
         if given is not None:
             geom.density, geom.mass = given, float("nan")

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Robots that others declared: which files open, and how exactly the hybrid engine does what plain MuJoCo does.
+
+Takes folders, for example of unpacked wheels (`python -m zipfile -e WHEEL FOLDER`), and downloads nothing. Every MJCF
+and URDF with moving bodies goes through `neurodyn init` without its check; then 100 frames of random control from
+random states are rolled out in the declared simulator and in the hybrid engine, both in float64.
+
+    OMP_NUM_THREADS=1 python benchmarks/zoo.py FOLDER... [--sample 40] [--json results.json]
+"""
+
+import argparse
+import json
+import multiprocessing
+import random
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+FRAMES, WORLDS = 100, 16
+EXACT = 1e-3  # [rad or m]
+
+
+def main() -> None:
+    """Print a line for each file, and a summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--sample", type=int, help="number of files to draw; all by default")
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds of wall time for a file")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    files = robots(arguments.folders)
+    if arguments.sample is not None and arguments.sample < len(files):
+        files = sorted(random.Random(0).sample(files, arguments.sample))
+    rows = []
+    print(f"{'file':<64} {'dof':>4} {'init':>7} {'hybrid':>7} {'error':>9}  what is not modelled, or why not")
+    for file in files:
+        rows.append(row := tried(file, arguments.limit))
+        said = row.get("refused") or row.get("failed") or "; ".join(row.get("unmodelled", ()))
+        numbers = (show(row.get(key), form) for key, form in (("init", ".1f"), ("hybrid", ".1f"), ("error", ".1e")))
+        print(
+            f"{'/'.join(file.parts[-4:])[-64:]:<64} {row.get('nv', ''):>4} {' '.join(f'{n:>8}' for n in numbers)}  {said}"
+        )
+    summary = summarised(rows)
+    print("\n".join(f"{name}: {value}" for name, value in summary.items()))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps({"summary": summary, "files": rows}, indent=1) + "\n")
+
+
+def show(value: float | None, form: str) -> str:
+    """Return a number as text, or a dash."""
+    return "-" if value is None else format(value, form)
+
+
+def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many files opened, how many are exact, and the slowest."""
+    opened = [row for row in rows if "init" in row]
+    compared = [row for row in opened if "error" in row]
+    return {
+        "files": len(rows),
+        "opened": len(opened),
+        "refused in one line": sum("refused" in row for row in rows),
+        "failed with a traceback": sum("failed" in row for row in rows),
+        "compared": len(compared),
+        f"within {EXACT:g} after {FRAMES} frames": sum(row["error"] <= EXACT for row in compared),
+        "slowest init up to 35 degrees [CPU-s]": max((r["init"] for r in opened if r["nv"] <= 35), default=None),
+        "slowest hybrid up to 35 degrees [CPU-s]": max((r["hybrid"] for r in compared if r["nv"] <= 35), default=None),
+    }
+
+
+def robots(folders: list[Path]) -> list[Path]:
+    """Return the MJCF and URDF files with moving bodies that MuJoCo itself opens."""
+    import mujoco
+
+    mujoco.set_mju_user_warning(lambda text: None)
+    found = []
+    for folder in folders:
+        for file in sorted([*folder.rglob("*.xml"), *folder.rglob("*.urdf")]):
+            text = file.read_text(errors="ignore")
+            if "<mujoco" not in text and "<robot" not in text:
+                continue
+            try:
+                moves = mujoco.MjModel.from_xml_path(str(file)).nv > 0
+            except ValueError:
+                continue
+            if moves:
+                found.append(file)
+    return found
+
+
+def tried(file: Path, limit: float) -> dict[str, Any]:
+    """Try a file in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_try, args=(file, sender))
+    process.start()
+    sender.close()
+    row: dict[str, Any] = {"file": "/".join(file.parts[-5:])}
+    end = time.monotonic() + limit
+    while time.monotonic() < end and receiver.poll(max(0.0, end - time.monotonic())):
+        try:
+            row |= receiver.recv()
+        except EOFError:
+            process.join()
+            return row
+    process.kill()
+    return row | {"failed": f"took more than {limit:.0f} s"}
+
+
+def _try(file: Path, sender: Any) -> None:
+    import torch
+
+    from neurodyn.core.errors import InputError
+
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure(file, Path(folder) / "robot", sender)
+    except InputError as error:
+        sender.send({"refused": str(error)})
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        sender.send({"failed": f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"})
+    sender.close()
+
+
+def _measure(file: Path, folder: Path, sender: Any) -> None:
+    from neurodyn.core.seeds import generator
+    from neurodyn.dynamics.batch import Environment, State
+    from neurodyn.dynamics.hybrid.declared import declared_hybrid
+    from neurodyn.geometry.ground import Ground
+    from neurodyn.sim import declare, sample_states, sample_torques, simulator
+
+    start = time.process_time()
+    declaration = declare(file, folder, name="robot")
+    robot = declaration.robot
+    notes = [one.value for one in declaration.decisions if one.what == "note" and "not modelled" in one.value]
+    sender.send({"init": time.process_time() - start, "nv": robot.spec.nv, "unmodelled": notes})
+    scene = robot.named_ground()
+    ground = None if scene is None else Ground(scene)
+    rng = generator(0, "zoo")
+    q, qd = sample_states(robot, WORLDS, rng, ground)
+    control = sample_torques(robot, WORLDS, FRAMES, rng)
+    truth, _ = simulator(robot, WORLDS, scene=scene).rollout(q, qd, control)
+    start = time.process_time()
+    dynamics = declared_hybrid(robot).double()
+    environment = None if ground is None else Environment(ground=ground)
+    path = dynamics.rollout(State(q.double(), qd.double()), control.double(), environment=environment)
+    last = robot.spec
+    difference = (path.q[:, -1] - truth[:, -1].double()).abs()
+    columns = [column for place in last.places for column in range(place.q.start, place.q.stop)]
+    error = difference[:, columns].amax(1)
+    sender.send({"hybrid": time.process_time() - start, "error": float(error.nan_to_num(nan=1e9).median())})
+
+
+if __name__ == "__main__":
+    main()
