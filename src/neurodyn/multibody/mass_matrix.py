@@ -39,24 +39,30 @@ class _Composite:
     inertia: Matrix
 
 
-class TreeInertia:
-    """The factored mass matrix of a tree at a configuration, and the motion of each velocity coordinate.
+SparseRow = dict[int, Any]
+"""Entries of a Jacobian's row that may differ from zero, by velocity coordinate."""
+
+
+def sparse(row: Sequence[Any]) -> SparseRow:
+    """Return the entries of a row that are not the constant zero."""
+    return {dof: x for dof, x in enumerate(row) if not is_zero(x)}
+
+
+class TreeColumns:
+    """The motion of a tree's links per unit of each velocity coordinate, at a configuration.
 
     Attributes:
         columns: One for each velocity coordinate.
-        matrix: The mass matrix; only entries [i][j] with j <= i are filled in.
     """
 
     def __init__(self, tree: Tree, poses: Sequence[LinkPose]) -> None:
-        """Compute and factor the mass matrix at these link poses."""
+        """Compute the columns at these link poses."""
         self._parents = [link.joint.parent for link in tree.links]
         self._roots: list[int] = []
         for index, parent in enumerate(self._parents):
             self._roots.append(index if parent < 0 else self._roots[parent])
         self._poses = poses
         self.columns = self._columns(tree)
-        self.matrix = self._mass_matrix(tree)
-        self._lower, self._inverse = factored(self.matrix)
 
     def from_root(self, link: int) -> Vector:
         """Return the origin of a link relative to the origin of its tree's first link."""
@@ -80,6 +86,46 @@ class TreeInertia:
             dot(direction, column.velocity) + dot(lever, column.spin) if self.carries(column.link, link) else 0.0
             for column in self.columns
         ]
+
+    def turning(self, link: int, direction: Vector) -> list[Any]:
+        """Return the Jacobian of a link's angular velocity along a direction, in world axes."""
+        return [dot(direction, column.spin) if self.carries(column.link, link) else 0.0 for column in self.columns]
+
+    def _columns(self, tree: Tree) -> list[MotionColumn]:
+        columns: list[MotionColumn] = []
+        for index, link in enumerate(tree.links):
+            pose, origin = self._poses[index], self.from_root(index)
+            if link.joint.scalar:
+                axis = pose.turn @ tree.axis(index)
+                own = (axis, cross(origin, axis)) if link.joint.kind == "revolute" else (ZERO, axis)
+                columns.append(MotionColumn(index, *own))
+                continue
+            axes = tree.base(index)[0]
+            if link.joint.parent >= 0:
+                axes = self._poses[link.joint.parent].turn @ axes
+            if link.joint.kind == "free":  # its velocity is that of the reference point
+                columns += [MotionColumn(index, ZERO, axis) for axis in axes.T]
+                origin = origin + pose.turn @ tree.reference(index)
+            columns += [MotionColumn(index, axis, cross(origin, axis)) for axis in axes.T]
+        return columns
+
+
+class TreeInertia(TreeColumns):
+    """The factored mass matrix of a tree at a configuration.
+
+    Attributes:
+        matrix: The mass matrix; only entries [i][j] with j <= i are filled in.
+    """
+
+    def __init__(self, tree: Tree, poses: Sequence[LinkPose], added: Sequence[tuple[SparseRow, Any]] = ()) -> None:
+        """Compute and factor the mass matrix at these link poses.
+
+        `added` are inertias along rows J, such as those of tendons: each adds m J^T J.
+        """
+        super().__init__(tree, poses)
+        self.matrix = self._mass_matrix(tree)
+        add_squares(self.matrix, added)
+        self._lower, self._inverse = factored(self.matrix)
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
         r"""Return $y = L^{-T} f$, so that $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
@@ -105,29 +151,11 @@ class TreeInertia:
 
     @property
     def chains(self) -> tuple[tuple[int, ...], ...]:
-        """For each velocity coordinate, those up to it that carry its link: where M may be nonzero."""
+        """For each velocity coordinate, those up to it that carry its link or share an added row: where M is filled."""
         return tuple(
-            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
-            for i, column in enumerate(self.columns)
+            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link) or not is_zero(row[j]))
+            for i, (column, row) in enumerate(zip(self.columns, self.matrix, strict=True))
         )
-
-    def _columns(self, tree: Tree) -> list[MotionColumn]:
-        columns: list[MotionColumn] = []
-        for index, link in enumerate(tree.links):
-            pose, origin = self._poses[index], self.from_root(index)
-            if link.joint.scalar:
-                axis = pose.turn @ tree.axis(index)
-                own = (axis, cross(origin, axis)) if link.joint.kind == "revolute" else (ZERO, axis)
-                columns.append(MotionColumn(index, *own))
-                continue
-            axes = tree.base(index)[0]
-            if link.joint.parent >= 0:
-                axes = self._poses[link.joint.parent].turn @ axes
-            if link.joint.kind == "free":  # its velocity is that of the reference point
-                columns += [MotionColumn(index, ZERO, axis) for axis in axes.T]
-                origin = origin + pose.turn @ tree.reference(index)
-            columns += [MotionColumn(index, axis, cross(origin, axis)) for axis in axes.T]
-        return columns
 
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:
         bodies = self._composites(tree)
@@ -164,6 +192,15 @@ class TreeInertia:
                 whole.moment = whole.moment + body.moment
                 whole.inertia = whole.inertia + body.inertia
         return bodies
+
+
+def add_squares(matrix: list[list[Any]], rows: Sequence[tuple[SparseRow, Any]]) -> None:
+    """Add w J^T J for each row J and weight w to the lower triangle of a matrix."""
+    for row, weight in rows:
+        for i, x in row.items():
+            for j, y in row.items():
+                if j <= i:
+                    matrix[i][j] = matrix[i][j] + weight * x * y
 
 
 def is_zero(x: Any) -> bool:

@@ -343,6 +343,15 @@ class ConstraintParameters(Config, frozen=True):
         require(shares and 0 < width < math.inf and 1 <= power < math.inf, "solimp", self.solimp, valid)
 
 
+def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
+    """Return the values of a constraint's parameters by quantity name, e.g. "contact.solref.timeconst".
+
+    The prefixes are "contact.solref" of the first two parameters and "contact.solimp" of the other five, or alike.
+    """
+    values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
+    return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
+
+
 class ShapeProperty(Config, frozen=True):
     """A number of soft contacts of which a shape can have its own; the ground takes that of the robot's shape.
 
@@ -378,6 +387,8 @@ class SoftConstraints(Config, frozen=True):
         contact: Softness of contacts.
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
+        implicit: Whether damping of tendons is implicit in the velocity like that of joints, as with MuJoCo's integrator
+            implicitfast; unset for no.
     """
 
     cone: Cone = "pyramidal"
@@ -388,6 +399,7 @@ class SoftConstraints(Config, frozen=True):
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+    implicit: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")

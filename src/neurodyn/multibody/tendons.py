@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Tendons in a traced step: lengths, Jacobians, forces of their springs and dampers, and their inertia.
+
+A tendon of length l(q) has the row $J = \partial l/\partial q$ and the velocity $J \dot q$. A force f along it is the
+generalised force $J^T f$; an armature m adds $m J^T J$ to the mass matrix and $m J^T \dot J \dot q$ to the bias forces.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neurodyn.core.description.couplings import TENDON, Strand, Tendon
+from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.attachments import AttachedMotion
+from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
+from neurodyn.multibody.points import Kinematics
+from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.trace import maximum, safe_sqrt
+from neurodyn.multibody.vectors import array, dot
+
+
+@dataclass
+class TendonMotion:
+    """A tendon in a step.
+
+    Attributes:
+        tendon: The tendon.
+        length: Its length [m].
+        row: Derivative of the length by the velocity coordinates.
+        velocity: Rate of the length [m/s].
+        bias: Second derivative of the length in a motion without accelerations [m/s^2].
+        armature: Inertia along its length [kg].
+    """
+
+    tendon: Tendon
+    length: Any
+    row: SparseRow
+    velocity: Any
+    bias: Any
+    armature: Any
+
+    @property
+    def name(self) -> str:
+        """How the names of its quantities begin."""
+        return f"{TENDON}{self.tendon.name}"
+
+
+def tendon_motions(
+    links: Kinematics, tendons: Iterable[Tendon], q: Sequence[Any], qd: Sequence[Any], quantity: Quantity
+) -> dict[str, TendonMotion]:
+    """Return the tendons of a mechanism in a step, by name; q and qd in Newton's convention."""
+    attached, found = AttachedMotion(links, qd), {}
+    for tendon in tendons:
+        armature = quantity(f"{TENDON}{tendon.name}.armature")
+        if tendon.joints:
+            length, row, bias = _fixed(links, tendon, q, quantity)
+        else:
+            length, row, bias = _spatial(attached, tendon.strands, moving=not is_zero(armature))
+        velocity = sum((x * qd[dof] for dof, x in row.items()), start=0.0)
+        found[tendon.name] = TendonMotion(tendon, length, row, velocity, bias, armature)
+    return found
+
+
+def _fixed(links: Kinematics, tendon: Tendon, q: Sequence[Any], quantity: Quantity) -> tuple[Any, SparseRow, Any]:
+    tree, length, row = links.tree, 0.0, {}
+    for joint in tendon.joints:
+        arm = quantity(f"{TENDON}{tendon.name}.arm.{joint}")
+        if not is_zero(arm):
+            row[tree.dofs[joint]] = arm
+            length = length + arm * tree.q_of(tree.index_of[joint], list(q))[0]
+    return length, dict(sorted(row.items())), 0.0
+
+
+def _spatial(attached: AttachedMotion, strands: Sequence[Strand], *, moving: bool) -> tuple[Any, SparseRow, Any]:
+    """Return length, row and, if `moving`, the second derivative of the length without accelerations."""
+    length: Any = 0.0
+    total: list[Any] = []
+    bias: Any = 0.0
+    for strand in strands:
+        points = [attached.point(one.link, array(one.point)) for one in strand.points]
+        share = 1.0 / strand.divisor
+        for start, end in zip(points, points[1:], strict=False):
+            between = end.place - start.place
+            distance = safe_sqrt(dot(between, between))
+            length = length + share * distance
+            if start.link == end.link:
+                continue
+            unit = between / distance
+            own = [a - b for a, b in zip(attached.row(end, unit), attached.row(start, unit), strict=True)]
+            total = [a + share * b for a, b in zip(total or [0.0] * len(own), own, strict=True)]
+            if moving:
+                apart = attached.velocity(end) - attached.velocity(start)
+                along, drawn = dot(unit, apart), attached.acceleration(end) - attached.acceleration(start)
+                bias = bias + share * ((dot(apart, apart) - along * along) / distance + dot(unit, drawn))
+    return length, sparse(total), bias
+
+
+def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseRow:
+    """Return the generalised forces of springs and dampers; networks may act on the force of each tendon."""
+    torques: SparseRow = {}
+    for motion in tendons.values():
+        name = motion.name
+        length = scope.define(f"{name}.length", motion.length)
+        velocity = scope.define(f"{name}.velocity", motion.velocity)
+        stretch = maximum(length - scope(f"{name}.slack.upper"), 0.0) - maximum(
+            scope(f"{name}.slack.lower") - length, 0.0
+        )
+        pull = scope(f"{name}.stiffness") * stretch + scope(f"{name}.damping") * velocity
+        force = scope.define(f"{name}.force", -pull)
+        for dof, x in motion.row.items():
+            torques[dof] = torques.get(dof, 0.0) + x * force
+    return torques
+
+
+def tendon_damping(tendons: Mapping[str, TendonMotion], scope: Scope) -> list[tuple[SparseRow, Any]]:
+    """Return row and damping of each tendon that has some."""
+    damping = [(one.row, scope(f"{one.name}.damping")) for one in tendons.values()]
+    return [(row, value) for row, value in damping if not is_zero(value)]
+
+
+def added_inertia(tendons: Mapping[str, TendonMotion]) -> list[tuple[SparseRow, Any]]:
+    """Return row and inertia of each tendon that has one."""
+    return [(one.row, one.armature) for one in tendons.values() if not is_zero(one.armature)]
+
+
+def with_inertia(links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any]) -> list[Any]:
+    """Return the accelerations of a mechanism with its tendons' armature from those without it."""
+    heavy = [one for one in tendons.values() if not is_zero(one.armature)]
+    if not heavy:
+        return acceleration
+    inertia = TreeInertia(links.tree, links.poses, added_inertia(tendons))
+    force: list[Any] = [0.0] * len(acceleration)
+    for one in heavy:
+        along = sum((x * acceleration[dof] for dof, x in one.row.items()), start=one.bias)
+        for dof, x in one.row.items():
+            force[dof] = force[dof] - x * one.armature * along
+    change = inertia.velocities(inertia.halfway(force))
+    return [a + more for a, more in zip(acceleration, change, strict=True)]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mechanisms from models of MuJoCo's compiler."""
