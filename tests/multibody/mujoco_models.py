@@ -103,9 +103,14 @@ def mechanism_of(model):
         joint: model.joint(joint).name or f"joint{joint}" for joint in range(model.njnt) if model.jnt_type[joint] > 1
     }
     where = ModelLinks(joints, bodies)
+    reference = []
+    for joint in range(model.njnt):
+        start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
+        own = model.qpos0[start : start + (7, 4, 1, 1)[kind]].tolist()
+        reference += [*own[:-4], *own[-3:], own[-4]] if kind < 2 else own
     return Mechanism(
         links=tuple(links), gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
-        equalities=read_equalities(model, where),
+        equalities=read_equalities(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
             limits=limits, joint_friction=frictions, implicit=int(model.opt.integrator) == 3,
         ),

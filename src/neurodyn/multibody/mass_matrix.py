@@ -11,6 +11,7 @@ branches zero; a constant zero costs nothing once traced.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -120,11 +121,12 @@ class TreeInertia(TreeColumns):
     def __init__(self, tree: Tree, poses: Sequence[LinkPose], added: Sequence[tuple[SparseRow, Any]] = ()) -> None:
         """Compute and factor the mass matrix at these link poses.
 
-        `added` are inertias along rows J, such as those of tendons: each adds m J^T J.
+        `added` are inertias along rows J, such as those of tendons; see `with_squares`.
         """
         super().__init__(tree, poses)
         self.matrix = self._mass_matrix(tree)
-        add_squares(self.matrix, added)
+        if added:
+            self.matrix = self.with_squares(added)
         self._lower, self._inverse = factored(self.matrix)
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
@@ -141,20 +143,24 @@ class TreeInertia(TreeColumns):
 
     def times(self, velocities: Sequence[Any]) -> list[Any]:
         """Return M v."""
-        product: list[Any] = [0.0] * len(velocities)
-        for i, row in enumerate(self.matrix):
-            for j, entry in enumerate(row):
-                product[i] = product[i] + entry * velocities[j]
-                if j < i:
-                    product[j] = product[j] + entry * velocities[i]
-        return product
+        return product(self.matrix, velocities)
 
-    @property
+    def with_squares(self, rows: Sequence[tuple[SparseRow, Any]]) -> list[list[Any]]:
+        """Return M plus w J^T J for each row J and weight w, without entries of different branches, as in MuJoCo."""
+        matrix = [list(row) for row in self.matrix]
+        for row, weight in rows:
+            for i, x in row.items():
+                for j in self.chains[i]:
+                    if j in row:
+                        matrix[i][j] = matrix[i][j] + weight * x * row[j]
+        return matrix
+
+    @cached_property
     def chains(self) -> tuple[tuple[int, ...], ...]:
-        """For each velocity coordinate, those up to it that carry its link or share an added row: where M is filled."""
+        """For each velocity coordinate, those up to it that carry its link: where M may be nonzero."""
         return tuple(
-            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link) or not is_zero(row[j]))
-            for i, (column, row) in enumerate(zip(self.columns, self.matrix, strict=True))
+            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
+            for i, column in enumerate(self.columns)
         )
 
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:
@@ -194,13 +200,15 @@ class TreeInertia(TreeColumns):
         return bodies
 
 
-def add_squares(matrix: list[list[Any]], rows: Sequence[tuple[SparseRow, Any]]) -> None:
-    """Add w J^T J for each row J and weight w to the lower triangle of a matrix."""
-    for row, weight in rows:
-        for i, x in row.items():
-            for j, y in row.items():
-                if j <= i:
-                    matrix[i][j] = matrix[i][j] + weight * x * y
+def product(matrix: list[list[Any]], vector: Sequence[Any]) -> list[Any]:
+    """Return the product of a symmetric matrix, given by its lower triangle, and a vector."""
+    result: list[Any] = [0.0] * len(vector)
+    for i, row in enumerate(matrix):
+        for j, entry in enumerate(row):
+            result[i] = result[i] + entry * vector[j]
+            if j < i:
+                result[j] = result[j] + entry * vector[i]
+    return result
 
 
 def is_zero(x: Any) -> bool:

@@ -128,11 +128,10 @@ def with_inertia(links: Kinematics, tendons: Mapping[str, TendonMotion], acceler
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
     if not heavy:
         return acceleration
-    inertia = TreeInertia(links.tree, links.poses, added_inertia(tendons))
-    force: list[Any] = [0.0] * len(acceleration)
+    light, inertia = (TreeInertia(links.tree, links.poses, added) for added in ((), added_inertia(tendons)))
+    force = [a - b for a, b in zip(light.times(acceleration), inertia.times(acceleration), strict=True)]
     for one in heavy:
-        along = sum((x * acceleration[dof] for dof, x in one.row.items()), start=one.bias)
         for dof, x in one.row.items():
-            force[dof] = force[dof] - x * one.armature * along
+            force[dof] = force[dof] - x * one.armature * one.bias
     change = inertia.velocities(inertia.halfway(force))
     return [a + more for a, more in zip(acceleration, change, strict=True)]

@@ -101,6 +101,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         elements: Passive force elements between joints or points; unset for none.
         tendons: Tendons; unset for none.
         equalities: Equality constraints; unset for none.
+        reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
         hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
             not turned: springs within links. Unset for none.
     """
@@ -116,6 +117,7 @@ class Mechanism(Config, HasJoints, frozen=True):
     elements: tuple[ForceElement, ...] | UnsetType = UNSET
     tendons: tuple[Tendon, ...] | UnsetType = UNSET
     equalities: tuple[Equality, ...] | UnsetType = UNSET
+    reference: tuple[float, ...] | UnsetType = UNSET
     hidden: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -141,6 +143,10 @@ class Mechanism(Config, HasJoints, frozen=True):
             require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
         require_bodies(self.body_contacts, self.supports, self.names)
         require_elements(self.elements or (), self.names)
+        if self.reference is not UNSET:
+            valid = f"{self.nq} finite numbers, one per position"
+            fine = len(self.reference) == self.nq and all(map(math.isfinite, self.reference))
+            require(fine, "reference", list(self.reference), valid)
         require_couplings(self.tendons or (), self.equalities or (), scalar, self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 

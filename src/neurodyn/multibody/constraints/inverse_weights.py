@@ -16,8 +16,8 @@ class InverseWeights:
 
     def __init__(self, tree: Tree) -> None:
         """Compute the mass matrix at the reference pose."""
-        q: list[Any] = []
-        for link in tree.links:
+        q: list[Any] = list(tree.mechanism.reference or ())
+        for link in tree.links if not q else ():
             q += [0.0] * link.joint.nq
             if not link.joint.scalar:
                 q[-1] = 1.0

@@ -15,7 +15,7 @@ from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, ContactPush, Contacts
-from neurodyn.multibody.mass_matrix import TreeInertia, add_squares, factored, is_zero, solved
+from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
@@ -339,8 +339,7 @@ def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -
     if all(map(is_zero, damping.values())) and not contacts.implicit:
         return acceleration
     force = inertia.times(acceleration)
-    stiffer = [list(row) for row in inertia.matrix]
+    stiffer = inertia.with_squares([(row, contacts.dt * value) for row, value in contacts.implicit])
     for dof, value in damping.items():
         stiffer[dof][dof] = stiffer[dof][dof] + contacts.dt * value
-    add_squares(stiffer, [(row, contacts.dt * value) for row, value in contacts.implicit])
     return solved(*factored(stiffer), force)
