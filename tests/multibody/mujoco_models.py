@@ -59,7 +59,7 @@ def softness(solref, solimp):
 
 def mechanism_of(model):
     """The mechanism of a model with one joint a body, without contacts."""
-    carried, links, number, limits, frictions = carriers(model), [], {}, {}, {}
+    carried, links, number, limits, frictions, margins = carriers(model), [], {}, {}, {}, {}
     for body in range(1, model.nbody):
         if not model.body_jntnum[body]:
             continue
@@ -71,6 +71,10 @@ def mechanism_of(model):
         frame = np.array(IDENTITY)
         if kind != "free":
             frame = compose(compose(at, pose(model.body_pos[body], model.body_quat[body])), anchor)
+        if single:  # the joint's zero is not that of the body's frame
+            value, axis = -model.qpos0[model.jnt_qposadr[joint]], model.jnt_axis[joint]
+            half = np.array([*(np.sin(value / 2) * axis), np.cos(value / 2)])
+            frame = compose(frame, np.array([0, 0, 0, *half] if kind == "revolute" else [*(value * axis), 0, 0, 0, 1]))
         mass, centre, inertia = merged(model, carried, body)
         own = {}
         if single:
@@ -82,6 +86,7 @@ def mechanism_of(model):
                 "lower": model.jnt_range[joint][0] if limited else None,
                 "upper": model.jnt_range[joint][1] if limited else None,
             }  # fmt: skip
+            margins[name] = float(model.jnt_margin[joint])
             limits[name] = softness(model.jnt_solref[joint], model.jnt_solimp[joint])
             frictions[name] = softness(model.dof_solref[dof], model.dof_solimp[dof])
         links.append(
@@ -112,7 +117,7 @@ def mechanism_of(model):
         links=tuple(links), gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
         equalities=read_equalities(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
-            limits=limits, joint_friction=frictions, implicit=int(model.opt.integrator) == 3,
+            limits=limits, joint_friction=frictions, limit_margins=margins, implicit=int(model.opt.integrator) == 3,
         ),
     )  # fmt: skip
 

@@ -387,6 +387,7 @@ class SoftConstraints(Config, frozen=True):
         contact: Softness of contacts.
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
+        limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
         implicit: Whether damping of tendons is implicit in the velocity like that of joints, as with MuJoCo's integrator
             implicitfast; unset for no.
     """
@@ -399,6 +400,7 @@ class SoftConstraints(Config, frozen=True):
     contact: ConstraintParameters = ConstraintParameters()
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
+    limit_margins: dict[str, float] | UnsetType = UNSET
     implicit: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -408,6 +410,8 @@ class SoftConstraints(Config, frozen=True):
             require(0 <= own < math.inf, f"friction of {shape!r}", own, "a finite number of at least 0")
         for name, value in (self.numbers or {}).items():
             require(math.isfinite(value), name, value, "a finite number")
+        for joint, margin in (self.limit_margins or {}).items():
+            require(0 <= margin < math.inf, f"limit margin of {joint!r}", margin, "a finite number of at least 0")
 
     def with_property(self, name: str, common: float, own: dict[str, float]) -> "SoftConstraints":
         """Return constraints with a property of `SHAPE_PROPERTIES`; `own` holds values of shapes that differ."""

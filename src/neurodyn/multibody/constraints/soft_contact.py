@@ -236,6 +236,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) ->
 def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
     """Return the inputs (`layout.PER_LIMIT`) of the nearer limit of each joint with limits, by velocity coordinate."""
     found, scope, tree = {}, contacts.scope, contacts.tree
+    margins = tree.mechanism.constraints.limit_margins or {}
     for name, dof in tree.dofs.items():
         index = tree.index_of[name]
         link = tree.links[index]
@@ -243,7 +244,7 @@ def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]
             continue
         room, side = _nearer_limit(scope, link, tree.q_of(index, contacts.q)[0])
         yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
-        violation = -room
+        violation = margins.get(name, 0.0) - room
         rest = yields.damping * side * contacts.qd[dof] + yields.reference(violation)
         found[dof] = [violation, side, yields.weight(violation, inverse.joint(dof)), rest]
     return found
