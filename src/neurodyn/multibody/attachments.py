@@ -86,4 +86,3 @@ class AttachedMotion:
     @cached_property
     def _carried(self) -> list[tuple[Vector, Vector]]:
         return self.links.tree.carried(self.links.motions, self._none)
-

@@ -7,6 +7,7 @@ generalised force $J^T f$; an armature m adds $m J^T J$ to the mass matrix and $
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from neurodyn.core.description.couplings import TENDON, Strand, Tendon
@@ -79,7 +80,7 @@ def _spatial(attached: AttachedMotion, strands: Sequence[Strand], *, moving: boo
     for strand in strands:
         points = [attached.point(one.link, array(one.point)) for one in strand.points]
         share = 1.0 / strand.divisor
-        for start, end in zip(points, points[1:], strict=False):
+        for start, end in pairwise(points):
             between = end.place - start.place
             distance = safe_sqrt(dot(between, between))
             length = length + share * distance

@@ -21,9 +21,10 @@ from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines
 
 mujoco = pytest.importorskip("mujoco")
-from tests.multibody.mujoco_models import (  # noqa: E402
-    EXACT, F64, Stepper, compared, engine, mechanism_of, random_states, stepped,
-)  # fmt: skip
+models = pytest.importorskip("tests.multibody.mujoco_models")
+EXACT, F64, Stepper = models.EXACT, models.F64, models.Stepper
+compared, engine, mechanism_of = models.compared, models.engine, models.mechanism_of
+random_states, stepped = models.random_states, models.stepped
 
 FREE = """<body name="F" pos=".5 0 1"><freejoint name="f"/><inertial pos="0 0 0" mass=".7"
  diaginertia=".003 .004 .005"/><site name="sf" pos=".03 .02 -.1"/></body>"""

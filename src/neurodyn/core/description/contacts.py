@@ -388,8 +388,8 @@ class SoftConstraints(Config, frozen=True):
         limits: Softness of joint limits, by joint; MuJoCo's defaults for others.
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
         limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
-        implicit: Whether damping of tendons is implicit in the velocity like that of joints, as with MuJoCo's integrator
-            implicitfast; unset for no.
+        implicit: Whether damping of tendons is implicit in the velocity, as that of joints is: with MuJoCo's
+            implicitfast, not with its Euler; unset for no.
     """
 
     cone: Cone = "pyramidal"

@@ -13,8 +13,8 @@ from neurodyn.core.description.couplings import EQUALITY, Equality
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.constraints.impedance import yielding
-from neurodyn.multibody.constraints.layout import RowGroup, RowKind
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.layout import RowGroup, RowKind
 from neurodyn.multibody.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse
 from neurodyn.multibody.tendons import TendonMotion
@@ -123,9 +123,7 @@ def _scalar(contacts: Contacts, equality: Equality, name: str, weights: InverseW
     return tree.q_of(tree.index_of[name], contacts.q)[0], {dof: 1.0}, weights.joint(dof)
 
 
-def _frame(
-    contacts: Contacts, attached: AttachedMotion, equality: Equality, end: str
-) -> tuple[AttachedPoint, Matrix]:
+def _frame(contacts: Contacts, attached: AttachedMotion, equality: Equality, end: str) -> tuple[AttachedPoint, Matrix]:
     """Return origin and rotation of a frame of an equality in the world."""
     name, pose = getattr(equality, end), getattr(equality, f"{end}_frame")
     point = array([contacts.scope(f"{EQUALITY}{equality.name}.{end}.{axis}") for axis in "xyz"])

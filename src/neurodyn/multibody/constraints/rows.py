@@ -5,18 +5,20 @@ Row r of all has its residual y in `ry[r]`, and its change along a step in `rs[r
 with loops over rows and joints. The texts read `a`, `s`, `in`, `adj`, and declare only names within their own blocks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from neurodyn.multibody.constraints.layout import ConstraintLayout, RowGroup
+from neurodyn.multibody.constraints.layout import RowGroup
+
+Entries = Mapping[tuple[int, int], int]
+"""Places of the entries of H, by row and column."""
 
 
 class RowWriter:
     """Writes the texts of the rows of a problem; all of them are empty without rows."""
 
-    def __init__(self, groups: tuple[RowGroup, ...], at: ConstraintLayout, entry: Mapping[tuple[int, int], int]) -> None:
-        """Prepare the texts; `entry` holds the places of the entries of H."""
-        self._groups, self._entry = groups, entry
-        self._starts = at.first_rows
+    def __init__(self, groups: Sequence[RowGroup], starts: Sequence[int], entry: Entries) -> None:
+        """Prepare the texts from the first input of each group, and the places of the entries of H."""
+        self._groups, self._starts, self._entry = groups, starts, entry
         self._numbers = [sum(group.rows for group in groups[:g]) for g in range(len(groups))]
         self._count = sum(group.rows for group in groups)
 
@@ -116,7 +118,8 @@ class RowWriter:
             found.append(f"for (int row = 0; row < {group.rows}; ++row) {{ const int r = {self._numbers[g]} + row;")
             found.append(f"const real* J = in + {self._starts[g]} + {group.width} * row; (void)J;")
             if joints:
-                found.append(f"const int n = {len(group.dofs)}; const int* rd = rd{g}; const int* rh = rh{g}; (void)rh;")
+                tables = f"const int* rd = rd{g}; const int* rh = rh{g}; (void)rh;"
+                found.append(f"const int n = {len(group.dofs)}; {tables}")
             found += [*lines(group), "}"]
         return "\n".join(found)
 

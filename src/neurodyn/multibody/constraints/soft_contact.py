@@ -22,7 +22,6 @@ from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, mi
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
-
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""
 

@@ -9,7 +9,8 @@ with the acceleration $a_s$ without constraints, and s the cost of contacts (`la
 $\tfrac{D}{2} \min(0, y)^2$, friction (Huber's function with slope at most the friction) and equalities
 $\tfrac{D}{2} y^2$. The minimum is unique. Newton's method with a line search finds it: $H = M + J^T W J$,
 $H \delta = -g$. A contact's row touches only the joints that carry its link, so H has the zeros of M and is factored
-from the leaves, $H = L^T D L$, without fill-in; rows over several branches fill what `ConstraintStructure.filled` lists.
+from the leaves, $H = L^T D L$, without fill-in. Rows over several branches add the entries of
+`ConstraintStructure.filled`.
 The costs are piecewise quadratic: a step that crosses no switch reaches the minimum and terminates the loop.
 
 The adjoint differentiates the minimum (implicit function theorem) with one solve. For the seed $\bar a$,
@@ -49,8 +50,8 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
 
     Its inputs are the entries of M by rows, as in `chains`; a_s; the velocities; the link motions per unit of each
     velocity coordinate (angular, linear); b of the contacts; then `PER_POINT`, `PER_LIMIT` and `PER_FRICTION` inputs
-    for each point, limit and friction, and those of `rows`. Its outputs are the accelerations, and the force of each contact along its
-    normal and tangents.
+    for each point, limit and friction, and those of the `rows`. Its outputs are the accelerations, and the force of
+    each contact along its normal and tangents.
     """
     writer = _ConstraintWriter(structure)
     return Loop(
@@ -75,7 +76,7 @@ class _ConstraintWriter:
         self._entries = at.entries
         self._chains = structure.filled  # of H
         self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
-        self._rows = RowWriter(structure.rows, at, self._entry)
+        self._rows = RowWriter(structure.rows, at.first_rows, self._entry)
         self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
         self._first_point, self._first_limit, self._first_friction = at.first_point, at.first_limit, at.first_friction
 
