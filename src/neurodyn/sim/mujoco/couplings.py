@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import mujoco
 import numpy as np
 
 from neurodyn.core.description.contacts import ConstraintParameters
@@ -14,7 +13,12 @@ from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import compose
 
-_ENUMS: Any = mujoco  # whose enumerations type checkers do not see
+_JOINT, _PULLEY, _SITE = 1, 2, 3
+"""MuJoCo's mjtWrap: kinds of parts of a tendon; others are geoms."""
+
+_SITE_OBJECT = 6
+"""MuJoCo's mjtObj of a site."""
+
 _LEAST_SHARE, _MOST_SHARE = 1e-4, 0.9999
 """MuJoCo clips impedances and midpoints of solimp to this range."""
 
@@ -70,13 +74,13 @@ def _path(model: Any, index: int, links: ModelLinks, name: str) -> tuple[dict[st
     divisor = 1.0
     for at in range(first, first + count):
         kind, number, value = int(model.wrap_type[at]), int(model.wrap_objid[at]), float(model.wrap_prm[at])
-        if kind == _ENUMS.mjtWrap.mjWRAP_JOINT:
+        if kind == _JOINT:
             joint = links.joints[number]
             joints[joint] = joints.get(joint, 0.0) + value
-        elif kind == _ENUMS.mjtWrap.mjWRAP_SITE:
+        elif kind == _SITE:
             link, pose = _site(model, number, links)
             points.append(Waypoint(link=link, point=pose[:3]))
-        elif kind == _ENUMS.mjtWrap.mjWRAP_PULLEY:
+        elif kind == _PULLEY:
             strands += _strands(points, divisor)
             points, divisor = [], value
         else:
@@ -147,7 +151,7 @@ def _weld(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) -> dict[str, Any]:
     """Return the links, frames and centres of two bodies, from the frames in these bodies, or of two sites."""
     found = {}
-    sites = int(model.eq_objtype[index]) == _ENUMS.mjtObj.mjOBJ_SITE
+    sites = int(model.eq_objtype[index]) == _SITE_OBJECT
     for end, numbers, frame in zip(("first", "second"), (model.eq_obj1id, model.eq_obj2id), frames, strict=True):
         number = int(numbers[index])
         if sites:
@@ -170,11 +174,12 @@ def _site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
 
 
 _KINDS: dict[int, tuple[EqualityKind, Callable[..., dict[str, Any]]]] = {
-    int(_ENUMS.mjtEq.mjEQ_JOINT): ("joint", _joints),
-    int(_ENUMS.mjtEq.mjEQ_TENDON): ("tendon", _tendons),
-    int(_ENUMS.mjtEq.mjEQ_CONNECT): ("connect", _connect),
-    int(_ENUMS.mjtEq.mjEQ_WELD): ("weld", _weld),
+    0: ("connect", _connect),
+    1: ("weld", _weld),
+    2: ("joint", _joints),
+    3: ("tendon", _tendons),
 }
+"""MuJoCo's mjtEq, by number."""
 
 
 def _name(name: str, otherwise: str) -> str:
