@@ -48,11 +48,11 @@ class AttachedMotion:
 
     def row(self, at: AttachedPoint, direction: Vector) -> list[Any]:
         """Return the Jacobian of a point's velocity along a direction."""
-        return self._none if at.link < 0 else self._tree.row(at.link, at.arm, direction)
+        return self.none if at.link < 0 else self._tree.row(at.link, at.arm, direction)
 
     def turning(self, at: AttachedPoint, direction: Vector) -> list[Any]:
         """Return the Jacobian of its link's angular velocity along a direction."""
-        return self._none if at.link < 0 else self._tree.turning(at.link, direction)
+        return self.none if at.link < 0 else self._tree.turning(at.link, direction)
 
     def velocity(self, at: AttachedPoint) -> Vector:
         """Return the velocity of a point [m/s]."""
@@ -76,7 +76,8 @@ class AttachedMotion:
         return origin + cross(self.spin_acceleration(at), at.arm) + cross(spin, cross(spin, at.arm))
 
     @property
-    def _none(self) -> list[Any]:
+    def none(self) -> list[Any]:
+        """A row of zeros."""
         return [0.0] * len(self._qd)
 
     @cached_property
@@ -85,4 +86,4 @@ class AttachedMotion:
 
     @cached_property
     def _carried(self) -> list[tuple[Vector, Vector]]:
-        return self.links.tree.carried(self.links.motions, self._none)
+        return self.links.tree.carried(self.links.motions, self.none)

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from neurodyn.core.description.couplings import TENDON, Strand, Tendon
+from msgspec import UNSET
+
+from neurodyn.core.description.couplings import TENDON, Obstacle, Strand, Tendon
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.attachments import AttachedMotion
+from neurodyn.multibody.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope
-from neurodyn.multibody.trace import maximum, safe_sqrt
+from neurodyn.multibody.trace import maximum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import array, dot
+from neurodyn.multibody.wrapping import way_around
 
 
 @dataclass
@@ -80,20 +84,56 @@ def _spatial(attached: AttachedMotion, strands: Sequence[Strand], *, moving: boo
     for strand in strands:
         points = [attached.point(one.link, array(one.point)) for one in strand.points]
         share = 1.0 / strand.divisor
-        for start, end in pairwise(points):
-            between = end.place - start.place
-            distance = safe_sqrt(dot(between, between))
-            length = length + share * distance
-            if start.link == end.link:
-                continue
-            unit = between / distance
-            own = [a - b for a, b in zip(attached.row(end, unit), attached.row(start, unit), strict=True)]
+        for (start, end), waypoint in zip(pairwise(points), strand.points, strict=False):
+            own_length, own, own_bias = _straight(attached, start, end, moving=moving)
+            if waypoint.around is not UNSET:
+                own_length, own = _around(attached, start, end, waypoint.around, own_length, own)
+            length, bias = length + share * own_length, bias + share * own_bias
             total = [a + share * b for a, b in zip(total or [0.0] * len(own), own, strict=True)]
-            if moving:
-                apart = attached.velocity(end) - attached.velocity(start)
-                along, drawn = dot(unit, apart), attached.acceleration(end) - attached.acceleration(start)
-                bias = bias + share * ((dot(apart, apart) - along * along) / distance + dot(unit, drawn))
     return length, sparse(total), bias
+
+
+def _straight(
+    attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, *, moving: bool = False
+) -> tuple[Any, list[Any], Any]:
+    """Return length, row and, if `moving`, the second derivative of a straight piece."""
+    between = end.place - start.place
+    distance = safe_sqrt(dot(between, between))
+    if start.link == end.link:
+        return distance, attached.none, 0.0
+    unit = between / distance
+    row = [a - b for a, b in zip(attached.row(end, unit), attached.row(start, unit), strict=True)]
+    if not moving:
+        return distance, row, 0.0
+    apart = attached.velocity(end) - attached.velocity(start)
+    along, drawn = dot(unit, apart), attached.acceleration(end) - attached.acceleration(start)
+    return distance, row, (dot(apart, apart) - along * along) / distance + dot(unit, drawn)
+
+
+def _around(
+    attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, obstacle: Obstacle, length: Any, row: list[Any]
+) -> tuple[Any, list[Any]]:
+    """Return length and row of a piece around an obstacle, from those of the straight one.
+
+    The tangent points count as points of the obstacle: moving them along the obstacle does not change the length.
+    """
+    pose = obstacle.pose
+    centre = attached.point(obstacle.link, array(pose[:3]))
+    frame = None
+    if obstacle.kind == "cylinder":
+        frame = attached.turned(centre.link, array(quaternion_matrix(pose[3:])))
+    side = None
+    if obstacle.side is not UNSET:
+        side = attached.point(obstacle.side.link, array(obstacle.side.point)).place - centre.place
+    way = way_around(start.place - centre.place, end.place - centre.place, obstacle.radius, side, frame)
+    first, last = (AttachedPoint(centre.link, centre.place + x, centre.arm + x) for x in (way.first, way.last))
+    (reach, row_there, _), (rest, row_on, _) = _straight(attached, start, first), _straight(attached, last, end)
+
+    def chosen(bent: Any, straight: Any) -> Any:
+        return select_less(0.5, way.wraps, bent, straight)
+
+    bent = [a + b for a, b in zip(row_there, row_on, strict=True)]
+    return chosen(reach + way.length + rest, length), [chosen(a, b) for a, b in zip(bent, row, strict=True)]
 
 
 def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseRow:

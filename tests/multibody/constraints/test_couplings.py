@@ -12,8 +12,9 @@ import torch
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.contacts import ContactPoint
-from neurodyn.core.description.couplings import Equality, Strand, Tendon, Waypoint
+from neurodyn.core.description.couplings import Equality, Obstacle, Strand, Tendon, Waypoint
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.constraints.layout import ConstraintStructure, RowGroup
 from neurodyn.multibody.engine import nominal
@@ -99,6 +100,47 @@ def test_without_equalities_and_tendons_steps_differ():
     bare = msgspec.structs.replace(mechanism, equalities=())
     difference = stepped(engine(bare, 0.004), states) - stepped(engine(mechanism, 0.004), states)
     assert difference.abs().max() > 0.1
+
+
+# --- around obstacles -----------------------------------------------------------------------------------------------
+GEOMS = {"sphere": 'type="sphere" size=".08"', "cylinder": 'type="cylinder" size=".08 .1" euler=".3 1.4 .2"'}
+
+
+def wrapped(kind, side):
+    """Two links and a tendon that passes around a geom of the first."""
+    return f"""<mujoco><compiler angle="radian" autolimits="true"/><option timestep=".004" {EXACT}/><worldbody>
+<site name="w" pos=".02 .01 .25"/><body name="A"><joint name="a" axis="0 1 0" damping=".1"/>
+<inertial pos="0 0 -.1" mass="1" diaginertia=".02 .03 .01"/><geom name="g" {GEOMS[kind]} pos="0 .02 0"/>
+<site name="beside" pos=".2 0 0"/><site name="sa" pos=".02 0 -.2"/>
+<body name="B" pos="0 0 -.3"><joint name="b" axis="0 .8 .6" damping=".05"/>
+<inertial pos="0 .02 -.1" mass=".6" diaginertia=".01 .012 .004"/><site name="sb" pos="0 .02 -.2"/></body></body>
+</worldbody><tendon><spatial name="t" stiffness="50" springlength="0 .1" damping="1" frictionloss=".4" range="0 .6">
+<site site="w"/><geom geom="g" {side}/><site site="sb"/><site site="sa"/></spatial></tendon></mujoco>"""
+
+
+@pytest.mark.parametrize("side", ["", 'sidesite="beside"'])
+@pytest.mark.parametrize("kind", GEOMS)
+def test_around_an_obstacle_a_step_is_mujocos_and_gradients_are_those_of_central_differences(kind, side):
+    model = mujoco.MjModel.from_xml_string(wrapped(kind, side))
+    mechanism = mechanism_of(model)
+    states, stepper, wraps = random_states(mechanism, 40, 3, spread=1.0), Stepper(model), []
+    theirs = []
+    for state in states:
+        theirs.append(stepper.step(state))
+        wraps.append(stepper.data.ten_wrapnum[0] > 3)
+    theirs = torch.stack(theirs)
+    of = engine(mechanism, 0.004)
+    assert 10 < sum(wraps) < 35  # the others go straight
+    change = (theirs - states)[:, 2:].norm(dim=1, keepdim=True)
+    assert ((stepped(of, states) - theirs)[:, 2:] / change).abs().max() < 1e-11
+    weights = torch.randn(states.shape, generator=torch.Generator().manual_seed(0), dtype=F64)
+    require_gradient(lambda x: (stepped(of, x) * weights).sum(1), states, accuracy=1e-4)
+
+
+def test_a_tendon_inside_of_a_geom_is_refused():
+    text = wrapped("sphere", 'sidesite="beside"').replace('pos=".2 0 0"', 'pos=".02 0 0"')
+    with pytest.raises(InputError, match="tendon 't': wraps inside of a geom; valid: side sites outside of it"):
+        mechanism_of(mujoco.MjModel.from_xml_string(text))
 
 
 # --- with contacts --------------------------------------------------------------------------------------------------
@@ -267,6 +309,10 @@ def test_couplings_of_what_does_not_exist_are_refused(changes, message):
         (lambda: Tendon(name="t"), "joints or strands is 0; valid: one of them"),
         (lambda: Tendon(name="t", joints={"a": 1.0}, damping=-1.0), "damping is -1.0; valid: a finite number of at"),
         (lambda: Tendon(name="t", joints={"a": 1.0}, lower=1.0, upper=0.0), "limits is .*; valid: the lower one first"),
+        (
+            lambda: Obstacle(kind="sphere", link="", pose=IDENTITY, radius=0.0),
+            "radius is 0.0; valid: a finite number above 0",
+        ),
         (lambda: Strand(points=(Waypoint(link="", point=(0, 0, 0)),)), "points is 1; valid: at least 2"),
         (lambda: Equality(name="e", kind="joint", first="a", second="a"), "'a'; valid: another one than the first"),
         (

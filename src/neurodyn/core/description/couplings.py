@@ -26,8 +26,8 @@ def _softness(named: Mapping[str, float], solref: str, solimp: str) -> Constrain
     return ConstraintParameters(solref=(time, ratio), solimp=(first, last, width, midpoint, power))
 
 
-class Waypoint(Config, frozen=True):
-    """A point that a spatial tendon passes.
+class SidePoint(Config, frozen=True):
+    """A point on the side on which a tendon passes an obstacle.
 
     Attributes:
         link: Name of the link that carries it; empty for the world.
@@ -36,6 +36,41 @@ class Waypoint(Config, frozen=True):
 
     link: str
     point: Vector3
+
+
+class Obstacle(Config, frozen=True):
+    """A sphere or an endless cylinder that a tendon passes around.
+
+    Attributes:
+        kind: Its shape.
+        link: Name of the link that carries it; empty for the world.
+        pose: Its pose in the frame of that link's body, or of the world; a cylinder lies along its z axis.
+        radius: Its radius [m].
+        side: Point on the side on which the tendon passes, outside of it; unset for the shorter way.
+    """
+
+    kind: Literal["sphere", "cylinder"]
+    link: str
+    pose: Pose
+    radius: float
+    side: SidePoint | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        require(0 < self.radius < math.inf, "obstacle: radius", self.radius, "a finite number above 0 [m]")
+
+
+class Waypoint(Config, frozen=True):
+    """A point that a spatial tendon passes.
+
+    Attributes:
+        link: Name of the link that carries it; empty for the world.
+        point: Position in the frame of that link's body, or of the world [m].
+        around: What it passes around on its way to the next point; unset for nothing.
+    """
+
+    link: str
+    point: Vector3
+    around: Obstacle | UnsetType = UNSET
 
 
 class Strand(Config, frozen=True):
@@ -52,6 +87,8 @@ class Strand(Config, frozen=True):
     def __post_init__(self) -> None:
         require(len(self.points) >= 2, "strand: points", len(self.points), "at least 2")
         require(0 < self.divisor < math.inf, "strand: divisor", self.divisor, "a finite number above 0")
+        last = self.points[-1].around
+        require(last is UNSET, "strand: obstacle after the last point", last, "one between two points")
 
 
 class Tendon(Config, frozen=True):
@@ -98,6 +135,8 @@ class Tendon(Config, frozen=True):
         numbers = (*self.joints.values(), *self.slack)
         require(all(map(math.isfinite, numbers)), f"{where}: moment arms and slack", list(numbers), "finite numbers")
         _require_order(self.slack, f"{where}: slack")
+        wraps = any(point.around is not UNSET for strand in self.strands for point in strand.points)
+        require(not (wraps and self.armature), f"{where}: armature", self.armature, "0 with obstacles")
         if self.lower is not None and self.upper is not None:
             _require_order((self.lower, self.upper), f"{where}: limits")
 
@@ -108,8 +147,11 @@ class Tendon(Config, frozen=True):
 
     @property
     def links(self) -> list[str]:
-        """Names of the joints, or of the links of the points, that it acts on; empty for the world."""
-        return list(self.joints) or [point.link for strand in self.strands for point in strand.points]
+        """Names of the joints, or of the links of points and obstacles, that it acts on; empty for the world."""
+        points = [point for strand in self.strands for point in strand.points]
+        obstacles = [point.around for point in points if point.around is not UNSET]
+        sides = [one.side for one in obstacles if one.side is not UNSET]
+        return list(self.joints) or [one.link for one in (*points, *obstacles, *sides)]
 
     def _scalars(self) -> list[str]:
         limits = [what for what in ("lower", "upper") if getattr(self, what) is not None]

@@ -5,16 +5,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ConstraintParameters
-from neurodyn.core.description.couplings import Equality, EqualityKind, Strand, Tendon, Waypoint
+from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle, SidePoint, Strand, Tendon, Waypoint
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import compose
 
 _JOINT, _PULLEY, _SITE = 1, 2, 3
-"""MuJoCo's mjtWrap: kinds of parts of a tendon; others are geoms."""
+"""MuJoCo's mjtWrap: kinds of parts of a tendon; the others are geoms."""
+
+_SPHERE = 2
+"""MuJoCo's mjtGeom of a sphere."""
 
 _SITE_OBJECT = 6
 """MuJoCo's mjtObj of a site."""
@@ -41,7 +46,8 @@ def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
     """Return the tendons of a compiled model.
 
     Raises:
-        InputError: A tendon wraps around a geom, or has a stiffness or damping that depends on its length or velocity.
+        InputError: A tendon wraps inside of a geom, or has a stiffness or damping that depends on its length or
+            velocity.
     """
     return tuple(_tendon(model, index, links) for index in range(model.ntendon))
 
@@ -84,8 +90,22 @@ def _path(model: Any, index: int, links: ModelLinks, name: str) -> tuple[dict[st
             strands += _strands(points, divisor)
             points, divisor = [], value
         else:
-            raise InputError(f"tendon {name!r}: wraps around a geom; valid: sites, pulleys and joints")
+            points[-1] = msgspec.structs.replace(points[-1], around=_obstacle(model, number, int(value), links, name))
     return joints, (*strands, *_strands(points, divisor))
+
+
+def _obstacle(model: Any, geom: int, site: int, links: ModelLinks, name: str) -> Obstacle:
+    """Return the geom that a tendon wraps around; `site` is the number of its side site, -1 for none."""
+    link, frame = links.bodies[int(model.geom_bodyid[geom])]
+    pose = _composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom]))
+    side, radius = UNSET, float(model.geom_size[geom][0])
+    if site >= 0:
+        carrier, at = _site(model, site, links)
+        side = SidePoint(link=carrier, point=at[:3])
+        if carrier == link and np.linalg.norm(np.subtract(at[:3], pose[:3])) < radius:
+            raise InputError(f"tendon {name!r}: wraps inside of a geom; valid: side sites outside of it")
+    kind = "sphere" if int(model.geom_type[geom]) == _SPHERE else "cylinder"
+    return Obstacle(kind=kind, link=link, pose=pose, radius=radius, side=side)
 
 
 def _strands(points: list[Waypoint], divisor: float) -> list[Strand]:
