@@ -20,7 +20,7 @@ from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""
@@ -143,7 +143,10 @@ class SoftContactModel(ContactModel):
         if touching or limits or frictions or rows:
             solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows)
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], touching, solution[len(free) :])
-        return _damped(contacts, inertia, acceleration)
+        acceleration = _damped(contacts, inertia, acceleration)
+        if contacts.tree.mechanism.constraints.implicit is True:
+            acceleration = _spinning(contacts, inertia, acceleration)
+        return acceleration
 
 
 SOFT = SoftContactModel()
@@ -343,3 +346,25 @@ def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -
     for dof, value in damping.items():
         stiffer[dof][dof] = stiffer[dof][dof] + contacts.dt * value
     return solved(*factored(stiffer), force)
+
+
+def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
+    r"""Return the accelerations with the gyroscopic moment of free bodies that carry no others implicit in their spin.
+
+    MuJoCo's implicitfast solves $(I + h ([\omega] I - [I \omega])) \dot\omega = I \dot\omega_0$ for them.
+    """
+    tree, found = contacts.tree, list(acceleration)
+    parents = {link.joint.parent for link in tree.links}
+    for index, link in enumerate(tree.links):
+        if link.joint.kind != "free" or index in parents:
+            continue
+        dofs = tree.v_of(index, list(range(len(found))))[3:]
+        body = array([[inertia.matrix[max(i, j)][min(i, j)] for j in dofs] for i in dofs])
+        spin = array(tree.v_of(index, contacts.qd)[3:])
+        moment = body @ array([acceleration[dof] for dof in dofs])
+        a, b, c = (body + contacts.dt * (skew(spin) @ body - skew(body @ spin))).T
+        # Cramer's rule, by columns
+        scale = 1.0 / dot(a, cross(b, c))
+        for dof, (one, other) in zip(dofs, ((b, c), (c, a), (a, b)), strict=True):
+            found[dof] = scale * dot(moment, cross(one, other))
+    return found
