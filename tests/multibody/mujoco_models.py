@@ -118,6 +118,7 @@ def mechanism_of(model):
         equalities=read_equalities(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
             limits=limits, joint_friction=frictions, limit_margins=margins, implicit=int(model.opt.integrator) == 3,
+            free_point="origin",
         ),
     )  # fmt: skip
 

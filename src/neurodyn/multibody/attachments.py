@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Points of tendons and equality constraints in a traced step: places, velocities, Jacobians, accelerations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from neurodyn.multibody.mass_matrix import TreeColumns
@@ -23,12 +24,12 @@ class AttachedPoint:
 class AttachedMotion:
     """Motion of points and frames that are attached to the links of a mechanism, in world axes.
 
-    `accelerations` are those of a motion without accelerations of the velocity coordinates, dJ/dt qd.
+    Accelerations are those of a motion without accelerations of the velocity coordinates, dJ/dt qd, or with given ones.
     """
 
-    def __init__(self, links: Kinematics, qd: Sequence[Any]) -> None:
-        """Prepare the motion at velocities qd."""
-        self.links, self._qd = links, qd
+    def __init__(self, links: Kinematics, qd: Sequence[Any], qdd: Mapping[int, Any] = MappingProxyType({})) -> None:
+        """Prepare the motion at velocities qd, and accelerations by velocity coordinate."""
+        self.links, self._qd, self._qdd = links, qd, qdd
 
     def point(self, link: str, place: Vector) -> AttachedPoint:
         """Return a point by the name of its link, empty for the world, and its position in the link's body frame."""
@@ -86,4 +87,5 @@ class AttachedMotion:
 
     @cached_property
     def _carried(self) -> list[tuple[Vector, Vector]]:
-        return self.links.tree.carried(self.links.motions, self.none)
+        rates = [self._qdd.get(dof, 0.0) for dof in range(len(self._qd))]
+        return self.links.tree.carried(self.links.motions, rates)

@@ -231,7 +231,7 @@ class Engine:
             external = _merged(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
         found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
-        found = with_inertia(moving, tendons, found)
+        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd))
         acceleration = [
             scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
         ]

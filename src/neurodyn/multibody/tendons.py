@@ -33,7 +33,7 @@ class TendonMotion:
         length: Its length [m].
         row: Derivative of the length by the velocity coordinates.
         velocity: Rate of the length [m/s].
-        bias: Second derivative of the length in a motion without accelerations [m/s^2].
+        bias: Second derivative of the length in a motion without accelerations but `Tree.centripetal` [m/s^2].
         armature: Inertia along its length [kg].
     """
 
@@ -54,7 +54,7 @@ def tendon_motions(
     links: Kinematics, tendons: Iterable[Tendon], q: Sequence[Any], qd: Sequence[Any], quantity: Quantity
 ) -> dict[str, TendonMotion]:
     """Return the tendons of a mechanism in a step, by name; q and qd in Newton's convention."""
-    attached, found = AttachedMotion(links, qd), {}
+    attached, found = AttachedMotion(links, qd, links.tree.centripetal(list(q), list(qd))), {}
     for tendon in tendons:
         armature = quantity(f"{TENDON}{tendon.name}.armature")
         if tendon.joints:
@@ -164,13 +164,19 @@ def added_inertia(tendons: Mapping[str, TendonMotion]) -> list[tuple[SparseRow, 
     return [(one.row, one.armature) for one in tendons.values() if not is_zero(one.armature)]
 
 
-def with_inertia(links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any]) -> list[Any]:
-    """Return the accelerations of a mechanism with its tendons' armature from those without it."""
+def with_inertia(
+    links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any], apart: Mapping[int, Any]
+) -> list[Any]:
+    """Return the accelerations of a mechanism with its tendons' armature from those without it.
+
+    `apart` are accelerations that the tendons' `bias` includes (`Tree.centripetal`).
+    """
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
     if not heavy:
         return acceleration
     light, inertia = (TreeInertia(links.tree, links.poses, added) for added in ((), added_inertia(tendons)))
-    force = [a - b for a, b in zip(light.times(acceleration), inertia.times(acceleration), strict=True)]
+    moving = [a - apart.get(dof, 0.0) for dof, a in enumerate(acceleration)]
+    force = [a - b for a, b in zip(light.times(moving), inertia.times(moving), strict=True)]
     for one in heavy:
         for dof, x in one.row.items():
             force[dof] = force[dof] - x * one.armature * one.bias

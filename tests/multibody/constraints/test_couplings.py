@@ -27,7 +27,7 @@ EXACT, F64, Stepper = models.EXACT, models.F64, models.Stepper
 compared, engine, mechanism_of = models.compared, models.engine, models.mechanism_of
 random_states, stepped = models.random_states, models.stepped
 
-FREE = """<body name="F" pos=".5 0 1"><freejoint name="f"/><inertial pos="0 0 0" mass=".7"
+FREE = """<body name="F" pos=".5 0 1"><freejoint name="f"/><inertial pos=".02 .01 0" mass=".7"
  diaginertia=".003 .004 .005"/><site name="sf" pos=".03 .02 -.1"/></body>"""
 
 
@@ -93,6 +93,14 @@ def test_damping_of_tendons_is_implicit_with_implicitfast(name):
     assert explicit[0] < 1e-12  # and explicit with Euler
 
 
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
+def test_a_free_body_moves_as_mujocos(integrator):
+    """Its origin moves, not its centre of mass; with implicitfast its gyroscopic moment is implicit."""
+    velocity, position = compared(xml("", integrator), speed=3.0)
+    assert velocity < 1e-12
+    assert position < 1e-13
+
+
 def test_without_equalities_and_tendons_steps_differ():
     model = mujoco.MjModel.from_xml_string(xml(PARTS["connect two bodies"]))
     mechanism = mechanism_of(model)
@@ -147,7 +155,7 @@ def test_a_tendon_inside_of_a_geom_is_refused():
 WALKER = f"""<mujoco><compiler angle="radian"/><option timestep=".004" cone="elliptic" {EXACT}/>
 <default><geom friction=".7 0 0" contype="0" conaffinity="1"/></default>
 <worldbody><geom type="plane" size="9 9 1" contype="1" conaffinity="0"/>
-<body name="base"><freejoint name="base"/><inertial pos="0 0 0" mass="2" diaginertia=".02 .03 .025"/>
+<body name="base"><freejoint name="base"/><inertial pos=".03 .01 -.02" mass="2" diaginertia=".02 .03 .025"/>
 <geom type="sphere" size=".08"/>
 <body name="L" pos="0 .1 0"><joint name="l" axis="0 1 0"/><inertial pos="0 0 -.1" mass=".4"
  diaginertia=".002 .002 .001"/><geom type="sphere" size=".04" pos="0 0 -.2"/></body>

@@ -389,7 +389,9 @@ class SoftConstraints(Config, frozen=True):
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
         limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
         implicit: Whether damping of tendons is implicit in the velocity, as that of joints is: with MuJoCo's
-            implicitfast, not with its Euler; unset for no.
+            implicitfast, not with its Euler; unset for no. Then the gyroscopic moment of single free bodies is, too.
+        free_point: Point of a free body whose velocity a step integrates and to whose acceleration constraints refer:
+            "origin" of its frame, as in MuJoCo; unset for its nominal centre of mass.
     """
 
     cone: Cone = "pyramidal"
@@ -402,6 +404,7 @@ class SoftConstraints(Config, frozen=True):
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     limit_margins: dict[str, float] | UnsetType = UNSET
     implicit: bool | UnsetType = UNSET
+    free_point: Literal["origin"] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")

@@ -136,7 +136,7 @@ def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights)
 
     Their residuals take the acceleration of the constraint, dJ/dt qd included.
     """
-    attached = AttachedMotion(contacts, contacts.qd)
+    attached = AttachedMotion(contacts, contacts.qd, contacts.tree.centripetal(contacts.q, contacts.qd))
     (first, turn), (second, turn_too) = (_frame(contacts, attached, equality, end) for end in ("first", "second"))
     residuals = [*(first.place - second.place)]
     biases = [*(attached.acceleration(first) - attached.acceleration(second))]

@@ -139,14 +139,16 @@ class SoftContactModel(ContactModel):
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
         rows = coupling_rows(contacts, weights)
+        apart = contacts.tree.centripetal(contacts.q, contacts.qd)
+        free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
         acceleration = free
         if touching or limits or frictions or rows:
             solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows)
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], touching, solution[len(free) :])
         acceleration = _damped(contacts, inertia, acceleration)
         if contacts.tree.mechanism.constraints.implicit is True:
-            acceleration = _spinning(contacts, inertia, acceleration)
-        return acceleration
+            acceleration = _spinning(contacts, inertia, acceleration, apart)
+        return [a + apart.get(dof, 0.0) for dof, a in enumerate(acceleration)] if apart else acceleration
 
 
 SOFT = SoftContactModel()
@@ -348,7 +350,7 @@ def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -
     return solved(*factored(stiffer), force)
 
 
-def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
+def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], apart: Mapping[int, Any]) -> list[Any]:
     r"""Return the accelerations with the gyroscopic moment of free bodies that carry no others implicit in their spin.
 
     MuJoCo's implicitfast solves $(I + h ([\omega] I - [I \omega])) \dot\omega = I \dot\omega_0$ for them.
@@ -365,6 +367,11 @@ def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any])
         a, b, c = (body + contacts.dt * (skew(spin) @ body - skew(body @ spin))).T
         # Cramer's rule, by columns
         scale = 1.0 / dot(a, cross(b, c))
-        for dof, (one, other) in zip(dofs, ((b, c), (c, a), (a, b)), strict=True):
-            found[dof] = scale * dot(moment, cross(one, other))
+        turning = array([scale * dot(moment, cross(*pair)) for pair in ((b, c), (c, a), (a, b))])
+        found[dofs[0] : dofs[0] + 3] = turning
+        if dofs[0] - 3 in apart:  # which depends on the spin, too
+            arm = tree.arm(index, contacts.q)
+            change = cross(turning, cross(spin, arm)) + cross(spin, cross(turning, arm))
+            for dof, x in zip(range(dofs[0] - 3, dofs[0]), change, strict=True):
+                found[dof] = found[dof] - contacts.dt * x
     return found
