@@ -16,6 +16,7 @@ with lazy(__name__):
         ContactPointLayout,
         Support,
     )
+    from neurodyn.core.description.couplings import Equality, Obstacle, SidePoint, Strand, Tendon, Waypoint
     from neurodyn.core.description.drive import DRIVE_LAWS, GAINS, Controller, Drive, DriveLaw, DriveNetwork
     from neurodyn.core.description.elements import FORCE_ELEMENTS, Attachment, ForceElement, ForceElementKind
     from neurodyn.core.description.mechanism import Fingerprint, Link, Mechanism
@@ -30,9 +31,10 @@ with lazy(__name__):
 __all__ = [
     "ACTIVATIONS", "DRIVE_LAWS", "FORCE_ELEMENTS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "Activation", "Attachment",
     "Augmentation", "Blueprint", "BodyContact", "BodyShape", "Box", "Capsule", "ChainJoint", "Channel", "Config",
-    "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive", "DriveLaw", "DriveNetwork", "Fingerprint",
-    "ForceElement", "ForceElementKind", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism", "Mesh",
-    "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor", "SensorKind",
-    "Sphere", "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
-    "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked", "write_json",
+    "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive", "DriveLaw", "DriveNetwork", "Equality",
+    "Fingerprint", "ForceElement", "ForceElementKind", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism",
+    "Mesh", "MismatchError", "NeurodynError", "Obstacle", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor",
+    "SensorKind", "SidePoint", "Sphere", "StateSpec", "Strand", "Stream", "Structure", "Support", "Tendon", "Terrain",
+    "Waypoint", "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json",
+    "select_parameters", "showing", "to_dict", "tracked", "write_json",
 ]  # fmt: skip

@@ -128,13 +128,14 @@ class TorqueModel:
         """Prepare the torques.
 
         Raises:
-            InputError: The mechanism has force elements.
+            InputError: The mechanism has force elements, tendons or equality constraints.
         """
-        if mechanism.elements:
-            names = ", ".join(element.name for element in mechanism.elements)
-            raise InputError(
-                f"inverse dynamics: the force elements {names} are unknown to it; valid: method: roll-outs"
-            )
+        for what, given in (
+            ("force elements", mechanism.elements), ("tendons", mechanism.tendons), ("equalities", mechanism.equalities)
+        ):  # fmt: skip
+            if given:
+                names = ", ".join(one.name for one in given)
+                raise InputError(f"inverse dynamics: the {what} {names} are unknown to it; valid: method: roll-outs")
         self.mechanism = mechanism
         self.size = (LINK_PARAMETERS + len(_OWN)) * len(mechanism.links)
 

@@ -224,6 +224,24 @@ class Tree:
         """
         return self.in_link_frame(index, array(self.links[index].com))
 
+    def centripetal(self, q: list[Any], qd: list[Any]) -> dict[int, Any]:
+        """Return the acceleration of the reference points of free joints in a motion without that of their origins.
+
+        By velocity coordinate; empty unless origins count (`SoftConstraints.free_point`) and are apart from them.
+        """
+        found: dict[int, Any] = {}
+        if self.mechanism.constraints.free_point != "origin":
+            return found
+        for index, link in enumerate(self.links):
+            if link.joint.kind == "free" and any(self.reference(index)):
+                spin, arm = array(self.v_of(index, qd)[3:]), self.arm(index, q)
+                found |= zip(range(len(qd))[self._places[index].qd], cross(spin, cross(spin, arm)), strict=False)
+        return found
+
+    def arm(self, index: int, q: list[Any]) -> Vector:
+        """Return the reference point of a free joint relative to the origin of its link, in the axes of its `qd`."""
+        return array(quaternion_matrix(self.q_of(index, q)[3:])) @ self.reference(index)
+
     def inertia(self, index: int) -> Matrix:
         """Return the inertia about the centre of mass in axes of the link's frame."""
         name, parts = f"{self.links[index].joint.name}.inertia", ("xx", "yy", "zz", "xy", "xz", "yz")
@@ -431,10 +449,11 @@ Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[A
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
     """Return positions and velocities after a step of semi-implicit Euler of `dt` [s]; quaternions of unit length.
 
-    A free body's reference point (`Tree.reference`) moves in a straight line; its rotation follows the exponential of
-    its angular velocity.
+    A free body's reference point (`Tree.reference`), or its frame's origin (`Tree.centripetal`), moves in a straight
+    line; its rotation follows the exponential of its angular velocity.
     """
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
+    by_origin = tree.centripetal(q, qd)
     positions: list[Any] = []
     for index, link in enumerate(tree.links):
         joint, own, rate = link.joint, tree.q_of(index, q), tree.v_of(index, after)
@@ -445,6 +464,16 @@ def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], d
         else:
             quaternion = turned(own[3:], dt * array(rate[3:]))
             point = tree.reference(index)
+            first = tree.v_of(index, list(range(len(qd))))[0]
+            if first in by_origin:
+                now, accelerations = tree.v_of(index, qd), tree.v_of(index, acceleration)
+                arm, new_arm = (array(quaternion_matrix(turn)) @ point for turn in (own[3:], quaternion))
+                own_acceleration = array(accelerations[:3]) - cross(array(accelerations[3:]), arm)
+                own_acceleration = own_acceleration - array([by_origin[first + axis] for axis in range(3)])
+                velocity = array(now[:3]) - cross(array(now[3:]), arm) + dt * own_acceleration
+                positions += [*(array(own[:3]) + dt * velocity), *quaternion]
+                after[first : first + 3] = velocity + cross(array(rate[3:]), new_arm)
+                continue
             arm, new_arm = (array(quaternion_matrix(turn)) @ point for turn in (own[3:], quaternion))
             positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
     return positions, after

@@ -2,7 +2,7 @@
 """The interface of contact models, and contact as a force: Hunt-Crossley spring-damper with smooth friction."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,8 +10,10 @@ from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Quantity, Wrenches
 from neurodyn.multibody.body_contacts import body_touches, contact_quantities
+from neurodyn.multibody.mass_matrix import SparseRow
 from neurodyn.multibody.points import Kinematics, PointContact, touches, wrenches
 from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.tendons import TendonMotion
 from neurodyn.multibody.trace import Scalar, maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
 
@@ -44,6 +46,8 @@ class Contacts(Kinematics):
         flat: Whether one plane is the ground of all points.
         held: Contacts of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other grounds.
         pushes: List that receives the forces of all contacts from `ContactModel.accelerations`; None if unused.
+        tendons: Tendons by name.
+        implicit: Forces -c J^T J qd that soft constraints take at the end of the step, as rows J with their c.
     """
 
     scope: Scope
@@ -55,6 +59,8 @@ class Contacts(Kinematics):
     flat: bool = True
     held: Sequence[Scalar] = ()
     pushes: list[ContactPush] | None = None
+    tendons: Mapping[str, TendonMotion] = field(default_factory=dict)
+    implicit: list[tuple[SparseRow, Any]] = field(default_factory=list)
 
     @cached_property
     def touched(self) -> list[PointContact]:

@@ -31,6 +31,7 @@ from neurodyn.multibody.points import add_wrench
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.structures import heavier
+from neurodyn.multibody.tendons import tendon_damping, tendon_motions, tendon_torques, with_inertia
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
@@ -115,6 +116,7 @@ class Engine:
             )
         self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
         _require_contacts(mechanism, self._contact, spec.robot)
+        _require_constraining(mechanism, config.contact, self._contact, spec.robot)
         self.mechanism, self.config = mechanism, config
         self._spec = spec
         self._dt = spec.dt / config.substeps
@@ -210,12 +212,17 @@ class Engine:
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         driven = self._driven(scope, memory, readings, qd, control)
-        added, pulled = element_forces(mechanism.elements or (), ElementMotion(tree, motions, scope, q, qd))
+        moving = ElementMotion(tree, motions, scope, q, qd)
+        added, pulled = element_forces(mechanism.elements or (), moving)
+        tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
+        for dof, value in tendon_torques(tendons, scope).items():
+            added[dof] = added[dof] + value if dof in added else value
         torque = self._torques(scope, tree, q, qd, driven, added)
         contacts = Contacts(
             tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
-            pushes=[] if observed else None,
+            pushes=[] if observed else None, tendons=tendons,
+            implicit=tendon_damping(tendons, scope) if mechanism.constraints.implicit is True else [],
         )  # fmt: skip
         external = _merged(self._external(scope), pulled)
         if mechanism.body_contacts and self._contact is not None:
@@ -224,6 +231,7 @@ class Engine:
             external = _merged(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
         found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
+        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd))
         acceleration = [
             scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
         ]
@@ -305,6 +313,8 @@ class Engine:
             torque[dof] = torque[dof] + scope.define(f"passive.{names[dof]}", passive)
             if dof in added:
                 torque[dof] = torque[dof] + added[dof]
+        for dof in sorted(added.keys() - set(tree.dofs.values())):  # of free and ball joints
+            torque[dof] = torque[dof] + added[dof]
         return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
 
     def _external(self, scope: Scope) -> Wrenches:
@@ -353,6 +363,21 @@ def _require_contacts(mechanism: Mechanism, contact: ContactModel | None, robot:
     if not (mechanism.points or mechanism.body_contacts or contact.constrains_joints):
         raise InputError(
             f"robot {robot!r}: has no points that could touch a ground; declare `contact_points`, or `body_contacts`"
+        )
+
+
+def _require_constraining(mechanism: Mechanism, contact: str | None, model: ContactModel | None, robot: str) -> None:
+    """Raise InputError for equalities and tendons that the contact model does not constrain."""
+    if model is not None and model.constrains_joints:
+        return
+    names = [f"equality {one.name!r}" for one in mechanism.equalities or ()]
+    for tendon in mechanism.tendons or ():
+        parts = {"limits": tendon.limited, "friction": tendon.friction, "armature": tendon.armature}
+        names += [f"{what} of tendon {tendon.name!r}" for what, there in parts.items() if there]
+    if names:
+        raise InputError(
+            f"robot {robot!r}: {', '.join(names)} are soft constraints, which contact: {contact or 'none'} does not "
+            "solve; valid: contact: soft"
         )
 
 

@@ -11,6 +11,7 @@ branches zero; a constant zero costs nothing once traced.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,24 +40,30 @@ class _Composite:
     inertia: Matrix
 
 
-class TreeInertia:
-    """The factored mass matrix of a tree at a configuration, and the motion of each velocity coordinate.
+SparseRow = dict[int, Any]
+"""Entries of a Jacobian's row that may differ from zero, by velocity coordinate."""
+
+
+def sparse(row: Sequence[Any]) -> SparseRow:
+    """Return the entries of a row that are not the constant zero."""
+    return {dof: x for dof, x in enumerate(row) if not is_zero(x)}
+
+
+class TreeColumns:
+    """The motion of a tree's links per unit of each velocity coordinate, at a configuration.
 
     Attributes:
         columns: One for each velocity coordinate.
-        matrix: The mass matrix; only entries [i][j] with j <= i are filled in.
     """
 
     def __init__(self, tree: Tree, poses: Sequence[LinkPose]) -> None:
-        """Compute and factor the mass matrix at these link poses."""
+        """Compute the columns at these link poses."""
         self._parents = [link.joint.parent for link in tree.links]
         self._roots: list[int] = []
         for index, parent in enumerate(self._parents):
             self._roots.append(index if parent < 0 else self._roots[parent])
         self._poses = poses
         self.columns = self._columns(tree)
-        self.matrix = self._mass_matrix(tree)
-        self._lower, self._inverse = factored(self.matrix)
 
     def from_root(self, link: int) -> Vector:
         """Return the origin of a link relative to the origin of its tree's first link."""
@@ -81,35 +88,9 @@ class TreeInertia:
             for column in self.columns
         ]
 
-    def halfway(self, generalised: Sequence[Any]) -> list[Any]:
-        r"""Return $y = L^{-T} f$, so that $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
-        return _halfway(self._lower, generalised)
-
-    def weighted(self, y: Sequence[Any]) -> list[Any]:
-        """Return $D^{-1} y$."""
-        return [inverse * x for inverse, x in zip(self._inverse, y, strict=True)]
-
-    def velocities(self, y: Sequence[Any]) -> list[Any]:
-        """Return $M^{-1} f$ from $y = L^{-T} f$."""
-        return _completed(self._lower, self.weighted(y))
-
-    def times(self, velocities: Sequence[Any]) -> list[Any]:
-        """Return M v."""
-        product: list[Any] = [0.0] * len(velocities)
-        for i, row in enumerate(self.matrix):
-            for j, entry in enumerate(row):
-                product[i] = product[i] + entry * velocities[j]
-                if j < i:
-                    product[j] = product[j] + entry * velocities[i]
-        return product
-
-    @property
-    def chains(self) -> tuple[tuple[int, ...], ...]:
-        """For each velocity coordinate, those up to it that carry its link: where M may be nonzero."""
-        return tuple(
-            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
-            for i, column in enumerate(self.columns)
-        )
+    def turning(self, link: int, direction: Vector) -> list[Any]:
+        """Return the Jacobian of a link's angular velocity along a direction, in world axes."""
+        return [dot(direction, column.spin) if self.carries(column.link, link) else 0.0 for column in self.columns]
 
     def _columns(self, tree: Tree) -> list[MotionColumn]:
         columns: list[MotionColumn] = []
@@ -128,6 +109,59 @@ class TreeInertia:
                 origin = origin + pose.turn @ tree.reference(index)
             columns += [MotionColumn(index, axis, cross(origin, axis)) for axis in axes.T]
         return columns
+
+
+class TreeInertia(TreeColumns):
+    """The factored mass matrix of a tree at a configuration.
+
+    Attributes:
+        matrix: The mass matrix; only entries [i][j] with j <= i are filled in.
+    """
+
+    def __init__(self, tree: Tree, poses: Sequence[LinkPose], added: Sequence[tuple[SparseRow, Any]] = ()) -> None:
+        """Compute and factor the mass matrix at these link poses.
+
+        `added` are inertias along rows J, such as those of tendons; see `with_squares`.
+        """
+        super().__init__(tree, poses)
+        self.matrix = self._mass_matrix(tree)
+        if added:
+            self.matrix = self.with_squares(added)
+        self._lower, self._inverse = factored(self.matrix)
+
+    def halfway(self, generalised: Sequence[Any]) -> list[Any]:
+        r"""Return $y = L^{-T} f$, so that $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
+        return _halfway(self._lower, generalised)
+
+    def weighted(self, y: Sequence[Any]) -> list[Any]:
+        """Return $D^{-1} y$."""
+        return [inverse * x for inverse, x in zip(self._inverse, y, strict=True)]
+
+    def velocities(self, y: Sequence[Any]) -> list[Any]:
+        """Return $M^{-1} f$ from $y = L^{-T} f$."""
+        return _completed(self._lower, self.weighted(y))
+
+    def times(self, velocities: Sequence[Any]) -> list[Any]:
+        """Return M v."""
+        return product(self.matrix, velocities)
+
+    def with_squares(self, rows: Sequence[tuple[SparseRow, Any]]) -> list[list[Any]]:
+        """Return M plus w J^T J for each row J and weight w, without entries of different branches, as in MuJoCo."""
+        matrix = [list(row) for row in self.matrix]
+        for row, weight in rows:
+            for i, x in row.items():
+                for j in self.chains[i]:
+                    if j in row:
+                        matrix[i][j] = matrix[i][j] + weight * x * row[j]
+        return matrix
+
+    @cached_property
+    def chains(self) -> tuple[tuple[int, ...], ...]:
+        """For each velocity coordinate, those up to it that carry its link: where M may be nonzero."""
+        return tuple(
+            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
+            for i, column in enumerate(self.columns)
+        )
 
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:
         bodies = self._composites(tree)
@@ -164,6 +198,17 @@ class TreeInertia:
                 whole.moment = whole.moment + body.moment
                 whole.inertia = whole.inertia + body.inertia
         return bodies
+
+
+def product(matrix: list[list[Any]], vector: Sequence[Any]) -> list[Any]:
+    """Return the product of a symmetric matrix, given by its lower triangle, and a vector."""
+    result: list[Any] = [0.0] * len(vector)
+    for i, row in enumerate(matrix):
+        for j, entry in enumerate(row):
+            result[i] = result[i] + entry * vector[j]
+            if j < i:
+                result[j] = result[j] + entry * vector[i]
+    return result
 
 
 def is_zero(x: Any) -> bool:

@@ -229,7 +229,8 @@ class ContactMotion:
 
     def _frame(self, mode: GroundMode) -> ProgramFrame:
         if mode not in self._frames:
-            contact = self._contact if self._ground is not None or self._limits else None
+            constrained = self._limits or self.mechanism.tendons or self.mechanism.equalities
+            contact = self._contact if self._ground is not None or constrained else None
             free = (*_GRAVITY, *self._values)
             config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
             engine = Engine(self.mechanism, self._spec, config)

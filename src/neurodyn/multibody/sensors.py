@@ -49,8 +49,18 @@ class Instant(Kinematics):
         """Moment (about the frame's origin) and force that each link receives through its joint, in its frame.
 
         The backward pass of the recursive Newton-Euler algorithm (Featherstone 2008, table 5.1).
+
+        Raises:
+            InputError: Equality constraints or spatial tendons act on links.
         """
         tree, totals = self.tree, []
+        tied = [one.name for one in tree.mechanism.equalities or () if one.kind in ("connect", "weld")]
+        tied += [one.name for one in tree.mechanism.tendons or () if one.strands]
+        if tied:
+            raise InputError(
+                f"sensors of forces in joints do not know the forces of {', '.join(tied)} on links; valid: other "
+                "sensors, or a mechanism without connect, weld and spatial tendons"
+            )
         for index, motion in enumerate(self.motions):
             moment, force = tree.inertial_wrench(index, motion, self.accelerations[index])
             for wrenches in (self.external, self.pushes):

@@ -343,6 +343,15 @@ class ConstraintParameters(Config, frozen=True):
         require(shares and 0 < width < math.inf and 1 <= power < math.inf, "solimp", self.solimp, valid)
 
 
+def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
+    """Return the values of a constraint's parameters by quantity name, e.g. "contact.solref.timeconst".
+
+    The prefixes are "contact.solref" of the first two parameters and "contact.solimp" of the other five, or alike.
+    """
+    values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
+    return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
+
+
 class ShapeProperty(Config, frozen=True):
     """A number of soft contacts of which a shape can have its own; the ground takes that of the robot's shape.
 
@@ -380,6 +389,11 @@ class SoftConstraints(Config, frozen=True):
         joint_friction: Softness of joint friction, by joint; MuJoCo's defaults for others.
         follows_capsules: Whether the edges of a friction pyramid follow a capsule that stands on the ground, as in
             MuJoCo's C library; unset for the rule of MuJoCo Warp, where they are along the world's axes then.
+        limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
+        implicit: Whether damping of tendons is implicit in the velocity, as that of joints is: with MuJoCo's
+            implicitfast, not with its Euler; unset for no. Then the gyroscopic moment of single free bodies is, too.
+        free_point: Point of a free body whose velocity a step integrates and to whose acceleration constraints refer:
+            "origin" of its frame, as in MuJoCo; unset for its nominal centre of mass.
     """
 
     cone: Cone = "pyramidal"
@@ -391,6 +405,9 @@ class SoftConstraints(Config, frozen=True):
     limits: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     follows_capsules: bool | UnsetType = UNSET
+    limit_margins: dict[str, float] | UnsetType = UNSET
+    implicit: bool | UnsetType = UNSET
+    free_point: Literal["origin"] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         require(0 < self.impratio < math.inf, "impratio", self.impratio, "a finite number above 0")
@@ -399,6 +416,8 @@ class SoftConstraints(Config, frozen=True):
             require(0 <= own < math.inf, f"friction of {shape!r}", own, "a finite number of at least 0")
         for name, value in (self.numbers or {}).items():
             require(math.isfinite(value), name, value, "a finite number")
+        for joint, margin in (self.limit_margins or {}).items():
+            require(0 <= margin < math.inf, f"limit margin of {joint!r}", margin, "a finite number of at least 0")
 
     def with_property(self, name: str, common: float, own: dict[str, float]) -> "SoftConstraints":
         """Return constraints with a property of `SHAPE_PROPERTIES`; `own` holds values of shapes that differ."""

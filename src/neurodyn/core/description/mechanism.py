@@ -19,6 +19,7 @@ from neurodyn.core.description.contacts import (
     Support,
     require_bodies,
 )
+from neurodyn.core.description.couplings import Equality, Tendon, require_couplings
 from neurodyn.core.description.drive import Drive, bounds
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Vector3
@@ -98,6 +99,9 @@ class Mechanism(Config, HasJoints, frozen=True):
         body_contacts: Pairs of bodies that can touch each other.
         supports: Bodies that slide on a horizontal plane.
         elements: Passive force elements between joints or points; unset for none.
+        tendons: Tendons; unset for none.
+        equalities: Equality constraints; unset for none.
+        reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
         hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
             not turned: springs within links. Unset for none.
     """
@@ -111,6 +115,9 @@ class Mechanism(Config, HasJoints, frozen=True):
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
     elements: tuple[ForceElement, ...] | UnsetType = UNSET
+    tendons: tuple[Tendon, ...] | UnsetType = UNSET
+    equalities: tuple[Equality, ...] | UnsetType = UNSET
+    reference: tuple[float, ...] | UnsetType = UNSET
     hidden: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -136,6 +143,11 @@ class Mechanism(Config, HasJoints, frozen=True):
             require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
         require_bodies(self.body_contacts, self.supports, self.names)
         require_elements(self.elements or (), self.names)
+        if self.reference is not UNSET:
+            valid = f"{self.nq} finite numbers, one per position"
+            fine = len(self.reference) == self.nq and all(map(math.isfinite, self.reference))
+            require(fine, "reference", list(self.reference), valid)
+        require_couplings(self.tendons or (), self.equalities or (), scalar, self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
@@ -169,8 +181,8 @@ class Mechanism(Config, HasJoints, frozen=True):
             values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
         for support in self.supports:
             values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
-        for element in self.elements or ():
-            values |= element.quantities()
+        for one in (*(self.elements or ()), *(self.tendons or ()), *(self.equalities or ())):
+            values |= one.quantities()
         return values
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
@@ -184,6 +196,8 @@ class Mechanism(Config, HasJoints, frozen=True):
             found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
         for element in self.elements or ():
             found |= {name: element.bounds_of(name.rpartition(".")[2]) for name in element.quantities()}
+        for tendon in self.tendons or ():
+            found |= tendon.bounds()
         return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
@@ -215,11 +229,13 @@ class Mechanism(Config, HasJoints, frozen=True):
             begin = f"support.{support.name}"
             given = {what: named[f"{begin}.{what}"] for what in support.quantities() if "." not in what}
             supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
-        elements = tuple(element.with_quantities(named) for element in self.elements or ())
+        own = {
+            what: tuple(one.with_quantities(named) for one in getattr(self, what) or ()) or UNSET
+            for what in ("elements", "tendons", "equalities")
+        }
         return msgspec.structs.replace(
-            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports),
-            elements=elements or UNSET,
-        )  # fmt: skip
+            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports), **own
+        )
 
 
 def _scalars(link: Link) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import math
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Inertia, Link, Mechanism
@@ -22,13 +23,22 @@ def spring_of(joint: str) -> str:
 
 
 def bending(mechanism: Mechanism) -> tuple[str, ...]:
-    """Return the joints of links that may bend: revolute, nothing hangs at the link, and it can touch the ground."""
+    """Return the joints of links that may bend: revolute, it can touch the ground, and nothing else hangs at the link.
+
+    Tendons and equality constraints hang at a link, too.
+    """
+    tied = {name for tendon in mechanism.tendons or () for name in tendon.links}
+    tied |= {name for one in mechanism.equalities or () for name in (one.first, one.second)}
     parents = {link.joint.parent for link in mechanism.links}
     touching = {point.joint for point in mechanism.points}
     return tuple(
         link.joint.name
         for index, link in enumerate(mechanism.links)
-        if index not in parents and index in touching and link.joint.kind == "revolute" and _length(link) > 1e-3
+        if index not in parents
+        and index in touching
+        and link.joint.kind == "revolute"
+        and _length(link) > 1e-3
+        and link.joint.name not in tied
     )
 
 
@@ -45,7 +55,10 @@ def with_springs(mechanism: Mechanism) -> Mechanism:
         links[index] = near
         links.append(far)
         points = [_moved(one, index, len(links) - 1, links[index], far, along) for one in points]
-    return msgspec.structs.replace(mechanism, links=tuple(links), points=tuple(points), hidden=len(names))
+    reference = (*mechanism.reference, *[0.0] * len(names)) if mechanism.reference else UNSET
+    return msgspec.structs.replace(
+        mechanism, links=tuple(links), points=tuple(points), hidden=len(names), reference=reference
+    )
 
 
 def _length(link: Link) -> float:

@@ -5,22 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters
+from neurodyn.core.description.contacts import SOLIMP, SOLREF
 from neurodyn.multibody.trace import exp, log, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import Vector, array, dot, normalised
 
 _LEAST, _MOST = 1e-4, 0.9999
 """MuJoCo clamps impedances and midpoints to this range."""
-
-
-def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
-    """Return the values of a constraint's parameters by quantity name, e.g. "contact.solref.timeconst".
-
-    The prefixes are "contact.solref" of the first two parameters and "contact.solimp" of the other five, or alike.
-    """
-    values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
-    return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Yielding:
 def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) -> Yielding:
     """Return the compliance of a kind of constraint, with time constants above two steps of `dt` [s], as in MuJoCo.
 
-    `solref` and `solimp` are prefixes of quantities; see `constraint_quantities`.
+    `solref` and `solimp` are prefixes of quantities; see `core.description.contacts.constraint_quantities`.
     """
     time, ratio = (quantity(f"{solref}.{part}") for part in SOLREF)
     first, last, width, midpoint, power = (quantity(f"{solimp}.{part}") for part in SOLIMP)

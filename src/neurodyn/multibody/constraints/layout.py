@@ -2,6 +2,7 @@
 """Structure of a soft-constraint problem, the layout of its inputs, and the convex cost of a contact."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from neurodyn.core.description.contacts import Cone
 
@@ -13,6 +14,28 @@ PER_LIMIT = 4
 
 PER_FRICTION = 3
 """Inputs of a joint's friction: D, residual without the acceleration, friction limit."""
+
+
+RowKind = Literal["equality", "limit", "friction"]
+"""Cost of a row with residual y: D/2 y^2, D/2 min(0, y)^2 if violated, or Huber's function."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of one constraint over the same velocity coordinates.
+
+    The inputs of a row: its entries, D, the residual without the acceleration, then the violation of a limit, or the
+    most force of friction.
+    """
+
+    kind: RowKind
+    dofs: tuple[int, ...]  # ascending
+    rows: int = 1
+
+    @property
+    def width(self) -> int:
+        """Inputs of a row."""
+        return len(self.dofs) + (2 if self.kind == "equality" else 3)
 
 
 @dataclass(frozen=True)
@@ -34,6 +57,24 @@ class ConstraintStructure:
     frictions: tuple[int, ...]  # velocity coordinates with friction
     cone: Cone = "pyramidal"
     impratio: float = 1.0  # ratio of the impedances of friction and normal force
+    rows: tuple[RowGroup, ...] = ()  # other constraints
+
+    @property
+    def filled(self) -> tuple[tuple[int, ...], ...]:
+        """For each velocity coordinate those up to it, itself last, where H or its factors may be nonzero.
+
+        Rows over different branches fill entries of H that M does not have; eliminating a coordinate from the leaves
+        fills those between the coordinates that it is coupled with.
+        """
+        filled = [set(chain) for chain in self.chains]
+        for group in self.rows:
+            for i in group.dofs:
+                filled[i] |= {j for j in group.dofs if j <= i}
+        for k in range(len(filled) - 1, -1, -1):
+            others = filled[k] - {k}
+            if others:
+                filled[max(others)] |= others
+        return tuple(tuple(sorted(row)) for row in filled)
 
 
 class ConstraintLayout:
@@ -50,7 +91,12 @@ class ConstraintLayout:
         self.first_point = self.damping + 1
         self.first_limit = self.first_point + PER_POINT * self.points
         self.first_friction = self.first_limit + PER_LIMIT * len(structure.limits)
-        self.inputs = self.first_friction + PER_FRICTION * len(structure.frictions)
+        self.first_row = self.first_friction + PER_FRICTION * len(structure.frictions)
+        self.first_rows: list[int] = []  # of each group
+        self.inputs = self.first_row
+        for group in structure.rows:
+            self.first_rows.append(self.inputs)
+            self.inputs += group.rows * group.width
 
 
 FORCE = ("F0", "F1", "F2")

@@ -16,6 +16,8 @@ from neurodyn.multibody.constraints.layout import (
     PER_POINT,
     ConstraintLayout,
     ConstraintStructure,
+    RowGroup,
+    RowKind,
 )
 from neurodyn.multibody.trace.onnx import OnnxNodes
 
@@ -67,16 +69,28 @@ class _OnnxProblem:
         self._mass = self._mass_matrix(at, given)
         self.free = nodes.shaped(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
         self._pushes = self._pushing(at, given)
-        self._rubs: tuple[str, str, str, str] | None = None
+        self._others: list[tuple[str, str, str, str | None, RowKind | None]] = []
         if structure.frictions:
-            weight, rest, most = self._inputs(given, at.first_friction, at.inputs, PER_FRICTION)
-            self._rubs = nodes.reals(_one_hot(structure.frictions, at.nv)), rest, weight, most
+            weight, rest, most = self._inputs(given, at.first_friction, at.first_row, PER_FRICTION)
+            self._others.append((nodes.reals(_one_hot(structure.frictions, at.nv)), rest, weight, most, None))
+        for group, first in zip(structure.rows, at.first_rows, strict=True):
+            if group.kind != "limit":
+                rows, weight, rest, most = self._group(given, group, first)
+                self._others.append((rows, rest, weight, most, group.kind))
 
     def _inputs(self, given: str, first: int, last: int, width: int) -> list[str]:
         """Return the columns of the inputs of joints, shape [worlds, joints, 1] each."""
         nodes = self._nodes
         rows = nodes.shaped(nodes.part(given, first, last), -1, (last - first) // width, width)
         return [nodes.part(rows, i, i + 1, 2) for i in range(width)]
+
+    def _group(self, given: str, group: RowGroup, first: int) -> tuple[str, str, str, str | None]:
+        """Return rows, D, residuals without acceleration, and the last inputs, if there are any, of a group."""
+        nodes, n = self._nodes, len(group.dofs)
+        inputs = nodes.shaped(nodes.part(given, first, first + group.rows * group.width), -1, group.rows, group.width)
+        rows = nodes("MatMul", nodes.part(inputs, 0, n, 2), nodes.reals(_one_hot(group.dofs, self.nv)))
+        weight, rest = (nodes.part(inputs, i, i + 1, 2) for i in (n, n + 1))
+        return rows, weight, rest, None if group.kind == "equality" else nodes.part(inputs, n + 2, n + 3, 2)
 
     def _mass_matrix(self, at: ConstraintLayout, given: str) -> str:
         nodes, nv = self._nodes, at.nv
@@ -87,7 +101,7 @@ class _OnnxProblem:
         entries = nodes("Gather", given, nodes.integers(place.ravel()), axis=1)
         return nodes("Mul", nodes.shaped(entries, -1, nv, nv), nodes.reals(there))
 
-    def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str, str, str, None] | None:
+    def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str, str, str, None, RowKind] | None:
         """Return the one-sided rows, their residuals without acceleration, and their D; None without rows."""
         nodes, structure = self._nodes, self._structure
         parts = [self._edges(at, given)] if at.points else []
@@ -96,10 +110,15 @@ class _OnnxProblem:
             rows = nodes("Mul", side, nodes.reals(_one_hot(structure.limits, at.nv)))
             beyond = nodes("Greater", violation, _zero(nodes))
             parts.append((rows, rest, nodes("Where", beyond, weight, _zero(nodes))))
+        for group, first in zip(structure.rows, at.first_rows, strict=True):
+            if group.kind == "limit":
+                rows, weight, rest, violation = self._group(given, group, first)
+                beyond = nodes("Greater", str(violation), _zero(nodes))
+                parts.append((rows, rest, nodes("Where", beyond, weight, _zero(nodes))))
         if not parts:
             return None
         rows, rest, weights = (nodes("Concat", *column, axis=1) for column in zip(*parts, strict=True))
-        return rows, rest, weights, None
+        return rows, rest, weights, None, "limit"
 
     def _edges(self, at: ConstraintLayout, given: str) -> tuple[str, str, str]:
         """Return rows, residuals and D of the edges of all friction pyramids."""
@@ -185,25 +204,29 @@ class _OnnxProblem:
         return [nodes("Add", a, nodes("Mul", nodes("Mul", live, reach), s)), onward, scale]
 
     def _costs(self, nodes: OnnxNodes, a: str) -> "list[_Cost]":
-        return [_Cost(nodes, *rows, a) for rows in (self._pushes, self._rubs) if rows]
+        return [_Cost(nodes, *rows, a) for rows in (self._pushes, *self._others) if rows]
 
 
 class _Cost:
     """A cost of the rows y = R a + rest at given accelerations.
 
-    One-sided rows, D / 2 min(0, y)^2, differ between worlds. Rows of joint friction are the same in all worlds; their
-    cost is Huber's function, whose slope is at most `most`.
+    The cost of limits is D / 2 min(0, y)^2, that of equalities D / 2 y^2. That of friction is Huber's function, whose
+    slope is at most `most`. Without a `kind` the rows are those of joint friction, the same in all worlds.
     """
 
-    def __init__(self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, a: str) -> None:
-        self._nodes, self._rows, self._weights, self._most = nodes, rows, weights, most
-        self._turned = nodes("Transpose", rows, perm=[1, 0] if most else [0, 2, 1])
+    def __init__(
+        self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, kind: RowKind | None, a: str
+    ) -> None:
+        self._nodes, self._rows, self._weights, self._most, self._kind = nodes, rows, weights, most, kind
+        self._turned = nodes("Transpose", rows, perm=[0, 2, 1] if kind else [1, 0])
         self._y = nodes("Add", nodes("MatMul", rows, a), rest)
         self.force, self._active = self.at(nodes, self._y)  # the force is minus the derivative by y
         self._step = ""
 
     def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
         """Return force and stiffness at a residual."""
+        if self._kind == "equality":
+            return nodes("Neg", nodes("Mul", self._weights, y)), self._weights
         if self._most is None:
             active = nodes("Where", nodes("Less", y, _zero(nodes)), self._weights, _zero(nodes))
             return nodes("Neg", nodes("Mul", active, y)), active

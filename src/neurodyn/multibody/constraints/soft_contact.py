@@ -6,51 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.description.contacts import ConstraintParameters
+from neurodyn.core.description.contacts import ConstraintParameters, constraint_quantities
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
-from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.constraints.impedance import Yielding, constraint_quantities, tangent, yielding
+from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
+from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
+from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
-from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
-
-
-class InverseWeights:
-    """MuJoCo's inverse weights of a mechanism, from the mass matrix at the reference pose."""
-
-    def __init__(self, tree: Tree) -> None:
-        """Compute the mass matrix at the reference pose."""
-        q: list[Any] = []
-        for link in tree.links:
-            q += [0.0] * link.joint.nq
-            if not link.joint.scalar:
-                q[-1] = 1.0
-        motions = tree.motions(q, [0.0] * tree.mechanism.nv)
-        self._tree, self._poses = tree, link_poses(tree, motions)
-        self._inertia = TreeInertia(tree, self._poses)
-
-    def joint(self, dof: int) -> Any:
-        """Return $w_{dof}$ of a joint with one degree of freedom [1/(kg m^2) or 1/kg]."""
-        return self._yield([1.0 if i == dof else 0.0 for i in range(self._tree.mechanism.nv)])
-
-    def body(self, link: int) -> Any:
-        """Return $w_{body}$ of a link [1/kg]."""
-        centre = self._poses[link].turn @ self._tree.centre(link)
-        axes = [self._yield(self._inertia.row(link, centre, axis)) for axis in IDENTITY]
-        return (axes[0] + axes[1] + axes[2]) / 3.0
-
-    def _yield(self, row: list[Any]) -> Any:
-        """Return J M^-1 J^T of one row."""
-        half = self._inertia.halfway(row)
-        return sum((y * x for y, x in zip(half, self._inertia.weighted(half), strict=True)), start=0.0)
-
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""
@@ -163,16 +133,22 @@ class SoftContactModel(ContactModel):
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return the accelerations over the step."""
-        inertia = TreeInertia(contacts.tree, contacts.poses)
+        inertia = TreeInertia(contacts.tree, contacts.poses, added_inertia(contacts.tendons))
         weights = InverseWeights(contacts.tree)
         touching, damping = _contacts(contacts, inertia, weights)
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
+        rows = coupling_rows(contacts, weights)
+        apart = contacts.tree.centripetal(contacts.q, contacts.qd)
+        free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
         acceleration = free
-        if touching or limits or frictions:
-            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions)
+        if touching or limits or frictions or rows:
+            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows)
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], touching, solution[len(free) :])
-        return _damped(contacts, inertia, acceleration)
+        acceleration = _damped(contacts, inertia, acceleration)
+        if contacts.tree.mechanism.constraints.implicit is True:
+            acceleration = _spinning(contacts, inertia, acceleration, apart)
+        return [a + apart.get(dof, 0.0) for dof, a in enumerate(acceleration)] if apart else acceleration
 
 
 SOFT = SoftContactModel()
@@ -264,6 +240,7 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) ->
 def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
     """Return the inputs (`layout.PER_LIMIT`) of the nearer limit of each joint with limits, by velocity coordinate."""
     found, scope, tree = {}, contacts.scope, contacts.tree
+    margins = tree.mechanism.constraints.limit_margins or {}
     for name, dof in tree.dofs.items():
         index = tree.index_of[name]
         link = tree.links[index]
@@ -271,7 +248,7 @@ def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]
             continue
         room, side = _nearer_limit(scope, link, tree.q_of(index, contacts.q)[0])
         yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
-        violation = -room
+        violation = margins.get(name, 0.0) - room
         rest = yields.damping * side * contacts.qd[dof] + yields.reference(violation)
         found[dof] = [violation, side, yields.weight(violation, inverse.joint(dof)), rest]
     return found
@@ -304,7 +281,7 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
 
 def _solve(
     contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: list[_Contact], damping: Any,
-    limits: dict[int, list[Any]], frictions: dict[int, list[Any]],
+    limits: dict[int, list[Any]], frictions: dict[int, list[Any]], rows: Sequence[ConstraintRows],
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations, then the contact forces (normal and tangents)."""
     constraints = contacts.tree.mechanism.constraints
@@ -313,14 +290,17 @@ def _solve(
     counts = Counter(contact.link for contact in touching)
     groups = tuple(ContactPointGroup(chains[last[link]], count) for link, count in counts.items())
     structure = ConstraintStructure(
-        chains, groups, tuple(limits), tuple(frictions), constraints.cone, constraints.impratio
-    )
+        chains, groups, tuple(limits), tuple(frictions), constraints.cone, constraints.impratio,
+        tuple(one.group for one in rows),
+    )  # fmt: skip
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
     given += [x for column in inertia.columns for x in (*column.spin, *column.velocity)]
     given.append(damping)
-    for inputs in (*(contact.inputs for contact in touching), *limits.values(), *frictions.values()):
-        given += inputs
+    for one in (*(contact.inputs for contact in touching), *limits.values(), *frictions.values()):
+        given += one
+    for one in rows:
+        given += one.inputs
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     return list(apply_loop(graph, constraint_loop(structure), given))
 
@@ -359,12 +339,39 @@ def _with_networks(
 
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
-    """Return the accelerations with joint damping implicit in the velocity."""
+    """Return the accelerations with joint damping, and all of `Contacts.implicit`, implicit in the velocity."""
     damping = {dof: contacts.scope(f"{name}.damping") for name, dof in contacts.tree.dofs.items()}
-    if all(map(is_zero, damping.values())):
+    if all(map(is_zero, damping.values())) and not contacts.implicit:
         return acceleration
     force = inertia.times(acceleration)
-    stiffer = [list(row) for row in inertia.matrix]
+    stiffer = inertia.with_squares([(row, contacts.dt * value) for row, value in contacts.implicit])
     for dof, value in damping.items():
         stiffer[dof][dof] = stiffer[dof][dof] + contacts.dt * value
     return solved(*factored(stiffer), force)
+
+
+def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], apart: Mapping[int, Any]) -> list[Any]:
+    r"""Return the accelerations with the gyroscopic moment of free bodies that carry no others implicit in their spin.
+
+    MuJoCo's implicitfast solves $(I + h ([\omega] I - [I \omega])) \dot\omega = I \dot\omega_0$ for them.
+    """
+    tree, found = contacts.tree, list(acceleration)
+    parents = {link.joint.parent for link in tree.links}
+    for index, link in enumerate(tree.links):
+        if link.joint.kind != "free" or index in parents:
+            continue
+        dofs = tree.v_of(index, list(range(len(found))))[3:]
+        body = array([[inertia.matrix[max(i, j)][min(i, j)] for j in dofs] for i in dofs])
+        spin = array(tree.v_of(index, contacts.qd)[3:])
+        moment = body @ array([acceleration[dof] for dof in dofs])
+        a, b, c = (body + contacts.dt * (skew(spin) @ body - skew(body @ spin))).T
+        # Cramer's rule, by columns
+        scale = 1.0 / dot(a, cross(b, c))
+        turning = array([scale * dot(moment, cross(*pair)) for pair in ((b, c), (c, a), (a, b))])
+        found[dofs[0] : dofs[0] + 3] = turning
+        if dofs[0] - 3 in apart:  # which depends on the spin, too
+            arm = tree.arm(index, contacts.q)
+            change = cross(turning, cross(spin, arm)) + cross(spin, cross(turning, arm))
+            for dof, x in zip(range(dofs[0] - 3, dofs[0]), change, strict=True):
+                found[dof] = found[dof] - contacts.dt * x
+    return found

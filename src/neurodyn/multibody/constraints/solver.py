@@ -5,10 +5,12 @@ In the accelerations a of a mechanism (MuJoCo's documentation, "Computation: pri
 
 $$a = \arg\min \tfrac{1}{2} |a - a_s|^2_M + s(J a - a_{ref})$$
 
-with the acceleration $a_s$ without constraints, and s the cost of contacts (`layout.cone_text`), joint limits
-$\tfrac{D}{2} \min(0, y)^2$ and joint friction (Huber's function with slope at most the friction). The minimum is
-unique. Newton's method with a line search finds it: $H = M + J^T W J$, $H \delta = -g$. A contact's row touches only
-the joints that carry its link, so H has the zeros of M and is factored from the leaves, $H = L^T D L$, without fill-in.
+with the acceleration $a_s$ without constraints, and s the cost of contacts (`layout.cone_text`), limits
+$\tfrac{D}{2} \min(0, y)^2$, friction (Huber's function with slope at most the friction) and equalities
+$\tfrac{D}{2} y^2$. The minimum is unique. Newton's method with a line search finds it: $H = M + J^T W J$,
+$H \delta = -g$. A contact's row touches only the joints that carry its link, so H has the zeros of M and is factored
+from the leaves, $H = L^T D L$, without fill-in. Rows over several branches add the entries of
+`ConstraintStructure.filled`.
 The costs are piecewise quadratic: a step that crosses no switch reaches the minimum and terminates the loop.
 
 The adjoint differentiates the minimum (implicit function theorem) with one solve. For the seed $\bar a$,
@@ -32,6 +34,7 @@ from neurodyn.multibody.constraints.layout import (
     friction_slope_text,
 )
 from neurodyn.multibody.constraints.onnx_solver import add_solution
+from neurodyn.multibody.constraints.rows import RowWriter
 from neurodyn.multibody.trace import Loop
 
 _ITERATIONS = 30
@@ -47,8 +50,8 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
 
     Its inputs are the entries of M by rows, as in `chains`; a_s; the velocities; the link motions per unit of each
     velocity coordinate (angular, linear); b of the contacts; then `PER_POINT`, `PER_LIMIT` and `PER_FRICTION` inputs
-    for each point, limit and friction. Its outputs are the accelerations, and the force of each contact along its
-    normal and tangents.
+    for each point, limit and friction, and those of the `rows`. Its outputs are the accelerations, and the force of
+    each contact along its normal and tangents.
     """
     writer = _ConstraintWriter(structure)
     return Loop(
@@ -71,7 +74,9 @@ class _ConstraintWriter:
         at = ConstraintLayout(structure)
         self.nv, self.points, self.inputs = at.nv, at.points, at.inputs
         self._entries = at.entries
-        self._entry = {pair: k for k, pair in enumerate(at.entries)}
+        self._chains = structure.filled  # of H
+        self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
+        self._rows = RowWriter(structure.rows, at.first_rows, self._entry)
         self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
         self._first_point, self._first_limit, self._first_friction = at.first_point, at.first_limit, at.first_friction
 
@@ -86,6 +91,7 @@ class _ConstraintWriter:
                 *(f"a[{i}] = in[{self._free + i}];" for i in dofs),
                 f"for (int i = {self.nv}; i < {self.nv + 3 * self.points}; ++i) out[i] = (real)0;",
                 self._contacts(),
+                *self._row_tables(),
                 f"if ({self._may_push()}) {{",
                 "real live = (real)1; real scale = (real)0;",
                 "const real least = (real)(sizeof(number) == 8 ? 1e-20 : 1e-12);",
@@ -119,12 +125,16 @@ class _ConstraintWriter:
 
     def _tables(self) -> str:
         """Return text that declares the chains of the groups, and the start of the rows of H."""
-        groups = self.structure.groups
+        groups, filled = self.structure.groups, self._fills
         chains = [dof for group in groups for dof in group.chain]
         first = [sum(len(group.chain) for group in groups[:g]) for g in range(len(groups))]
-        start = [self._entry[i, chain[0]] for i, chain in enumerate(self.structure.chains)]
+        start = [self._entry[i, chain[0]] for i, chain in enumerate(self._chains)]
         tables = {"chain": chains, "first": first, "length": [len(group.chain) for group in groups]}
         tables |= {"points": [group.points for group in groups], "start": start}
+        if filled:  # a row of H has more entries than those of a contact's chain
+            places = [[self._entry[i, j] for i in group.chain for j in group.chain if j <= i] for group in groups]
+            tables["start"] = [sum(map(len, places[:g])) for g in range(len(groups))]
+            tables["place"] = [place for own in places for place in own]
         text = " ".join(f"const int {name}[] = {{{', '.join(map(str, row))}}};" for name, row in tables.items())
         return f"{text} (void)start;"
 
@@ -159,10 +169,23 @@ room += 3 * n; ++count;
 }}
 }}"""
 
+    @property
+    def _fills(self) -> bool:
+        """Whether H has entries that M does not have."""
+        return self._chains != self.structure.chains
+
+    def _row_tables(self) -> list[str]:
+        """Return text that declares what the rows need, if there are any."""
+        return [self._rows.declared()] if self.structure.rows else []
+
     def _may_push(self) -> str:
         """Return the condition that any row may be active."""
+        own, always = self._rows.may_push()
+        if always:
+            return "true"
         masks = [f"({self._limit(k, 0)} > (real)0)" for k in range(len(self.structure.limits))]
         masks += [f"({self._friction(k, 2)} > (real)0)" for k in range(len(self.structure.frictions))]
+        masks += own
         parts = ["count > 0"] if self.points else []
         return " || ".join([*parts, *([f"ANY({' | '.join(masks)})"] if masks else [])]) or "false"
 
@@ -184,10 +207,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
     def _gradient(self) -> str:
         """Return text that declares H, the gradient g, a - a_s as d, M d as m, and `pushed` (above 0: a row acts)."""
         dofs = range(self.nv)
-        lines = [f"real pushed = (real)0; real d[{self.nv}]; real g[{self.nv}]; real H[{len(self._entries)}];"]
+        lines = [f"real pushed = (real)0; real d[{self.nv}]; real g[{self.nv}]; real H[{len(self._entry)}];"]
         lines += [f"d[{i}] = a[{i}] - in[{self._free + i}];" for i in dofs]
         lines += [self._product("m", "d"), f"for (int i = 0; i < {self.nv}; ++i) g[i] = m[i];"]
-        lines += [f"for (int i = 0; i < {len(self._entries)}; ++i) H[i] = in[i];"]
+        lines += [self._from_mass_matrix()]
         lines += [
             self._each_contact(
                 _rows_times("a", "y", rest=True),
@@ -197,8 +220,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 "const real J0 = Jn[k]; const real J1 = Jn[n + k]; const real J2 = Jn[2 * n + k];",
                 "g[dofs[k]] -= J0 * F0 + J1 * F1 + J2 * F2;",
                 *(f"const real u{row} = {_stiffness_times(row, 'J{}')};" for row in range(3)),
-                "real* Hk = H + start[dofs[k]];",
-                "for (int l = 0; l <= k; ++l) Hk[l] += Jn[l] * u0 + Jn[n + l] * u1 + Jn[2 * n + l] * u2;",
+                *self._contact_stiffness(),
                 "}",
             )
         ]
@@ -208,7 +230,29 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         for k, dof in enumerate(self.structure.frictions):
             lines += [self._friction_cost(k, "h", f"a[{dof}]"), f"pushed += h{k}_F * h{k}_F;"]
             lines += [f"g[{dof}] -= h{k}_F; {self._h(dof, dof)} += h{k}_W;"]
+        if self.structure.rows:
+            lines += [self._rows.gradient()]
         return "\n".join(lines)
+
+    def _from_mass_matrix(self) -> str:
+        """Return text that sets H to M."""
+        if not self._fills:
+            return f"for (int i = 0; i < {len(self._entries)}; ++i) H[i] = in[i];"
+        places = ", ".join(str(self._entry[pair]) for pair in self._entries)
+        return (
+            f"{{ const int mass[] = {{{places}}}; for (int i = 0; i < {len(self._entry)}; ++i) H[i] = (real)0;"
+            f" for (int i = 0; i < {len(self._entries)}; ++i) H[mass[i]] = in[i]; }}"
+        )
+
+    def _contact_stiffness(self) -> tuple[str, ...]:
+        """Return text that adds a contact's stiffness to row k of H, of its chain."""
+        term = "Jn[l] * u0 + Jn[n + l] * u1 + Jn[2 * n + l] * u2"
+        if not self._fills:
+            return "real* Hk = H + start[dofs[k]];", f"for (int l = 0; l <= k; ++l) Hk[l] += {term};"
+        return (
+            "const int* row = place + start[of[i]] + k * (k + 1) / 2;",
+            f"for (int l = 0; l <= k; ++l) H[row[l]] += {term};",
+        )
 
     def _limit_cost(self, k: int, name: str, a: str) -> str:
         """Return text that declares a limit's force and stiffness at an acceleration."""
@@ -245,11 +289,11 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         """Return text that replaces H by its factors: L off the diagonal, 1 / D on it."""
         lines = []
         for k in range(self.nv - 1, -1, -1):
-            others = self.structure.chains[k][:-1]
+            others = self._chains[k][:-1]
             lines.append(f"{self._h(k, k)} = (real)1 / {self._h(k, k)};")
             for i in reversed(others):
                 lines.append(f"{{ const real l = {self._h(k, i)} * {self._h(k, k)};")
-                lines += [f"{self._h(i, j)} -= l * {self._h(k, j)};" for j in self.structure.chains[i]]
+                lines += [f"{self._h(i, j)} -= l * {self._h(k, j)};" for j in others if j <= i]
                 lines.append(f"{self._h(k, i)} = l; }}")
         return "\n".join(lines)
 
@@ -257,10 +301,10 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         """Return text that declares the solution s of H s = right, from the factors of H."""
         lines = [f"real s[{self.nv}];", *(f"s[{i}] = {right}[{i}];" for i in range(self.nv))]
         for k in range(self.nv - 1, -1, -1):
-            lines += [f"s[{i}] -= {self._h(k, i)} * s[{k}];" for i in self.structure.chains[k][:-1]]
+            lines += [f"s[{i}] -= {self._h(k, i)} * s[{k}];" for i in self._chains[k][:-1]]
         lines += [f"s[{i}] *= {self._h(i, i)};" for i in range(self.nv)]
         for k in range(self.nv):
-            lines += [f"s[{k}] -= {self._h(k, i)} * s[{i}];" for i in self.structure.chains[k][:-1]]
+            lines += [f"s[{k}] -= {self._h(k, i)} * s[{i}];" for i in self._chains[k][:-1]]
         return "\n".join(lines)
 
     def _whole_step(self) -> str:
@@ -291,6 +335,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + s[{dof}])')}"]
             lines += [f"const real l = h{k}_F - h{k}_W * s[{dof}] - x{k}_F; missed += l * l / {self._friction(k, 0)};"]
             lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
+        if self.structure.rows:
+            lines += [self._rows.whole_step()]
         return "\n".join(lines)
 
     def _line_search(self) -> str:
@@ -318,6 +364,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         for k, dof in enumerate(self.structure.frictions):
             lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + reach * s[{dof}])')}"]
             lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
+        if self.structure.rows:
+            lines += [self._rows.along()]
         return "\n".join([*lines, "}"])
 
     def _forces(self) -> str:
@@ -333,7 +381,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         """Return the text that takes seeds back to the inputs."""
         dofs = range(self.nv)
         lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
-        lines += [self._contacts(), f"bool pushes = false; if ({self._may_push()}) {{"]
+        lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]
         lines += [self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
         lines += [self._seeded(), self._factored(), self._solved("b"), self._product("Ms", "s")]
         lines += [f"adj[{self._free + i}] += Ms[{i}];" for i in dofs]
@@ -419,6 +467,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             lines += [f"adj[{first}] -= SELECT(h{k}_under | h{k}_over, (real)0, s[{dof}] * h{k});"]
             lines += [f"adj[{first + 1}] -= s[{dof}] * h{k}_W;"]
             lines += [f"adj[{first + 2}] += SELECT(h{k}_under, -s[{dof}], SELECT(h{k}_over, s[{dof}], (real)0));"]
+        if self.structure.rows:
+            lines += [self._rows.pulled()]
         return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, Inertia, JointPrint, Link, Vector
@@ -21,12 +22,14 @@ from neurodyn.sim.bodies import Groups, compose, group_bodies, merged_body, rota
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
+from neurodyn.sim.mujoco.couplings import ModelLinks, modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import AssetLimits
 from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
 _NEGLIGIBLE = 1e-9  # mass and inertia of a link in between, as a share of its body's
 _DIGITS = 9
+_TURNING = ("free", "ball")
 _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
 
 
@@ -63,7 +66,19 @@ def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
         fingerprint=_fingerprint(model, links),
         find_constraints=partial(_constraints, model, robot, shapes, geoms, links),
         base_com=links[0].com if robot.spec.floating else (0.0, 0.0, 0.0),
+        couplings=_couplings(model, tree.model_links(names)),
     )
+
+
+def _couplings(model: Any, links: ModelLinks) -> dict[str, Any]:
+    """Return the tendons and equalities of a mechanism, with the positions at which their constraints have weights."""
+    found = {"tendons": modelled_tendons(model, links)[0], "equalities": modelled_equalities(model, links)[0]}
+    reference: list[float] = []
+    for joint in range(model.njnt):
+        start, turning = int(model.jnt_qposadr[joint]), joint_kind(model, joint) in ("free", "ball")
+        own = model.qpos0[start : start + len(COORDINATES[joint_kind(model, joint)].q)].tolist()
+        reference += [*own[:-4], *own[-3:], own[-4]] if turning else own
+    return {**{what: one for what, one in found.items() if one}, "reference": tuple(reference)}
 
 
 class _BodyTree:
@@ -88,6 +103,15 @@ class _BodyTree:
     def offset(self, body: int) -> np.ndarray:
         """Return the pose of a body of the model in the frame of its link, or in the world."""
         return self.groups[body - 1][1]
+
+    def model_links(self, names: list[str]) -> ModelLinks:
+        """Return where joints and bodies of the model are in the mechanism, whose links have these names."""
+        scalar = {joint: name for joint, name in enumerate(names) if joint_kind(self.model, joint) not in _TURNING}
+        bodies: dict[int, tuple[str, Pose]] = {0: ("", _pose((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)))}
+        for body in range(1, self.model.nbody):
+            link = self.link_of(body)
+            bodies[body] = (names[link] if link >= 0 else "", _pose(self.offset(body)))
+        return ModelLinks(scalar, bodies)
 
     def links(self, names: list[str]) -> tuple[Link, ...]:
         """Return the links, named after their joints."""
@@ -229,7 +253,12 @@ def _constraints(
         robot, cone="elliptic" if int(model.opt.cone) else "pyramidal", impratio=rounded([model.opt.impratio])[0],
         limits=limits, joint_friction=frictions, rows=rows,
     )  # fmt: skip
-    return msgspec.structs.replace(constraints, follows_capsules=True), springs
+    margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_margin[joint]}
+    implicit = int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST)
+    return msgspec.structs.replace(
+        constraints, follows_capsules=True, limit_margins=margins or UNSET, implicit=implicit or UNSET,
+        free_point="origin",
+    ), springs  # fmt: skip
 
 
 def _numbers(model: Any, geom: int, attribute: str) -> list[float]:

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tendons and equality constraints of a mechanism as plain data, with MuJoCo's meaning."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters, constraint_quantities
+from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
+from neurodyn.core.errors import require
+
+TENDON, EQUALITY = "tendon.", "equality."
+"""How the names of their quantities begin: "tendon.NAME.stiffness", "equality.NAME.solref.timeconst"."""
+
+Polynomial = tuple[float, float, float, float, float]
+"""Coefficients of a polynomial, lowest power first."""
+
+
+def _softness(named: Mapping[str, float], solref: str, solimp: str) -> ConstraintParameters:
+    time, ratio = (named[f"{solref}.{part}"] for part in SOLREF)
+    first, last, width, midpoint, power = (named[f"{solimp}.{part}"] for part in SOLIMP)
+    return ConstraintParameters(solref=(time, ratio), solimp=(first, last, width, midpoint, power))
+
+
+class SidePoint(Config, frozen=True):
+    """A point on the side on which a tendon passes an obstacle.
+
+    Attributes:
+        link: Name of the link that carries it; empty for the world.
+        point: Position in the frame of that link's body, or of the world [m].
+    """
+
+    link: str
+    point: Vector3
+
+
+class Obstacle(Config, frozen=True):
+    """A sphere or an endless cylinder that a tendon passes around.
+
+    Attributes:
+        kind: Its shape.
+        link: Name of the link that carries it; empty for the world.
+        pose: Its pose in the frame of that link's body, or of the world; a cylinder lies along its z axis.
+        radius: Its radius [m].
+        side: Point on the side on which the tendon passes, outside of it; unset for the shorter way.
+    """
+
+    kind: Literal["sphere", "cylinder"]
+    link: str
+    pose: Pose
+    radius: float
+    side: SidePoint | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        require(0 < self.radius < math.inf, "obstacle: radius", self.radius, "a finite number above 0 [m]")
+
+
+class Waypoint(Config, frozen=True):
+    """A point that a spatial tendon passes.
+
+    Attributes:
+        link: Name of the link that carries it; empty for the world.
+        point: Position in the frame of that link's body, or of the world [m].
+        around: What it passes around on its way to the next point; unset for nothing.
+    """
+
+    link: str
+    point: Vector3
+    around: Obstacle | UnsetType = UNSET
+
+
+class Strand(Config, frozen=True):
+    """A part of a spatial tendon between two pulleys.
+
+    Attributes:
+        points: The points that it passes, at least two.
+        divisor: Divisor of its length: the number of strands behind the pulley.
+    """
+
+    points: tuple[Waypoint, ...]
+    divisor: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(len(self.points) >= 2, "strand: points", len(self.points), "at least 2")
+        require(0 < self.divisor < math.inf, "strand: divisor", self.divisor, "a finite number above 0")
+        last = self.points[-1].around
+        require(last is UNSET, "strand: obstacle after the last point", last, "one between two points")
+
+
+class Tendon(Config, frozen=True):
+    """A tendon: a length that depends on joint positions (fixed), or that of a string through points (spatial).
+
+    Attributes:
+        name: Name of the tendon.
+        joints: Fixed tendon: moment arm of each joint with one axis [m/rad or 1].
+        strands: Spatial tendon: its parts.
+        stiffness: Stiffness of its spring [N/m].
+        damping: Damping along its length [N s/m].
+        armature: Inertia along its length [kg].
+        friction: Dry friction along its length [N].
+        slack: Least and greatest length at which the spring is at rest [m].
+        lower: Lower limit of its length [m]; None for none.
+        upper: Upper limit of its length [m]; None for none.
+        margin: Distance from a limit at which the limit acts [m].
+        limit: Softness of its limits.
+        friction_softness: Softness of its friction.
+    """
+
+    name: str
+    joints: dict[str, float] = msgspec.field(default_factory=dict)
+    strands: tuple[Strand, ...] = ()
+    stiffness: float = 0.0
+    damping: float = 0.0
+    armature: float = 0.0
+    friction: float = 0.0
+    slack: tuple[float, float] = (0.0, 0.0)
+    lower: float | None = None
+    upper: float | None = None
+    margin: float = 0.0
+    limit: ConstraintParameters = ConstraintParameters()
+    friction_softness: ConstraintParameters = ConstraintParameters()
+
+    def __post_init__(self) -> None:
+        where = f"tendon {self.name!r}"
+        _require_name(self.name, where)
+        parts = [bool(self.joints), bool(self.strands)]
+        require(sum(parts) == 1, f"{where}: joints or strands", parts.count(True), "one of them")
+        for what in ("stiffness", "damping", "armature", "friction", "margin"):
+            value = getattr(self, what)
+            require(0 <= value < math.inf, f"{where}: {what}", value, "a finite number of at least 0")
+        numbers = (*self.joints.values(), *self.slack)
+        require(all(map(math.isfinite, numbers)), f"{where}: moment arms and slack", list(numbers), "finite numbers")
+        _require_order(self.slack, f"{where}: slack")
+        wraps = any(point.around is not UNSET for strand in self.strands for point in strand.points)
+        require(not (wraps and self.armature), f"{where}: armature", self.armature, "0 with obstacles")
+        if self.lower is not None and self.upper is not None:
+            _require_order((self.lower, self.upper), f"{where}: limits")
+
+    @property
+    def limited(self) -> bool:
+        """Whether its length has a limit."""
+        return self.lower is not None or self.upper is not None
+
+    @property
+    def links(self) -> list[str]:
+        """Names of the joints, or of the links of points and obstacles, that it acts on; empty for the world."""
+        points = [point for strand in self.strands for point in strand.points]
+        obstacles = [point.around for point in points if point.around is not UNSET]
+        sides = [one.side for one in obstacles if one.side is not UNSET]
+        return list(self.joints) or [one.link for one in (*points, *obstacles, *sides)]
+
+    def _scalars(self) -> list[str]:
+        limits = [what for what in ("lower", "upper") if getattr(self, what) is not None]
+        return ["stiffness", "damping", "armature", "friction", *limits, *(["margin"] if limits else [])]
+
+    def quantities(self) -> dict[str, float]:
+        """Return its numbers by the names of their quantities."""
+        start = f"{TENDON}{self.name}"
+        values = {f"{start}.{what}": float(getattr(self, what)) for what in self._scalars()}
+        values |= {f"{start}.slack.{part}": x for part, x in zip(("lower", "upper"), self.slack, strict=True)}
+        values |= {f"{start}.arm.{joint}": arm for joint, arm in self.joints.items()}
+        if self.limited:
+            values |= constraint_quantities(f"{start}.limit_solref", f"{start}.limit_solimp", self.limit)
+        own = constraint_quantities(f"{start}.friction_solref", f"{start}.friction_solimp", self.friction_softness)
+        return values | own
+
+    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+        """Return the bounds of the quantities whose bounds do not follow from their names."""
+        return {f"{TENDON}{self.name}.margin": (0.0, None)} if self.limited else {}
+
+    def with_quantities(self, named: Mapping[str, float]) -> "Tendon":
+        """Return the tendon with other values of its quantities."""
+        start = f"{TENDON}{self.name}"
+        changes: dict[str, Any] = {what: named[f"{start}.{what}"] for what in self._scalars()}
+        changes["slack"] = (named[f"{start}.slack.lower"], named[f"{start}.slack.upper"])
+        changes["joints"] = {joint: named[f"{start}.arm.{joint}"] for joint in self.joints}
+        if self.limited:
+            changes["limit"] = _softness(named, f"{start}.limit_solref", f"{start}.limit_solimp")
+        changes["friction_softness"] = _softness(named, f"{start}.friction_solref", f"{start}.friction_solimp")
+        return msgspec.structs.replace(self, **changes)
+
+
+EqualityKind = Literal["joint", "tendon", "connect", "weld"]
+"""What an equality holds equal: positions of joints, lengths of tendons, points, or frames of bodies."""
+
+
+class Equality(Config, frozen=True):
+    r"""An equality constraint.
+
+    Of joints and tendons, $x_1 - r_1 = c_0 + c_1 d + c_2 d^2 + c_3 d^3 + c_4 d^4$ with $d = x_2 - r_2$; with one joint
+    or tendon, $x_1 - r_1 = c_0$. "connect" keeps a point of two bodies together, "weld" two of their frames.
+
+    Attributes:
+        name: Name of the equality.
+        kind: What it holds equal.
+        first: Name of a joint with one axis, a tendon, or a link, depending on the kind; an empty link is the world.
+        second: Name of the other one; of joints and tendons, empty for a constant.
+        polynomial: $c_0$ to $c_4$.
+        reference: $r_1$ and $r_2$ [m or rad].
+        first_frame: Frame in the body of the first link, or in the world; of "connect" only its origin counts.
+        second_frame: Frame in the body of the second link, or in the world.
+        first_centre: Point of the first body at which its inverse weight is taken; unset for its centre of mass [m].
+        second_centre: That of the second body.
+        torque_scale: Of "weld": length by which rotations are compared with translations [m].
+        softness: Softness of the constraint.
+    """
+
+    name: str
+    kind: EqualityKind
+    first: str
+    second: str = ""
+    polynomial: Polynomial = (0.0, 1.0, 0.0, 0.0, 0.0)
+    reference: tuple[float, float] = (0.0, 0.0)
+    first_frame: Pose = IDENTITY
+    second_frame: Pose = IDENTITY
+    first_centre: Vector3 | UnsetType = UNSET
+    second_centre: Vector3 | UnsetType = UNSET
+    torque_scale: float = 1.0
+    softness: ConstraintParameters = ConstraintParameters()
+
+    def __post_init__(self) -> None:
+        where = f"equality {self.name!r}"
+        _require_name(self.name, where)
+        scalar = self.kind in ("joint", "tendon")
+        require(bool(self.first or (self.second and not scalar)), f"{where}: first", repr(self.first), "a name")
+        require(self.first != self.second, f"{where}: second", repr(self.second), "another one than the first")
+        numbers = (*self.polynomial, *self.reference, *self.first_frame, *self.second_frame, self.torque_scale)
+        require(all(map(math.isfinite, numbers)), where, list(numbers), "finite numbers")
+        for frame in (self.first_frame, self.second_frame):
+            fine = abs(math.hypot(*frame[3:]) - 1.0) < 1e-6
+            require(fine, f"{where}: rotation of a frame", list(frame[3:]), "a unit quaternion")
+
+    def _parts(self) -> dict[str, float]:
+        if self.kind in ("joint", "tendon"):
+            return {f"c{power}": x for power, x in enumerate(self.polynomial[: 5 if self.second else 1])}
+        frames = (("first", self.first_frame), ("second", self.second_frame))
+        values = {f"{end}.{axis}": x for end, frame in frames for axis, x in zip("xyz", frame[:3], strict=True)}
+        return values | ({"torque_scale": self.torque_scale} if self.kind == "weld" else {})
+
+    def quantities(self) -> dict[str, float]:
+        """Return its numbers by the names of their quantities."""
+        start = f"{EQUALITY}{self.name}"
+        values = {f"{start}.{what}": float(x) for what, x in self._parts().items()}
+        return values | constraint_quantities(f"{start}.solref", f"{start}.solimp", self.softness)
+
+    def with_quantities(self, named: Mapping[str, float]) -> "Equality":
+        """Return the equality with other values of its quantities."""
+        start = f"{EQUALITY}{self.name}"
+        values = {what: named[f"{start}.{what}"] for what in self._parts()}
+        changes: dict[str, Any] = {"softness": _softness(named, f"{start}.solref", f"{start}.solimp")}
+        if self.kind in ("joint", "tendon"):
+            changes["polynomial"] = (*values.values(), *self.polynomial[len(values) :])
+        else:
+            for end in ("first", "second"):
+                place = tuple(values[f"{end}.{axis}"] for axis in "xyz")
+                changes[f"{end}_frame"] = (*place, *getattr(self, f"{end}_frame")[3:])
+            changes["torque_scale"] = values.get("torque_scale", self.torque_scale)
+        return msgspec.structs.replace(self, **changes)
+
+
+def require_couplings(
+    tendons: Sequence[Tendon], equalities: Sequence[Equality], joints: Collection[str], links: Collection[str]
+) -> None:
+    """Raise a ValueError for tendons and equalities of what does not exist, and for two with one name.
+
+    `joints` are the names of the joints with one axis, `links` those of all links.
+    """
+    names = [tendon.name for tendon in tendons]
+    for what, own in (("tendon", names), ("equality", [one.name for one in equalities])):
+        for name in own:
+            require(own.count(name) == 1, f"{what} {name!r}", "there twice", "a name of its own for each")
+    for tendon in tendons:
+        _require_known(f"tendon {tendon.name!r}", tendon.links, joints if tendon.joints else ("", *links))
+    known = {"joint": joints, "tendon": names, "connect": ("", *links), "weld": ("", *links)}
+    for one in equalities:
+        scalar = one.kind in ("joint", "tendon")
+        ends = [one.first] if scalar and not one.second else [one.first, one.second]
+        _require_known(f"equality {one.name!r}", ends, known[one.kind])
+
+
+def _require_known(where: str, names: Sequence[str], known: Collection[str]) -> None:
+    for name in names:
+        valid = ", ".join(one or "nothing for the world" for one in known) or "(none)"
+        require(name in known, f"{where}: a joint, link or tendon", repr(name), f"one of {valid}")
+
+
+def _require_name(name: str, where: str) -> None:
+    require(bool(name) and set(name).isdisjoint("@() "), f"{where}: name", repr(name), "a word")
+
+
+def _require_order(pair: tuple[float, float], where: str) -> None:
+    require(pair[0] <= pair[1], where, list(pair), "the lower one first")

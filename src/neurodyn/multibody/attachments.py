@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points of tendons and equality constraints in a traced step: places, velocities, Jacobians, accelerations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from neurodyn.multibody.mass_matrix import TreeColumns
+from neurodyn.multibody.points import Kinematics
+from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross
+
+
+@dataclass
+class AttachedPoint:
+    """A point of a link, or of the world, in world axes."""
+
+    link: int  # -1 for the world
+    place: Vector  # [m]
+    arm: Vector  # relative to the origin of the link's frame [m]
+
+
+class AttachedMotion:
+    """Motion of points and frames that are attached to the links of a mechanism, in world axes.
+
+    Accelerations are those of a motion without accelerations of the velocity coordinates, dJ/dt qd, or with given ones.
+    """
+
+    def __init__(self, links: Kinematics, qd: Sequence[Any], qdd: Mapping[int, Any] = MappingProxyType({})) -> None:
+        """Prepare the motion at velocities qd, and accelerations by velocity coordinate."""
+        self.links, self._qd, self._qdd = links, qd, qdd
+
+    def point(self, link: str, place: Vector) -> AttachedPoint:
+        """Return a point by the name of its link, empty for the world, and its position in the link's body frame."""
+        if not link:
+            return AttachedPoint(-1, place, ZERO)
+        index = self.links.tree.index_of[link]
+        arm = self.links.arm(index, place)
+        return AttachedPoint(index, self.links.poses[index].origin + arm, arm)
+
+    def turned(self, link: int, turn: Matrix) -> Matrix:
+        """Return the rotation to the world of a frame with a rotation in a link's body frame, or in the world."""
+        if link < 0:
+            return turn
+        tree = self.links.tree
+        own = [tree.turned_to_link(link, axis) for axis in turn.T]
+        return self.links.poses[link].turn @ array(own).T
+
+    def row(self, at: AttachedPoint, direction: Vector) -> list[Any]:
+        """Return the Jacobian of a point's velocity along a direction."""
+        return self.none if at.link < 0 else self._tree.row(at.link, at.arm, direction)
+
+    def turning(self, at: AttachedPoint, direction: Vector) -> list[Any]:
+        """Return the Jacobian of its link's angular velocity along a direction."""
+        return self.none if at.link < 0 else self._tree.turning(at.link, direction)
+
+    def velocity(self, at: AttachedPoint) -> Vector:
+        """Return the velocity of a point [m/s]."""
+        return ZERO if at.link < 0 else self.links.velocity(at.link, at.arm)
+
+    def spin(self, at: AttachedPoint) -> Vector:
+        """Return the angular velocity of its link [rad/s]."""
+        return ZERO if at.link < 0 else self.links.poses[at.link].turn @ self.links.motions[at.link].spin
+
+    def spin_acceleration(self, at: AttachedPoint) -> Vector:
+        """Return the angular acceleration of its link [rad/s^2]."""
+        return ZERO if at.link < 0 else self.links.poses[at.link].turn @ self._carried[at.link][0]
+
+    def acceleration(self, at: AttachedPoint) -> Vector:
+        """Return the acceleration of a point [m/s^2]."""
+        if at.link < 0:
+            return ZERO
+        turn, motion, spin = self.links.poses[at.link].turn, self.links.motions[at.link], self.spin(at)
+        origin = turn @ self._carried[at.link][1] + self.links.tree.vector("gravity")
+        origin = origin + cross(spin, turn @ motion.velocity)
+        return origin + cross(self.spin_acceleration(at), at.arm) + cross(spin, cross(spin, at.arm))
+
+    @property
+    def none(self) -> list[Any]:
+        """A row of zeros."""
+        return [0.0] * len(self._qd)
+
+    @cached_property
+    def _tree(self) -> TreeColumns:
+        return TreeColumns(self.links.tree, self.links.poses)
+
+    @cached_property
+    def _carried(self) -> list[tuple[Vector, Vector]]:
+        rates = [self._qdd.get(dof, 0.0) for dof in range(len(self._qd))]
+        return self.links.tree.carried(self.links.motions, rates)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Equality constraints, and the limits and friction of tendons, as rows of MuJoCo's soft constraints.
+
+A row has the residual $y = J a + b J \dot q + k d r$ (MuJoCo's documentation, "Constraint model"), those of "connect"
+and "weld" also $\dot J \dot q$. These share the impedance d, taken at the norm of their violations r.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from neurodyn.core.description.couplings import EQUALITY, Equality
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.attachments import AttachedMotion, AttachedPoint
+from neurodyn.multibody.constraints.impedance import yielding
+from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.layout import RowGroup, RowKind
+from neurodyn.multibody.contact_model import Contacts
+from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse
+from neurodyn.multibody.tendons import TendonMotion
+from neurodyn.multibody.trace import absolute, maximum, minimum, safe_sqrt, select_less
+from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot
+
+
+@dataclass
+class ConstraintRows:
+    """Rows of one constraint.
+
+    Attributes:
+        kind: Cost of the rows.
+        rows: Their Jacobians.
+        weights: D of each row.
+        rests: Residual of each row without the acceleration.
+        extra: Violation of a limit, or most force of friction; nothing for equalities.
+    """
+
+    kind: RowKind
+    rows: list[SparseRow]
+    weights: list[Any]
+    rests: list[Any]
+    extra: list[Any] = field(default_factory=list)
+
+    @property
+    def group(self) -> RowGroup:
+        """The structure of the rows."""
+        return RowGroup(self.kind, tuple(sorted({dof for row in self.rows for dof in row})), len(self.rows))
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs of the solver (`layout.RowGroup`)."""
+        dofs, found = self.group.dofs, []
+        for row, weight, rest in zip(self.rows, self.weights, self.rests, strict=True):
+            found += [*(row.get(dof, 0.0) for dof in dofs), weight, rest, *self.extra]
+        return found
+
+
+def coupling_rows(contacts: Contacts, weights: InverseWeights) -> list[ConstraintRows]:
+    """Return the rows of all equalities and tendons; those that move nothing are left out."""
+    found = []
+    for equality in contacts.tree.mechanism.equalities or ():
+        if equality.kind in ("joint", "tendon"):
+            found.append(_scalar_rows(contacts, equality, weights))
+        else:
+            found.append(_frame_rows(contacts, equality, weights))
+    for motion in contacts.tendons.values():
+        found += _tendon_rows(contacts, motion, weights.tendon(motion.tendon.name))
+    return [rows for rows in found if rows.group.dofs]
+
+
+def _along(row: SparseRow, velocities: Sequence[Any]) -> Any:
+    return sum((x * velocities[dof] for dof, x in row.items()), start=0.0)
+
+
+# --- equalities ----------------------------------------------------------------------------------------------------
+def _equal(
+    contacts: Contacts, equality: Equality, rows: list[SparseRow], residuals: Sequence[Any], weights: Sequence[Any],
+    biases: Sequence[Any],
+) -> ConstraintRows:  # fmt: skip
+    """Return the rows of an equality from Jacobians, violations, inverse weights and accelerations of the rows."""
+    start = f"{EQUALITY}{equality.name}"
+    yields = yielding(contacts.scope, f"{start}.solref", f"{start}.solimp", contacts.dt)
+    size = absolute(residuals[0]) if len(residuals) == 1 else _norm(residuals)
+    push = yields.stiffness * yields.impedance(size)
+    rests = [
+        bias + yields.damping * _along(row, contacts.qd) + push * r
+        for row, r, bias in zip(rows, residuals, biases, strict=True)
+    ]
+    return ConstraintRows("equality", rows, [yields.weight(size, weight) for weight in weights], rests)
+
+
+def _norm(values: Sequence[Any]) -> Any:
+    """Return a Euclidean norm, exact down to 1e-12."""
+    return 1e-6 * safe_sqrt(1e12 * sum((x * x for x in values), start=0.0))
+
+
+def _scalar_rows(contacts: Contacts, equality: Equality, weights: InverseWeights) -> ConstraintRows:
+    """Return the row of an equality of joints or tendons."""
+    names = [equality.first, *([equality.second] if equality.second else [])]
+    ends = [_scalar(contacts, equality, name, weights) for name in names]
+    coefficients = [contacts.scope(f"{EQUALITY}{equality.name}.c{k}") for k in range(5 if equality.second else 1)]
+    (place, row, weight), wanted = ends[0], coefficients[0]
+    row = dict(row)
+    if equality.second:
+        other, other_row, other_weight = ends[1]
+        apart, slope, power = other - equality.reference[1], 0.0, 1.0
+        for k, coefficient in enumerate(coefficients[1:], 1):
+            slope = slope + k * coefficient * power
+            power = power * apart
+            wanted = wanted + coefficient * power
+        weight = weight + other_weight
+        for dof, x in other_row.items():
+            row[dof] = row.get(dof, 0.0) - slope * x
+    return _equal(contacts, equality, [row], [place - equality.reference[0] - wanted], [weight], [0.0])
+
+
+def _scalar(contacts: Contacts, equality: Equality, name: str, weights: InverseWeights) -> tuple[Any, SparseRow, Any]:
+    """Return position, row and inverse weight of a joint or tendon."""
+    if equality.kind == "tendon":
+        motion = contacts.tendons[name]
+        return motion.length, motion.row, weights.tendon(name)
+    tree = contacts.tree
+    dof = tree.dofs[name]
+    return tree.q_of(tree.index_of[name], contacts.q)[0], {dof: 1.0}, weights.joint(dof)
+
+
+def _frame(contacts: Contacts, attached: AttachedMotion, equality: Equality, end: str) -> tuple[AttachedPoint, Matrix]:
+    """Return origin and rotation of a frame of an equality in the world."""
+    name, pose = getattr(equality, end), getattr(equality, f"{end}_frame")
+    point = array([contacts.scope(f"{EQUALITY}{equality.name}.{end}.{axis}") for axis in "xyz"])
+    at = attached.point(name, point)
+    return at, attached.turned(at.link, array(quaternion_matrix(pose[3:])))
+
+
+def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights) -> ConstraintRows:
+    """Return the rows of a "connect" or "weld": translations along world axes, then rotations.
+
+    Their residuals take the acceleration of the constraint, dJ/dt qd included.
+    """
+    attached = AttachedMotion(contacts, contacts.qd, contacts.tree.centripetal(contacts.q, contacts.qd))
+    (first, turn), (second, turn_too) = (_frame(contacts, attached, equality, end) for end in ("first", "second"))
+    residuals = [*(first.place - second.place)]
+    biases = [*(attached.acceleration(first) - attached.acceleration(second))]
+    rows = [_difference(attached.row(first, axis), attached.row(second, axis)) for axis in IDENTITY]
+    centres = equality.first_centre or None, equality.second_centre or None
+    ends = [(at.link, centre) for at, centre in zip((first, second), centres, strict=True) if at.link >= 0]
+    yields = [sum((weights.body(link, centre) for link, centre in ends), start=0.0)] * 3
+    if equality.kind == "weld":
+        scale = contacts.scope(f"{EQUALITY}{equality.name}.torque_scale")
+        vector, real = _quaternion(turn_too.T @ turn)
+        residuals += [*(scale * vector)]
+        # The rate of the quaternion p between the frames is half the spin between them, in axes of the second, times p.
+        for axis in IDENTITY:
+            direction = 0.5 * scale * (turn_too @ (real * axis + cross(vector, axis)))
+            rows.append(_difference(attached.turning(first, direction), attached.turning(second, direction)))
+        apart = attached.spin(first) - attached.spin(second)
+        drawn = attached.spin_acceleration(first) - attached.spin_acceleration(second)
+        drawn = turn_too.T @ (drawn - cross(attached.spin(second), apart))
+        biases += [*(0.5 * scale * (real * drawn + cross(drawn, vector) - 0.5 * dot(apart, apart) * vector))]
+        yields += [sum((weights.turning(link) for link, _ in ends), start=0.0)] * 3
+    return _equal(contacts, equality, rows, residuals, yields, biases)
+
+
+def _difference(one: Sequence[Any], other: Sequence[Any]) -> SparseRow:
+    return sparse([a - b for a, b in zip(one, other, strict=True)])
+
+
+def _quaternion(turn: Matrix) -> tuple[Vector, Any]:
+    """Return vector and real part of the quaternion of a rotation, up to their common sign (Shepperd's method)."""
+    (a, b, c), (d, e, f), (g, h, i) = turn
+    candidates = (  # 4 times the square of an entry; 4 times the products of this entry with x, y, z and w
+        (1.0 + a + e + i, (h - f, c - g, d - b, None)),
+        (1.0 + a - e - i, (None, b + d, c + g, h - f)),
+        (1.0 - a + e - i, (b + d, None, f + h, c - g)),
+        (1.0 - a - e + i, (c + g, f + h, None, d - b)),
+    )
+    greatest, chosen = 0.0, [0.0] * 4
+    for square, products in candidates:
+        root = safe_sqrt(square)
+        own = [0.5 * root if x is None else 0.5 * x / root for x in products]
+        chosen = [select_less(greatest, square, new, old) for new, old in zip(own, chosen, strict=True)]
+        greatest = maximum(greatest, square)
+    return array(chosen[:3]), chosen[3]
+
+
+# --- tendons -------------------------------------------------------------------------------------------------------
+def _tendon_rows(contacts: Contacts, motion: TendonMotion, weight: Any) -> list[ConstraintRows]:
+    """Return the rows of the nearer limit of a tendon and of its friction."""
+    scope, name, found = contacts.scope, motion.name, []
+    if motion.tendon.limited:
+        room, side = _nearer_limit(contacts, motion)
+        yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
+        violation = scope(f"{name}.margin") - room
+        rest = yields.damping * side * motion.velocity + yields.reference(violation)
+        row = {dof: side * x for dof, x in motion.row.items()}
+        found.append(ConstraintRows("limit", [row], [yields.weight(violation, weight)], [rest], [violation]))
+    most = scope(f"{name}.friction")
+    if not is_zero(most):
+        yields = yielding(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+        rest = yields.damping * motion.velocity
+        found.append(ConstraintRows("friction", [dict(motion.row)], [yields.weight(0.0, weight)], [rest], [most]))
+    return found
+
+
+def _nearer_limit(contacts: Contacts, motion: TendonMotion) -> tuple[Any, Any]:
+    """Return the distance to the nearer limit of a tendon, and its side: 1 for lower, -1 for upper."""
+    scope, name, length = contacts.scope, motion.name, motion.length
+    if motion.tendon.upper is None:
+        return length - scope(f"{name}.lower"), 1.0
+    above = scope(f"{name}.upper") - length
+    if motion.tendon.lower is None:
+        return above, -1.0
+    below = length - scope(f"{name}.lower")
+    return minimum(below, above), select_less(below, above, 1.0, -1.0)

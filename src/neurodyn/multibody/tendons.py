@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Tendons in a traced step: lengths, Jacobians, forces of their springs and dampers, and their inertia.
+
+A tendon of length l(q) has the row $J = \partial l/\partial q$ and the velocity $J \dot q$. A force f along it is the
+generalised force $J^T f$; an armature m adds $m J^T J$ to the mass matrix and $m J^T \dot J \dot q$ to the bias forces.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from msgspec import UNSET
+
+from neurodyn.core.description.couplings import TENDON, Obstacle, Strand, Tendon
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.attachments import AttachedMotion, AttachedPoint
+from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
+from neurodyn.multibody.points import Kinematics
+from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.trace import maximum, safe_sqrt, select_less
+from neurodyn.multibody.vectors import array, dot
+from neurodyn.multibody.wrapping import way_around
+
+
+@dataclass
+class TendonMotion:
+    """A tendon in a step.
+
+    Attributes:
+        tendon: The tendon.
+        length: Its length [m].
+        row: Derivative of the length by the velocity coordinates.
+        velocity: Rate of the length [m/s].
+        bias: Second derivative of the length in a motion without accelerations but `Tree.centripetal` [m/s^2].
+        armature: Inertia along its length [kg].
+    """
+
+    tendon: Tendon
+    length: Any
+    row: SparseRow
+    velocity: Any
+    bias: Any
+    armature: Any
+
+    @property
+    def name(self) -> str:
+        """How the names of its quantities begin."""
+        return f"{TENDON}{self.tendon.name}"
+
+
+def tendon_motions(
+    links: Kinematics, tendons: Iterable[Tendon], q: Sequence[Any], qd: Sequence[Any], quantity: Quantity
+) -> dict[str, TendonMotion]:
+    """Return the tendons of a mechanism in a step, by name; q and qd in Newton's convention."""
+    attached, found = AttachedMotion(links, qd, links.tree.centripetal(list(q), list(qd))), {}
+    for tendon in tendons:
+        armature = quantity(f"{TENDON}{tendon.name}.armature")
+        if tendon.joints:
+            length, row, bias = _fixed(links, tendon, q, quantity)
+        else:
+            length, row, bias = _spatial(attached, tendon.strands, moving=not is_zero(armature))
+        velocity = sum((x * qd[dof] for dof, x in row.items()), start=0.0)
+        found[tendon.name] = TendonMotion(tendon, length, row, velocity, bias, armature)
+    return found
+
+
+def _fixed(links: Kinematics, tendon: Tendon, q: Sequence[Any], quantity: Quantity) -> tuple[Any, SparseRow, Any]:
+    tree, length, row = links.tree, 0.0, {}
+    for joint in tendon.joints:
+        arm = quantity(f"{TENDON}{tendon.name}.arm.{joint}")
+        if not is_zero(arm):
+            row[tree.dofs[joint]] = arm
+            length = length + arm * tree.q_of(tree.index_of[joint], list(q))[0]
+    return length, dict(sorted(row.items())), 0.0
+
+
+def _spatial(attached: AttachedMotion, strands: Sequence[Strand], *, moving: bool) -> tuple[Any, SparseRow, Any]:
+    """Return length, row and, if `moving`, the second derivative of the length without accelerations."""
+    length: Any = 0.0
+    total: list[Any] = []
+    bias: Any = 0.0
+    for strand in strands:
+        points = [attached.point(one.link, array(one.point)) for one in strand.points]
+        share = 1.0 / strand.divisor
+        for (start, end), waypoint in zip(pairwise(points), strand.points, strict=False):
+            own_length, own, own_bias = _straight(attached, start, end, moving=moving)
+            if waypoint.around is not UNSET:
+                own_length, own = _around(attached, start, end, waypoint.around, own_length, own)
+            length, bias = length + share * own_length, bias + share * own_bias
+            total = [a + share * b for a, b in zip(total or [0.0] * len(own), own, strict=True)]
+    return length, sparse(total), bias
+
+
+def _straight(
+    attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, *, moving: bool = False
+) -> tuple[Any, list[Any], Any]:
+    """Return length, row and, if `moving`, the second derivative of a straight piece."""
+    between = end.place - start.place
+    distance = safe_sqrt(dot(between, between))
+    if start.link == end.link:
+        return distance, attached.none, 0.0
+    unit = between / distance
+    row = [a - b for a, b in zip(attached.row(end, unit), attached.row(start, unit), strict=True)]
+    if not moving:
+        return distance, row, 0.0
+    apart = attached.velocity(end) - attached.velocity(start)
+    along, drawn = dot(unit, apart), attached.acceleration(end) - attached.acceleration(start)
+    return distance, row, (dot(apart, apart) - along * along) / distance + dot(unit, drawn)
+
+
+def _around(
+    attached: AttachedMotion, start: AttachedPoint, end: AttachedPoint, obstacle: Obstacle, length: Any, row: list[Any]
+) -> tuple[Any, list[Any]]:
+    """Return length and row of a piece around an obstacle, from those of the straight one.
+
+    The tangent points count as points of the obstacle: moving them along the obstacle does not change the length.
+    """
+    pose = obstacle.pose
+    centre = attached.point(obstacle.link, array(pose[:3]))
+    frame = None
+    if obstacle.kind == "cylinder":
+        frame = attached.turned(centre.link, array(quaternion_matrix(pose[3:])))
+    side = None
+    if obstacle.side is not UNSET:
+        side = attached.point(obstacle.side.link, array(obstacle.side.point)).place - centre.place
+    way = way_around(start.place - centre.place, end.place - centre.place, obstacle.radius, side, frame)
+    first, last = (AttachedPoint(centre.link, centre.place + x, centre.arm + x) for x in (way.first, way.last))
+    (reach, row_there, _), (rest, row_on, _) = _straight(attached, start, first), _straight(attached, last, end)
+
+    def chosen(bent: Any, straight: Any) -> Any:
+        return select_less(0.5, way.wraps, bent, straight)
+
+    bent = [a + b for a, b in zip(row_there, row_on, strict=True)]
+    return chosen(reach + way.length + rest, length), [chosen(a, b) for a, b in zip(bent, row, strict=True)]
+
+
+def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseRow:
+    """Return the generalised forces of springs and dampers; networks may act on the force of each tendon."""
+    torques: SparseRow = {}
+    for motion in tendons.values():
+        name = motion.name
+        length = scope.define(f"{name}.length", motion.length)
+        velocity = scope.define(f"{name}.velocity", motion.velocity)
+        stretch = maximum(length - scope(f"{name}.slack.upper"), 0.0) - maximum(
+            scope(f"{name}.slack.lower") - length, 0.0
+        )
+        pull = scope(f"{name}.stiffness") * stretch + scope(f"{name}.damping") * velocity
+        force = scope.define(f"{name}.force", -pull)
+        for dof, x in motion.row.items():
+            torques[dof] = torques.get(dof, 0.0) + x * force
+    return torques
+
+
+def tendon_damping(tendons: Mapping[str, TendonMotion], scope: Scope) -> list[tuple[SparseRow, Any]]:
+    """Return row and damping of each tendon that has some."""
+    damping = [(one.row, scope(f"{one.name}.damping")) for one in tendons.values()]
+    return [(row, value) for row, value in damping if not is_zero(value)]
+
+
+def added_inertia(tendons: Mapping[str, TendonMotion]) -> list[tuple[SparseRow, Any]]:
+    """Return row and inertia of each tendon that has one."""
+    return [(one.row, one.armature) for one in tendons.values() if not is_zero(one.armature)]
+
+
+def with_inertia(
+    links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any], apart: Mapping[int, Any]
+) -> list[Any]:
+    """Return the accelerations of a mechanism with its tendons' armature from those without it.
+
+    `apart` are accelerations that the tendons' `bias` includes (`Tree.centripetal`).
+    """
+    heavy = [one for one in tendons.values() if not is_zero(one.armature)]
+    if not heavy:
+        return acceleration
+    light, inertia = (TreeInertia(links.tree, links.poses, added) for added in ((), added_inertia(tendons)))
+    moving = [a - apart.get(dof, 0.0) for dof, a in enumerate(acceleration)]
+    force = [a - b for a, b in zip(light.times(moving), inertia.times(moving), strict=True)]
+    for one in heavy:
+        for dof, x in one.row.items():
+            force[dof] = force[dof] - x * one.armature * one.bias
+    change = inertia.velocities(inertia.halfway(force))
+    return [a + more for a, more in zip(acceleration, change, strict=True)]

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tendons and equality constraints of a compiled MuJoCo model as records of a mechanism."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from neurodyn.core.description.contacts import ConstraintParameters
+from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle, SidePoint, Strand, Tendon, Waypoint
+from neurodyn.core.description.scene import IDENTITY, Pose
+from neurodyn.core.errors import InputError
+from neurodyn.sim.bodies import compose
+
+T = TypeVar("T")
+
+_JOINT, _PULLEY, _SITE = 1, 2, 3
+"""MuJoCo's mjtWrap: kinds of parts of a tendon; the others are geoms."""
+
+_SPHERE = 2
+"""MuJoCo's mjtGeom of a sphere."""
+
+_SITE_OBJECT = 6
+"""MuJoCo's mjtObj of a site."""
+
+_LEAST_SHARE, _MOST_SHARE = 1e-4, 0.9999
+"""MuJoCo clips impedances and midpoints of solimp to this range."""
+
+
+@dataclass(frozen=True)
+class ModelLinks:
+    """Where the joints and bodies of a compiled model are in a mechanism.
+
+    Attributes:
+        joints: Name of the link of each hinge and slide, by the number of the joint.
+        bodies: For each body by its number, the name of the link that carries it, empty for the world, and the pose of
+            the body in the frame of that link's body, or in the world [x y z, qx qy qz qw].
+    """
+
+    joints: Mapping[int, str]
+    bodies: Mapping[int, tuple[str, Pose]]
+
+
+def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
+    """Return the tendons of a compiled model.
+
+    Raises:
+        InputError: A tendon wraps inside of a geom, or has a stiffness or damping that depends on its length or
+            velocity.
+    """
+    return tuple(_tendon(model, index, links) for index in range(model.ntendon))
+
+
+def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
+    """Return the tendons that are modelled, and why the others are not."""
+    return _modelled(_tendon, range(model.ntendon), model, links)
+
+
+def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
+    """Return the active equality constraints that are modelled, and why the others are not."""
+    return _modelled(_equality, np.flatnonzero(model.eq_active0).tolist(), model, links)
+
+
+def _modelled(
+    read: Callable[..., T], numbers: Iterable[int], model: Any, links: ModelLinks
+) -> tuple[tuple[T, ...], list[str]]:
+    found, refused = [], []
+    for index in numbers:
+        try:
+            found.append(read(model, index, links))
+        except (InputError, KeyError) as error:
+            refused.append(str(error))
+    return tuple(found), refused
+
+
+def _tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
+    name = _name(model.tendon(index).name, f"tendon{index}")
+    if np.any(model.tendon_stiffnesspoly[index]) or np.any(model.tendon_dampingpoly[index]):
+        raise InputError(f"tendon {name!r}: stiffness and damping are polynomials; valid: one number each")
+    limited = bool(model.tendon_limited[index])
+    lower, upper = map(float, model.tendon_range[index])
+    joints, strands = _path(model, index, links, name)
+    slack = model.tendon_lengthspring[index]
+    return Tendon(
+        name=name, joints=joints, strands=strands, slack=(float(slack[0]), float(slack[1])),
+        lower=lower if limited else None, upper=upper if limited else None,
+        limit=_softness(model.tendon_solref_lim[index], model.tendon_solimp_lim[index]),
+        friction_softness=_softness(model.tendon_solref_fri[index], model.tendon_solimp_fri[index]),
+        stiffness=float(model.tendon_stiffness[index]), damping=float(model.tendon_damping[index]),
+        armature=float(model.tendon_armature[index]), friction=float(model.tendon_frictionloss[index]),
+        margin=float(model.tendon_margin[index]),
+    )  # fmt: skip
+
+
+def _path(model: Any, index: int, links: ModelLinks, name: str) -> tuple[dict[str, float], tuple[Strand, ...]]:
+    """Return the moment arms of a fixed tendon, or the strands of a spatial one."""
+    first, count = int(model.tendon_adr[index]), int(model.tendon_num[index])
+    joints: dict[str, float] = {}
+    strands: list[Strand] = []
+    points: list[Waypoint] = []
+    divisor = 1.0
+    for at in range(first, first + count):
+        kind, number, value = int(model.wrap_type[at]), int(model.wrap_objid[at]), float(model.wrap_prm[at])
+        if kind == _JOINT:
+            joint = links.joints[number]
+            joints[joint] = joints.get(joint, 0.0) + value
+        elif kind == _SITE:
+            link, pose = _site(model, number, links)
+            points.append(Waypoint(link=link, point=pose[:3]))
+        elif kind == _PULLEY:
+            strands += _strands(points, divisor)
+            points, divisor = [], value
+        else:
+            points[-1] = msgspec.structs.replace(points[-1], around=_obstacle(model, number, int(value), links, name))
+    return joints, (*strands, *_strands(points, divisor))
+
+
+def _obstacle(model: Any, geom: int, site: int, links: ModelLinks, name: str) -> Obstacle:
+    """Return the geom that a tendon wraps around; `site` is the number of its side site, -1 for none."""
+    link, frame = links.bodies[int(model.geom_bodyid[geom])]
+    pose = _composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom]))
+    side, radius = UNSET, float(model.geom_size[geom][0])
+    if site >= 0:
+        carrier, at = _site(model, site, links)
+        side = SidePoint(link=carrier, point=at[:3])
+        if carrier == link and np.linalg.norm(np.subtract(at[:3], pose[:3])) < radius:
+            raise InputError(f"tendon {name!r}: wraps inside of a geom; valid: side sites outside of it")
+    kind = "sphere" if int(model.geom_type[geom]) == _SPHERE else "cylinder"
+    return Obstacle(kind=kind, link=link, pose=pose, radius=radius, side=side)
+
+
+def _strands(points: list[Waypoint], divisor: float) -> list[Strand]:
+    return [Strand(points=tuple(points), divisor=divisor)] if len(points) > 1 else []
+
+
+def read_equalities(model: Any, links: ModelLinks) -> tuple[Equality, ...]:
+    """Return the equality constraints of a compiled model that are active from the start.
+
+    A mocap body is a body of the world at its pose in the model.
+
+    Raises:
+        InputError: An equality is of another kind than joint, tendon, connect and weld.
+    """
+    return tuple(_equality(model, index, links) for index in range(model.neq) if model.eq_active0[index])
+
+
+def _equality(model: Any, index: int, links: ModelLinks) -> Equality:
+    name = _name(model.equality(index).name, f"equality{index}")
+    kind = int(model.eq_type[index])
+    if kind not in _KINDS:
+        raise InputError(f"equality {name!r} is of a flexible body; valid: {', '.join(x for x, _ in _KINDS.values())}")
+    what, read = _KINDS[kind]
+    softness = _softness(model.eq_solref[index], model.eq_solimp[index])
+    return Equality(name=name, kind=what, softness=softness, **read(model, index, links))
+
+
+def _joints(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
+    def end(joint: int) -> tuple[str, float]:
+        return links.joints[joint], float(model.qpos0[model.jnt_qposadr[joint]])
+
+    return _polynomial(model, index, end)
+
+
+def _tendons(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
+    def end(tendon: int) -> tuple[str, float]:
+        return _name(model.tendon(tendon).name, f"tendon{tendon}"), float(model.tendon_length0[tendon])
+
+    return _polynomial(model, index, end)
+
+
+def _polynomial(model: Any, index: int, end: Callable[[int], tuple[str, float]]) -> dict[str, Any]:
+    second = int(model.eq_obj2id[index])
+    ends = [end(int(model.eq_obj1id[index])), ("", 0.0) if second < 0 else end(second)]
+    return {
+        "first": ends[0][0], "second": ends[1][0], "reference": (ends[0][1], ends[1][1]),
+        "polynomial": tuple(map(float, model.eq_data[index][:5])),
+    }  # fmt: skip
+
+
+def _connect(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
+    data = model.eq_data[index]
+    return _ends(model, index, links, (_pose(data[:3]), _pose(data[3:6])))
+
+
+def _weld(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
+    data = model.eq_data[index]
+    turn = data[6:10] if np.any(data[6:10]) else None  # sites have their own
+    frames = _pose(data[3:6], turn), _pose(data[:3])
+    return {**_ends(model, index, links, frames), "torque_scale": float(data[10])}
+
+
+def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) -> dict[str, Any]:
+    """Return the links, frames and centres of two bodies, from the frames in these bodies, or of two sites."""
+    found = {}
+    sites = int(model.eq_objtype[index]) == _SITE_OBJECT
+    for end, numbers, frame in zip(("first", "second"), (model.eq_obj1id, model.eq_obj2id), frames, strict=True):
+        number = int(numbers[index])
+        if sites:
+            body = int(model.site_bodyid[number])
+            link, frame = _site(model, number, links)
+        else:
+            body = number
+            link, pose = links.bodies[body]
+            frame = _composed(pose, frame)
+        found |= {end: link, f"{end}_frame": frame}
+        if link:
+            found[f"{end}_centre"] = _composed(links.bodies[body][1], _pose(model.body_ipos[body]))[:3]
+    return found
+
+
+def _site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
+    """Return the link that carries a site, and the site's pose in its body."""
+    link, pose = links.bodies[int(model.site_bodyid[number])]
+    return link, _composed(pose, _pose(model.site_pos[number], model.site_quat[number]))
+
+
+_KINDS: dict[int, tuple[EqualityKind, Callable[..., dict[str, Any]]]] = {
+    0: ("connect", _connect),
+    1: ("weld", _weld),
+    2: ("joint", _joints),
+    3: ("tendon", _tendons),
+}
+"""MuJoCo's mjtEq, by number."""
+
+
+def _name(name: str, otherwise: str) -> str:
+    """Return a name as quantities may have it."""
+    return "".join("_" if sign in "@() " else sign for sign in name) or otherwise
+
+
+def _composed(a: Pose, b: Pose) -> Pose:
+    x, y, z, qx, qy, qz, qw = map(float, compose(np.asarray(a), np.asarray(b)))
+    return (x, y, z, qx, qy, qz, qw)
+
+
+def _pose(place: Any, quaternion: Any = None) -> Pose:
+    """Return a pose from a position and a quaternion of MuJoCo, scalar first."""
+    x, y, z = map(float, place)
+    if quaternion is None:
+        return (x, y, z, *IDENTITY[3:])
+    w, *vector = (np.asarray(quaternion, dtype=float) / np.linalg.norm(quaternion)).tolist()
+    return (x, y, z, *vector, w)
+
+
+def _softness(solref: Any, solimp: Any) -> ConstraintParameters:
+    """Return the softness of a constraint as MuJoCo takes it: shares clipped, and a mixed solref as the default."""
+    time, ratio = map(float, solref)
+    first, last, width, midpoint, power = map(float, solimp)
+    shares = [min(max(x, _LEAST_SHARE), _MOST_SHARE) for x in (first, last, midpoint)]
+    mixed = (time > 0) != (ratio > 0)
+    given = (shares[0], shares[1], max(width, 1e-15), shares[2], max(power, 1.0))
+    return ConstraintParameters(**({} if mixed else {"solref": (time, ratio)}), solimp=given)
