@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.multibody.actuators import ImplicitRow
 from neurodyn.multibody.articulated import Quantity, Wrenches
 from neurodyn.multibody.body_contacts import body_touches, contact_quantities
 from neurodyn.multibody.points import Kinematics, PointContact, touches, wrenches
@@ -44,6 +45,7 @@ class Contacts(Kinematics):
         flat: Whether one plane is the ground of all points.
         held: Contacts of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other grounds.
         pushes: List that receives the forces of all contacts from `ContactModel.accelerations`; None if unused.
+        implicit: Damping that is implicit in the step, along rows of a Jacobian; of joints it is the model's own.
     """
 
     scope: Scope
@@ -55,6 +57,7 @@ class Contacts(Kinematics):
     flat: bool = True
     held: Sequence[Scalar] = ()
     pushes: list[ContactPush] | None = None
+    implicit: Sequence[ImplicitRow] = ()
 
     @cached_property
     def touched(self) -> list[PointContact]:

@@ -9,12 +9,13 @@ from typing import Any
 from neurodyn.core.description.contacts import ConstraintParameters
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
+from neurodyn.multibody.actuators import damped
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.constraints.impedance import Yielding, constraint_quantities, tangent, yielding
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, ContactPush, Contacts
-from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
+from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
@@ -359,12 +360,6 @@ def _with_networks(
 
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
-    """Return the accelerations with joint damping implicit in the velocity."""
+    """Return the accelerations with the damping of joints and drives implicit in the velocity."""
     damping = {dof: contacts.scope(f"{name}.damping") for name, dof in contacts.tree.dofs.items()}
-    if all(map(is_zero, damping.values())):
-        return acceleration
-    force = inertia.times(acceleration)
-    stiffer = [list(row) for row in inertia.matrix]
-    for dof, value in damping.items():
-        stiffer[dof][dof] = stiffer[dof][dof] + contacts.dt * value
-    return solved(*factored(stiffer), force)
+    return damped(inertia, acceleration, damping, contacts.implicit, contacts.dt)
