@@ -13,7 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.drive_program import DriveProgram
 from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.sim.mujoco.actuators import read_actuators
+from neurodyn.sim.mujoco.actuators import read_drives
 from tests.multibody import machines
 
 mujoco = pytest.importorskip("mujoco")
@@ -60,7 +60,7 @@ def hand(actuators, shoulder=""):
 
 def mechanism(model):
     """The same, with its actuators as drives."""
-    read = read_actuators(model)
+    read = read_drives(model)
     assert not read.unmodelled
 
     def link(name, kind, parent, origin, axis, mass, com, inertia, **more):
@@ -175,7 +175,7 @@ def test_a_thruster_pushes_in_the_frame_of_its_body():
     link = Link(
         joint=machines.joint("base", "free"), mass=2.0, com=(0.0, 0.0, 0.0), inertia=(0.02, 0.03, 0.025, 0, 0, 0)
     )
-    made = engine(Mechanism(links=(link,), drives=read_actuators(model).drives))
+    made = engine(Mechanism(links=(link,), drives=read_drives(model).drives))
     data, turn = mujoco.MjData(model), torch.tensor([0.1, -0.5, 0.3, 0.8], dtype=F64)
     turn = turn / turn.norm()
     spin = torch.tensor([0.3, -0.2, 0.5], dtype=F64)  # in the world

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DRIVE_LAWS, ActuatorState, Drive, Number
+from neurodyn.core.description.drive import DRIVE_LAWS, DriveState, Drive, Number
 from neurodyn.core.description.mechanism import Link
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.memory import StepMemory, delayed
@@ -117,7 +117,7 @@ def _within(value: Any, bounds: tuple[float, float]) -> Any:
     return maximum(minimum(value, bounds[1]), bounds[0])
 
 
-def _activated(state: ActuatorState, name: str, command: Any, memory: StepMemory, step: float) -> Any:
+def _activated(state: DriveState, name: str, command: Any, memory: StepMemory, step: float) -> Any:
     """Return an actuator's state in a step, and keep its next value."""
     now = memory.recall(name, 0.0)
     if state.kind == "integrator":

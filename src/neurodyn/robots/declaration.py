@@ -289,6 +289,8 @@ class Robot(Config, frozen=True):
         require_drives(self.drives, tuple(self.actuated), "drives")
         if self.gains is not None and not self.actuated:
             raise ValueError("gains drive the actuated joints, of which there are none; remove gains")
+        if self.gains is not None and self.command == "command":
+            raise ValueError("gains are those of torques at joints, and drives has actuators; remove gains")
 
     @property
     def command(self) -> Command:
@@ -305,6 +307,29 @@ class Robot(Config, frozen=True):
             dt=self.dt,
             control_kind=self.command,
         )
+
+    @property
+    def holds(self) -> bool:
+        """Whether commands can hold a pose: whether they are targets, or what actuators of the robot's own take."""
+        return self.command in ("target", "command")
+
+    def joint_efforts(self) -> dict[str, float]:
+        """Return the maximum torque or force of each driven joint, by all its drives together [N m or N]."""
+        found: dict[str, float] = {}
+        for name, effort in self.actuated.items():
+            drive = self.drives.get(name, Drive())
+            if drive.wrench is not UNSET:
+                continue
+            for joint, factor in ({name: 1.0} if drive.transmission is UNSET else drive.transmission).items():
+                found[joint] = found.get(joint, 0.0) + abs(factor) * effort
+        return found
+
+    def without_drives(self) -> "Robot":
+        """Return the robot with torques at its driven joints in place of the commands of drives."""
+        if self.command != "command":
+            return msgspec.structs.replace(self, drives={})
+        sampling = msgspec.structs.replace(self.sampling, control={})
+        return msgspec.structs.replace(self, drives={}, actuated=self.joint_efforts(), sampling=sampling)
 
     def behind(self, controller: Controller) -> "Robot":
         """Return the robot with a log's controller in its drives, which take position targets then.
@@ -397,8 +422,8 @@ class Robot(Config, frozen=True):
     def nominal_q(self) -> tuple[float, ...]:
         """Return the positions of the driven joints in the nominal pose [rad or m], shape [nu].
 
-        For actuators of the robot's own these are the commands that hold the pose, as far as their ranges allow: the
-        length of a position servo, zero of others.
+        For actuators of the robot's own these are the commands with which servos rest there, within their ranges; zero
+        of actuators without stiffness.
         """
         return tuple(self._nominal_command(name) for name in self.actuated)
 
@@ -406,10 +431,10 @@ class Robot(Config, frozen=True):
         drive = self.drives.get(name, Drive())
         if self.command != "command":
             return self.nominal.get(name, 0.0)
-        value = 0.0
-        if drive.kind == "servo":
-            row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
-            value = sum(factor * self.nominal.get(joint, 0.0) for joint, factor in row.items())
+        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        value = sum(factor * self.nominal.get(joint, 0.0) for joint, factor in row.items()) if drive.kp else 0.0
+        if drive.kp and drive.per_command is not UNSET and drive.per_command:
+            value = (drive.kp * value - (drive.offset or 0.0)) / drive.per_command
         if drive.command_range is not UNSET:
             value = min(max(value, drive.command_range[0]), drive.command_range[1])
         return value

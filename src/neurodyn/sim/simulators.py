@@ -188,7 +188,7 @@ class DrivenSimulator(Simulator):
         """Build the worlds; arguments: see `simulator`."""
         self.robot, self.worlds, self.substeps = robot, worlds, solver_steps(robot, substeps)
         single = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
-        part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / self.substeps, simulator=single)
+        part = msgspec.structs.replace(robot.without_drives(), dt=robot.dt / self.substeps, simulator=single)
         self._inner = SIMULATORS[robot.simulator.solver].worlds(part, worlds, **options)
         self.scene, self.built = self._inner.scene, self._inner.built
         self._drives = DriveProgram(robot.drives, robot.spec, part.dt)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.drive import UNITS, ActuatorState, BodyWrench, Drive, bounds, require_drives
+from neurodyn.core.description.drive import UNITS, DriveState, BodyWrench, Drive, bounds, require_drives
 from neurodyn.core.errors import InputError
 
 
@@ -36,9 +36,9 @@ def test_a_joint_on_a_prescribed_path_has_no_numbers():
 
 def test_an_actuators_state_is_checked():
     with pytest.raises(ValueError, match="time_constant is None; valid: a finite number above 0"):
-        ActuatorState(kind="filter")
+        DriveState(kind="filter")
     with pytest.raises(ValueError, match=r"time_constant is 0\.1; valid: nothing: an integrator has none"):
-        ActuatorState(kind="integrator", time_constant=0.1)
+        DriveState(kind="integrator", time_constant=0.1)
 
 
 def test_bounds_keep_numbers_meaningful():
@@ -88,7 +88,7 @@ def test_actuators_stand_beside_drives_of_any_kind():
     assert from_dict(to_dict(SERVO), Drive) == SERVO
     assert SERVO.joints == ("left", "right")
     assert {"kp": 80.0, "kd": 0.0}.items() <= SERVO.quantities().items()
-    motor = Drive(kind="affine", per_command=-2.0, state=ActuatorState(kind="filter", time_constant=0.02))
+    motor = Drive(kind="affine", per_command=-2.0, state=DriveState(kind="filter", time_constant=0.02))
     assert motor.remembers
     assert not motor.forgetful().remembers
     assert {"per_command": -2.0, "offset": 0.0, "kp": 0.0, "kd": 0.0}.items() <= motor.quantities().items()

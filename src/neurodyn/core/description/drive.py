@@ -46,7 +46,7 @@ _SIGNED = ("bias", "per_command", "offset")
 _ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
 
 
-class ActuatorState(Config, frozen=True):
+class DriveState(Config, frozen=True):
     """State between the command of an actuator and its force, as MuJoCo's activation; it starts at zero.
 
     Attributes:
@@ -162,7 +162,7 @@ class Drive(Config, frozen=True):
     wrench: BodyWrench | UnsetType = UNSET
     command_range: tuple[float, float] | UnsetType = UNSET
     force_range: tuple[float, float] | UnsetType = UNSET
-    state: ActuatorState | UnsetType = UNSET
+    state: DriveState | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for name in ("longest_delay", *UNITS):

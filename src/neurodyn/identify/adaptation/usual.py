@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from neurodyn.core.description.drive import Controller, Drive, behind_controller
+from neurodyn.core.description.drive import DRIVE_LAWS, Controller, Drive, behind_controller
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
@@ -46,6 +46,12 @@ def with_lag(robot: Robot) -> Robot:
         own = robot.drives.get(name, Drive())
         if own.leads:
             drives[name] = own
+            continue
+        law = DRIVE_LAWS[own.kind]
+        if law.damping is not None:  # a lag would make its damping explicit
+            drives[name] = msgspec.structs.replace(
+                own, longest_delay=own.longest_delay or max(LONGEST_DELAY, own.reach)
+            )
             continue
         drives[name] = msgspec.structs.replace(
             own, lag=0.0 if own.lag is None else own.lag,

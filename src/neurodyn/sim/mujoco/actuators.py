@@ -9,16 +9,17 @@ position servo. Names, ranges and order are the model's.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import ActuatorState, BodyWrench, Drive
+from neurodyn.core.description.drive import DriveState, BodyWrench, Drive
 
 
 @dataclass(frozen=True)
-class ReadActuators:
+class ReadDrives:
     """Actuators of a model.
 
     Attributes:
@@ -55,17 +56,16 @@ class _UnmodelledError(Exception):
     """An actuator that is no drive; the message says why."""
 
 
-def read_actuators(model: Any, joints: Mapping[int, str] | None = None) -> ReadActuators:
+def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDrives:
     """Return the actuators of a compiled `mujoco.MjModel`.
 
     Args:
         model: The model. Positions of its joints are taken to be the robot's, so that `ref` of a joint is zero.
         joints: Names of the joints by their number in the model; None for those of the model.
     """
-    import mujoco
-
+    mujoco: Any = import_module("mujoco")  # has no types
     names = joints or {number: model.joint(number).name for number in range(model.njnt)}
-    found = ReadActuators()
+    found = ReadDrives()
     if model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_ACTUATION):
         return found
     for joint, name in names.items():
@@ -118,7 +118,7 @@ class _Reader:
             numbers["kp"] = -law[1]
         if law[2]:
             numbers["kd"] = -law[2]
-        return Drive(**numbers, **self._place(number, name, moving=any(law[1:])), **self._ranges(number))
+        return Drive(**numbers, **self._place(number, name, law), **self._ranges(number))
 
     def _ranges(self, number: int) -> dict[str, Any]:
         model, given = self._model, {}
@@ -131,7 +131,7 @@ class _Reader:
             given["state"] = state
         return given
 
-    def _state(self, number: int) -> ActuatorState | None:
+    def _state(self, number: int) -> DriveState | None:
         model, kinds = self._model, self._mujoco.mjtDyn
         kind = kinds(model.actuator_dyntype[number])
         if kind == kinds.mjDYN_NONE:
@@ -139,20 +139,20 @@ class _Reader:
         if kind not in (kinds.mjDYN_INTEGRATOR, kinds.mjDYN_FILTER, kinds.mjDYN_FILTEREXACT):
             raise _UnmodelledError(f"dynamics {_word(kind)}; modelled: integrator, filter and filterexact")
         lags = kind != kinds.mjDYN_INTEGRATOR
-        return ActuatorState(
+        return DriveState(
             kind=_word(kind),
             time_constant=max(float(model.actuator_dynprm[number][0]), 1e-15) if lags else None,
             range=_pair(model.actuator_actrange[number]) if model.actuator_actlimited[number] else None,
             early=bool(model.actuator_actearly[number]),
         )  # fmt: skip
 
-    def _place(self, number: int, name: str, *, moving: bool) -> dict[str, Any]:
-        """Return the transmission or the wrench of an actuator; a force that depends on motion is `moving`."""
+    def _place(self, number: int, name: str, law: list[float]) -> dict[str, Any]:
+        """Return the transmission or the wrench of an actuator with this bias."""
         model, kinds = self._model, self._mujoco.mjtTrn
         kind, gear = kinds(model.actuator_trntype[number]), model.actuator_gear[number]
         target = int(model.actuator_trnid[number][0])
         if kind == kinds.mjTRN_SITE:
-            return {"wrench": self._wrench(number, moving)}
+            return {"wrench": self._wrench(number, moving=any(law[1:]))}
         if kind in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT):
             row = {target: float(gear[0])}
         elif kind == kinds.mjTRN_TENDON:
@@ -162,7 +162,7 @@ class _Reader:
         else:
             raise _UnmodelledError(f"transmission {_word(kind)}; modelled: joint, tendon and site")
         for joint in row:
-            self._require_scalar(joint, moving=moving)
+            self._require_scalar(joint, placed=bool(law[1]))
         factors = {self._joints[joint]: factor for joint, factor in row.items() if factor}
         if not factors:
             raise _UnmodelledError("its gear is zero")
@@ -178,14 +178,14 @@ class _Reader:
             row[joint] = row.get(joint, 0.0) + float(model.wrap_prm[wrap])
         return row
 
-    def _require_scalar(self, joint: int, *, moving: bool) -> None:
+    def _require_scalar(self, joint: int, *, placed: bool) -> None:
         model, kinds = self._model, self._mujoco.mjtJoint
         if kinds(model.jnt_type[joint]) not in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE):
             raise _UnmodelledError(f"acts on {_word(kinds(model.jnt_type[joint]))} joint {self._joints[joint]!r}")
-        if moving and model.qpos0[model.jnt_qposadr[joint]]:
+        if placed and model.qpos0[model.jnt_qposadr[joint]]:
             raise _UnmodelledError(f"a servo of joint {self._joints[joint]!r}, whose ref is not zero")
 
-    def _wrench(self, number: int, moving: bool) -> BodyWrench:
+    def _wrench(self, number: int, *, moving: bool) -> BodyWrench:
         """Return the force and moment of an actuator at a site, in the frame of the body that a joint moves."""
         model, site = self._model, int(self._model.actuator_trnid[number][0])
         if int(model.actuator_trnid[number][1]) >= 0:
@@ -224,9 +224,8 @@ def _effort(drive: Drive, name: str, joint_ranges: Mapping[str, tuple[float, flo
         within = drive.state.range
     if within is UNSET:
         return None
-    if drive.kp:
-        return drive.kp * (within[1] - within[0])
-    return (1.0 if drive.per_command is UNSET else abs(drive.per_command)) * max(map(abs, within))
+    slope = drive.kp or 0.0 if drive.per_command is UNSET else abs(drive.per_command)
+    return slope * (within[1] - within[0] if drive.kp else max(map(abs, within)))
 
 
 def _pair(given: Any) -> tuple[float, float]:
