@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DRIVE_LAWS, DriveState, Drive, Number
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveState, Number
 from neurodyn.core.description.mechanism import Link
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.memory import StepMemory, delayed

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.drive import UNITS, DriveState, BodyWrench, Drive, bounds, require_drives
+from neurodyn.core.description.drive import UNITS, BodyWrench, Drive, DriveState, bounds, require_drives
 from neurodyn.core.errors import InputError
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.drive import DriveState, BodyWrench, Drive
+from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
 from neurodyn.sim.mujoco.actuators import read_drives
 
 mujoco = pytest.importorskip("mujoco")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DriveState, BodyWrench, Drive
+from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
 
 
 @dataclass(frozen=True)
