@@ -21,8 +21,8 @@ from neurodyn.multibody.drive import DrivenJoint
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
 from neurodyn.multibody.vectors import array, cross
 
-ImplicitRow = tuple[list[Any], Any]
-"""A row of a Jacobian, one entry per velocity coordinate, and the damping of its rate, implicit in the step."""
+ImplicitRow = tuple[dict[int, Any], Any]
+"""Entries of a row of a Jacobian by velocity coordinate, and the damping of its rate, implicit in the step."""
 
 
 @dataclass
@@ -86,9 +86,8 @@ def damped(
     for dof, value in joints.items():
         stiffer[dof][dof] = stiffer[dof][dof] + step * value
     for row, value in rows:
-        acting = [i for i, x in enumerate(row) if not is_zero(x)]
-        for i in acting:
-            for j in acting:
+        for i, x in row.items():
+            for j, y in row.items():
                 if j <= i and inertia.carries(inertia.columns[j].link, inertia.columns[i].link):
-                    stiffer[i][j] = stiffer[i][j] + step * value * (row[i] * row[j])
+                    stiffer[i][j] = stiffer[i][j] + step * value * (x * y)
     return solved(*factored(stiffer), force)

@@ -295,7 +295,7 @@ class Engine:
                 own = value if factor == 1.0 else factor * value
                 found.torque[dof] = found.torque[dof] + own if dof in found.torque else own
             if not is_zero(damping):
-                found.implicit.append(([row.get(dof, 0.0) for dof in range(spec.nv)], damping))
+                found.implicit.append((row, damping))
             if drive is not None and drive.wrench is not UNSET:
                 link, (moment, force) = wrench_of(drive.wrench, tree, value)
                 add_wrench(found.wrenches, link, moment, force)
