@@ -128,11 +128,13 @@ class SimulatorKind:
         articulation: Builds a robot; an invalid asset raises InputError.
         worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
         contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
+        commands: Whether its worlds take the commands of a robot's drives themselves; None if they never do.
     """
 
     articulation: Callable[[Robot], Articulation]
     worlds: Callable[..., Simulator]
     contacts: str | None
+    commands: Callable[[Robot], bool] | None = None
 
 
 SIMULATORS: Registry[SimulatorKind] = Registry(
@@ -173,9 +175,10 @@ def simulator(
             is below 1.
     """
     options = {"device": device, "gravity": gravity, "scene": scene}
-    if robot.drives:
+    kind = SIMULATORS[robot.simulator.solver]
+    if robot.drives and not (kind.commands is not None and kind.commands(robot)):
         return DrivenSimulator(robot, worlds, substeps=substeps, **options)
-    return SIMULATORS[robot.simulator.solver].worlds(robot, worlds, substeps=substeps, **options)
+    return kind.worlds(robot, worlds, substeps=substeps, **options)
 
 
 class DrivenSimulator(Simulator):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """MuJoCo's actuators as drives: numbers, ranges and places; what is not modelled is named."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
-from neurodyn.sim.mujoco.actuators import read_drives
+from neurodyn.robots import Robot
+from neurodyn.sim.mujoco.actuators import add_actuators, read_drives, takes_commands
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -85,7 +87,6 @@ def test_a_force_at_a_site_is_one_on_the_body_that_a_joint_moves():
         ('<adhesion name="a" body="hand" gain="1" ctrlrange="0 1"/>', "transmission body; modelled: joint, tendon"),
         ('<motor name="a" joint="float" gear="1 0 0 0 0 0"/>', "acts on free joint 'float'"),
         ('<motor name="a" site="nozzle" refsite="still"/>', "a site with a refsite; modelled: a site alone"),
-        ('<position name="a" joint="turn" kp="5"/>', "a servo of joint 'turn', whose ref is not zero"),
         ('<motor name="a" site="still"/>', "its site does not move"),
         ('<general name="a" joint="left" biastype="affine" biasprm="0 5 0"/>', "grows with position or velocity"),
     ],
@@ -105,6 +106,35 @@ def test_torques_at_joints_are_told_from_actuators_of_other_kinds():
     assert not read(motors + '<motor joint="left"/>').motors, "two at a joint are no torque of their own"
     assert not read(motors + '<position joint="right" kp="3"/>').motors
     assert not read(motors + '<motor tendon="both"/>').motors
+
+
+def test_drives_become_the_actuators_that_they_were_read_from():
+    whole = (
+        '<motor name="lift" joint="lift" ctrlrange="-1 2"/>'
+        '<position name="b" joint="left" kp="80" kv="3" ctrlrange="0 .04" forcerange="-9 7"/>'
+        '<general name="c" tendon="both" gear="2" gainprm=".3" biastype="affine" biasprm="1 -100 -10"/>'
+        '<general name="d" joint="turn" gear="3" dyntype="filterexact" dynprm=".02" actearly="true" gainprm="3"/>'
+        '<intvelocity name="e" joint="left" kp="50" actrange="0 .03"/>'
+        '<motor name="f" site="nozzle" gear="0 .5 2 0 0 .1"/>'
+    )  # fmt: skip
+    drives = read(whole).drives
+    joints = [{"name": "float", "kind": "free"}, *(
+        {"name": name, "kind": "revolute" if name == "turn" else "prismatic"}
+        for name in ("lift", "turn", "left", "right")
+    )]  # fmt: skip
+    robot = from_dict(
+        {"name": "r", "joints": joints, "fixed_base": False, "dt": 0.02, "actuated": dict.fromkeys(drives, 1.0),
+         "drives": read(whole).declared()}, Robot)  # fmt: skip
+    assert takes_commands(robot)
+    assert not takes_commands(msgspec.structs.replace(robot, drives=drives | {"b": Drive(kind="servo", kp=1.0, lag=0.1,
+                              transmission={"left": 1.0})}))  # fmt: skip
+    spec = mujoco.MjSpec.from_string(f'<mujoco><compiler angle="radian" autolimits="true"/>{BODIES}</mujoco>')
+    add_actuators(spec, robot)
+    again = read_drives(spec.compile()).drives
+    assert list(again) == [f"neurodyn {name}" for name in drives]
+    there = Drive(kind="affine", per_command=1.0, command_range=(-1.0, 2.0), transmission={"lift": 1.0})
+    for name, drive in drives.items():
+        assert again[f"neurodyn {name}"] == (there if name == "lift" else drive)
 
 
 def test_switches_of_the_model_are_obeyed():

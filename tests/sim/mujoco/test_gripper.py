@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -10,6 +11,7 @@ import yaml
 
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.drive import DriveState
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.logs import import_logs
@@ -22,6 +24,7 @@ from neurodyn.evaluate.scenario import driven_at_random, passive
 from neurodyn.robots import Robot, load
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.sampling import sample_torques
+from neurodyn.sim.simulators import DrivenSimulator, simulator
 from neurodyn.tasks import Task
 
 pytest.importorskip("newton")
@@ -31,7 +34,8 @@ DT, SUBSTEPS = 0.02, 4
 MJCF = f"""<mujoco model="gripper"><compiler angle="radian" autolimits="true"/>
 <option timestep="{DT / SUBSTEPS}" integrator="implicitfast"/>
 <default><geom contype="0" conaffinity="0"/></default><worldbody>
-<body name="arm" pos="0 0 .5"><joint name="shoulder" axis="0 1 0" armature=".1" damping=".5"/>
+<body name="arm" pos="0 0 .5"><joint name="shoulder" axis="0 1 0" armature=".1" damping=".5"
+ actuatorfrcrange="-55 50"/>
 <inertial pos="0 0 -.2" mass="2" diaginertia=".02 .02 .004"/>
 <geom type="box" size=".02 .02 .2" pos="0 0 -.2"/>
 <body name="left" pos="0 0 -.4"><joint name="finger_left" type="slide" axis="0 1 0" range="0 .04" damping="5"/>
@@ -75,8 +79,14 @@ def robot(model, tmp_path_factory: pytest.TempPathFactory) -> Robot:
 
 
 @pytest.fixture(scope="module")
-def hybrid(robot: Robot) -> HybridDynamics:
-    return declared_hybrid(robot)
+def plain(robot: Robot) -> Robot:
+    """The robot in plain MuJoCo."""
+    return msgspec.structs.replace(robot, simulator=msgspec.structs.replace(robot.simulator, solver="mujoco-c"))
+
+
+@pytest.fixture(scope="module")
+def hybrid(plain: Robot) -> HybridDynamics:
+    return declared_hybrid(plain)
 
 
 def commands(robot: Robot, worlds: int, frames: int) -> torch.Tensor:
@@ -118,7 +128,8 @@ def test_the_hybrid_model_moves_as_mujoco_does(robot: Robot, hybrid: HybridDynam
     ours = hybrid.rollout(State(start, torch.zeros_like(start)), controls)
     theirs = by_mujoco(model, start, controls)
     assert float((theirs[:, 1:] - theirs[:, :1])[..., 1:].abs().max()) > 0.01
-    assert float((ours.q - theirs).abs().max()) < 1e-7  # the asset's numbers are of single precision in Newton
+    assert float((ours.q - theirs).abs().max()) < 1e-8
+    assert hybrid.mechanism.links[0].effort_range == (-55.0, 50.0)
 
 
 def test_the_simulator_in_newton_takes_the_same_commands(robot: Robot, hybrid: HybridDynamics):
@@ -129,6 +140,36 @@ def test_the_simulator_in_newton_takes_the_same_commands(robot: Robot, hybrid: H
     ours = hybrid.rollout(State(start.q.double(), start.qd.double()), held.double())
     assert float((theirs.q - ours.q)[:, -1].abs().max()) < 1e-3
     assert float(ours.q[0, -1, 1:].sum()) == pytest.approx(2 * 0.6274 * 128 / 4000, abs=2e-3)
+
+
+@pytest.mark.parametrize("change", [{}, {"state": DriveState(kind="filter", time_constant=0.03)}])
+def test_plain_mujoco_acts_by_the_same_actuators(plain: Robot, model, change):
+    drives = plain.drives | {"grip": msgspec.structs.replace(plain.drives["grip"], **change)}
+    plain = msgspec.structs.replace(plain, drives=drives)
+    controls = commands(plain, 3, 20)
+    start = torch.tensor([[0.2, 0.01, 0.03], [0.0, 0.0, 0.0], [-0.4, 0.035, 0.02]], dtype=torch.float64)
+    dynamics, begin = AnalyticDynamics(plain), State(start.float(), torch.zeros(3, 3))
+    path = dynamics.rollout(begin, controls.float())
+    if not change:
+        assert float((path.q - by_mujoco(model, start, controls)).abs().max()) < 1e-6
+    ours = declared_hybrid(plain).rollout(State(start, torch.zeros_like(start)), controls)
+    assert float((path.q - ours.q).abs().max()) < 2e-5
+    carry, state = dynamics.begin(begin), begin
+    for frame in range(20):
+        carry, step = dynamics.step(carry, state, Control(target=controls[:, frame].float()))
+        state = step.state
+    assert float((state.q - path.q[:, -1]).abs().max()) < 2e-5, "the state of an actuator is kept between frames"
+
+
+def test_drives_beyond_actuators_act_before_plain_mujoco(plain: Robot):
+    """A delay, which MuJoCo's actuators do not have."""
+    late = plain.drives | {"lift": msgspec.structs.replace(plain.drives["lift"], delay=0.005)}
+    found = simulator(msgspec.structs.replace(plain, drives=late), 2)
+    assert isinstance(found, DrivenSimulator)
+    assert not isinstance(simulator(plain, 2), DrivenSimulator)
+    q, qd = found.step(torch.zeros(2, 3), torch.zeros(2, 3), torch.tensor([[0.3, 100.0], [-0.3, 0.0]]))
+    assert q[0, 0] > 0.01 > -0.01 > q[1, 0]
+    assert bool(qd.isfinite().all())
 
 
 def test_evaluations_hold_and_drive_by_commands(robot: Robot):

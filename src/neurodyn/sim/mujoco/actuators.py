@@ -9,13 +9,14 @@ position servo. Names, ranges and order are the model's.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
+from neurodyn.robots import Robot
+from neurodyn.sim.mujoco.engine import import_mujoco
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDriv
     """Return the actuators of a compiled `mujoco.MjModel`.
 
     Args:
-        model: The model. Positions of its joints are taken to be the robot's, so that `ref` of a joint is zero.
+        model: The model; positions of its joints are the robot's.
         joints: Names of the joints by their number in the model; None for those of the model.
     """
-    mujoco: Any = import_module("mujoco")  # has no types
+    mujoco = import_mujoco()
     names = joints or {number: model.joint(number).name for number in range(model.njnt)}
     found = ReadDrives()
     if model.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_ACTUATION):
@@ -118,7 +119,7 @@ class _Reader:
             numbers["kp"] = -law[1]
         if law[2]:
             numbers["kd"] = -law[2]
-        return Drive(**numbers, **self._place(number, name, law), **self._ranges(number))
+        return Drive(**numbers, **self._place(number, name, moving=any(law[1:])), **self._ranges(number))
 
     def _ranges(self, number: int) -> dict[str, Any]:
         model, given = self._model, {}
@@ -146,13 +147,13 @@ class _Reader:
             early=bool(model.actuator_actearly[number]),
         )  # fmt: skip
 
-    def _place(self, number: int, name: str, law: list[float]) -> dict[str, Any]:
-        """Return the transmission or the wrench of an actuator with this bias."""
+    def _place(self, number: int, name: str, *, moving: bool) -> dict[str, Any]:
+        """Return the transmission or the wrench of an actuator, whose force may depend on motion."""
         model, kinds = self._model, self._mujoco.mjtTrn
         kind, gear = kinds(model.actuator_trntype[number]), model.actuator_gear[number]
         target = int(model.actuator_trnid[number][0])
         if kind == kinds.mjTRN_SITE:
-            return {"wrench": self._wrench(number, moving=any(law[1:]))}
+            return {"wrench": self._wrench(number, moving=moving)}
         if kind in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT):
             row = {target: float(gear[0])}
         elif kind == kinds.mjTRN_TENDON:
@@ -162,7 +163,7 @@ class _Reader:
         else:
             raise _UnmodelledError(f"transmission {_word(kind)}; modelled: joint, tendon and site")
         for joint in row:
-            self._require_scalar(joint, placed=bool(law[1]))
+            self._require_scalar(joint)
         factors = {self._joints[joint]: factor for joint, factor in row.items() if factor}
         if not factors:
             raise _UnmodelledError("its gear is zero")
@@ -178,12 +179,10 @@ class _Reader:
             row[joint] = row.get(joint, 0.0) + float(model.wrap_prm[wrap])
         return row
 
-    def _require_scalar(self, joint: int, *, placed: bool) -> None:
+    def _require_scalar(self, joint: int) -> None:
         model, kinds = self._model, self._mujoco.mjtJoint
         if kinds(model.jnt_type[joint]) not in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE):
             raise _UnmodelledError(f"acts on {_word(kinds(model.jnt_type[joint]))} joint {self._joints[joint]!r}")
-        if placed and model.qpos0[model.jnt_qposadr[joint]]:
-            raise _UnmodelledError(f"a servo of joint {self._joints[joint]!r}, whose ref is not zero")
 
     def _wrench(self, number: int, *, moving: bool) -> BodyWrench:
         """Return the force and moment of an actuator at a site, in the frame of the body that a joint moves."""
@@ -209,6 +208,73 @@ class _Reader:
         turn = np.zeros(9)
         self._mujoco.mju_quat2Mat(turn, np.asarray(quaternion, dtype=float))
         return turn.reshape(3, 3)
+
+
+def takes_commands(robot: Robot) -> bool:
+    """Return whether MuJoCo's actuators can do all that the drives of a robot do, whose commands are theirs."""
+    return robot.command == "command" and all(map(_is_actuator, robot.drives.values()))
+
+
+def _is_actuator(drive: Drive) -> bool:
+    stages = (drive.reach, drive.coulomb, drive.viscous, drive.stribeck, drive.bias)
+    others = (drive.lag, drive.stiffness, drive.effort_limit, drive.saturation_effort)
+    return drive.kind in ("servo", "affine", "torque") and not any(stages) and others == (None,) * len(others)
+
+
+def add_actuators(spec: Any, robot: Robot) -> None:
+    """Add the drives of a robot that `takes_commands` to a `mujoco.MjSpec`, in the order of its control vector."""
+    kinds = import_mujoco().mjtTrn
+    bodies = {joint.name: joint.parent for joint in spec.joints}
+    for name in robot.actuated:
+        drive, own = robot.drives.get(name, Drive()), f"{_ADDED}{name}"
+        actuator = spec.add_actuator(name=own, **_law(drive))
+        if drive.wrench is not UNSET:
+            bodies[drive.wrench.link].add_site(name=own, pos=drive.wrench.point)
+            actuator.trntype, actuator.target = kinds.mjTRN_SITE, own
+            actuator.gear = [*drive.wrench.force, *drive.wrench.moment]
+            continue
+        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        if len(row) == 1:
+            ((joint, factor),) = row.items()
+            actuator.trntype, actuator.target, actuator.gear[0] = kinds.mjTRN_JOINT, joint, factor
+            continue
+        tendon = spec.add_tendon(name=own)
+        for joint, factor in row.items():
+            tendon.wrap_joint(joint, factor)
+        actuator.trntype, actuator.target, actuator.gear[0] = kinds.mjTRN_TENDON, own, 1.0
+
+
+_ADDED = "neurodyn "
+"""How the names of what is added to a model begin."""
+
+
+def _law(drive: Drive) -> dict[str, Any]:
+    """Return gain, bias, ranges and state of an actuator with the law of a drive."""
+    mujoco, gain = import_mujoco(), drive.gain
+    slope = 1.0 if drive.kind == "torque" else drive.kp if drive.per_command is UNSET else drive.per_command
+    bias = [drive.offset or 0.0, -(drive.kp or 0.0), -(drive.kd or 0.0)]
+    law: dict[str, Any] = {
+        "gainprm": _padded([gain * (slope or 0.0)]), "biasprm": _padded([gain * x for x in bias]),
+        "gaintype": mujoco.mjtGain.mjGAIN_FIXED,
+        "biastype": mujoco.mjtBias.mjBIAS_AFFINE if any(bias) else mujoco.mjtBias.mjBIAS_NONE,
+        "ctrllimited": drive.command_range is not UNSET, "forcelimited": drive.force_range is not UNSET,
+    }  # fmt: skip
+    if drive.command_range is not UNSET:
+        law["ctrlrange"] = drive.command_range
+    if drive.force_range is not UNSET:
+        law["forcerange"] = drive.force_range
+    if drive.state is not UNSET:
+        state = drive.state
+        law["dyntype"] = getattr(mujoco.mjtDyn, f"mjDYN_{state.kind.upper()}")
+        law["dynprm"] = _padded([state.time_constant or 1.0])
+        law["actearly"], law["actlimited"] = state.early, state.range is not None
+        if state.range is not None:
+            law["actrange"] = state.range
+    return law
+
+
+def _padded(numbers: list[float]) -> list[float]:
+    return numbers + [0.0] * (10 - len(numbers))
 
 
 def _effort(drive: Drive, name: str, joint_ranges: Mapping[str, tuple[float, float]]) -> float | None:
