@@ -16,7 +16,16 @@ with lazy(__name__):
         ContactPointLayout,
         Support,
     )
-    from neurodyn.core.description.drive import DRIVE_LAWS, GAINS, Controller, Drive, DriveLaw, DriveNetwork
+    from neurodyn.core.description.drive import (
+        DRIVE_LAWS,
+        GAINS,
+        BodyWrench,
+        Controller,
+        Drive,
+        DriveLaw,
+        DriveNetwork,
+        DriveState,
+    )
     from neurodyn.core.description.elements import FORCE_ELEMENTS, Attachment, ForceElement, ForceElementKind
     from neurodyn.core.description.mechanism import Fingerprint, Link, Mechanism
     from neurodyn.core.description.parameter import Parameter, select_parameters
@@ -29,10 +38,11 @@ with lazy(__name__):
 
 __all__ = [
     "ACTIVATIONS", "DRIVE_LAWS", "FORCE_ELEMENTS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "Activation", "Attachment",
-    "Augmentation", "Blueprint", "BodyContact", "BodyShape", "Box", "Capsule", "ChainJoint", "Channel", "Config",
-    "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive", "DriveLaw", "DriveNetwork", "Fingerprint",
-    "ForceElement", "ForceElementKind", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism", "Mesh",
-    "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor", "SensorKind",
-    "Sphere", "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
-    "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked", "write_json",
+    "Augmentation", "Blueprint", "BodyContact", "BodyShape", "BodyWrench", "Box", "Capsule", "ChainJoint", "Channel",
+    "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive", "DriveLaw", "DriveNetwork",
+    "DriveState", "Fingerprint", "ForceElement", "ForceElementKind", "Heightfield", "InputError", "JointSpec", "Link",
+    "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor",
+    "SensorKind", "Sphere", "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict",
+    "generator", "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked",
+    "write_json",
 ]  # fmt: skip

@@ -21,6 +21,9 @@ from neurodyn.dynamics.driven import driven
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.scenario import driven_at_random, passive
+from neurodyn.identify.adaptation.usual import _of_drives, with_lag
+from neurodyn.identify.run import drive_parameters
+from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot, load
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.sampling import sample_torques
@@ -244,6 +247,19 @@ def test_logs_hold_commands(robot: Robot, tmp_path: Path):
     assert store.header.spec.control_kind == "command"
     assert store.header.spec.controls == ("lift", "grip")
     assert 140.0 < float(store.control[:, 1].max()) < 151.0
+
+
+def test_identification_and_adaptation_free_numbers_that_there_are(robot: Robot, hybrid: HybridDynamics):
+    known = nominal(hybrid.mechanism, "soft")
+    free = drive_parameters(robot)
+    assert set(free) <= set(known)
+    assert {"actuator.lift.kp", "actuator.grip.per_command", "finger_left.damping"} <= set(free)
+    late = with_lag(robot)
+    assert late.drives["lift"].lag is None, "a lag would make the damping explicit"
+    assert late.drives["lift"].reach > 0
+    found = {coordinate.name for coordinate in _of_drives(late, nominal(declared_hybrid(late).mechanism, "soft"))}
+    assert {"actuator.lift.kp", "actuator.lift.kd", "actuator.grip.gain", "motors.delay"} <= found
+    assert not {"actuator.lift.gain", "actuator.grip.kp", "actuator.grip.bias"} & found
 
 
 def test_what_takes_torques_says_so(robot: Robot, hybrid: HybridDynamics):

@@ -251,6 +251,8 @@ class Drive(Config, frozen=True):
         absent = set() if self.reach else {"delay"}
         if not self.elastic:
             absent |= {"elastic_damping", "backlash"}
+        if self.placed:
+            absent |= {"bias"}
         zero = DRIVE_LAWS[self.kind].zero if self.kind in DRIVE_LAWS else ()
         found = {}
         for name in UNITS:
