@@ -397,9 +397,15 @@ class Robot(Config, frozen=True):
             return drive.command_range
         if self.command != "command" or name not in self.drives or drive.kind == "torque":
             return (-self.actuated[name], self.actuated[name])
-        joint = next((joint for joint in self.joints if joint.name == name), None)
-        if drive.kind in ("servo", "pd") and joint is not None and joint.lower is not None and joint.upper is not None:
-            return (joint.lower, joint.upper)
+        if drive.per_command is not UNSET and drive.per_command:
+            most = self.actuated[name] / abs(drive.per_command)
+            return (-most, most)
+        limits = {joint.name: (joint.lower, joint.upper) for joint in self.joints}
+        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        ends = [(factor * low, factor * high) for joint, factor in row.items()
+                for low, high in (limits[joint],) if low is not None and high is not None]  # fmt: skip
+        if drive.kind in ("servo", "pd") and len(ends) == len(row):
+            return (sum(map(min, ends)), sum(map(max, ends)))
         raise InputError(
             f"robot {self.name!r}: no range to draw commands of {name!r} from; declare its command_range in drives, or "
             f"sampling: {{control: {{{name}: [lower, upper]}}}}"

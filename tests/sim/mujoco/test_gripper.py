@@ -11,7 +11,7 @@ import yaml
 
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.drive import DriveState
+from neurodyn.core.description.drive import Drive, DriveState
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.logs import import_logs
@@ -121,6 +121,21 @@ def test_the_control_vector_is_that_of_the_actuators(robot: Robot):
     assert drawn.shape == (50, 4, 2)
     assert drawn[..., 0].abs().max() <= 1.0
     assert 200.0 < drawn[..., 1].max() <= 255.0
+
+
+def test_commands_without_a_range_follow_from_efforts_and_limits(robot: Robot):
+    def interval(**drive):
+        drives = robot.drives | {"grip": Drive(transmission={"finger_left": 2.0, "finger_right": -1.0}, **drive)}
+        return msgspec.structs.replace(robot, drives=drives).sampling_interval("control", "grip")
+
+    assert interval(kind="servo", kp=1.0) == pytest.approx((-0.04, 0.08))
+    most = robot.actuated["grip"] / 4
+    assert interval(kind="affine", per_command=4.0) == pytest.approx((-most, most))
+    lift = Drive(kind="servo", kp=1.0, transmission={"shoulder": 1.0})
+    with pytest.raises(
+        InputError, match="no range to draw commands of 'lift' from; declare its command_range in drives"
+    ):
+        msgspec.structs.replace(robot, drives=robot.drives | {"lift": lift}).sampling_interval("control", "lift")
 
 
 def test_the_hybrid_model_moves_as_mujoco_does(robot: Robot, hybrid: HybridDynamics, model):
