@@ -59,6 +59,7 @@ def test_an_actuator_is_a_drive(actuator, drive, effort):
     assert found.efforts[name] == pytest.approx(effort)
     assert found.joint_ranges == {"lift": (-30.0, 20.0)}
     assert from_dict(found.declared()[name], Drive) == drive
+    assert not {"delay", "gain", "lag", "bias"} & found.declared()[name].keys(), "defaults are left out"
 
 
 def test_a_ratio_of_damping_is_what_the_compiler_makes_of_it():

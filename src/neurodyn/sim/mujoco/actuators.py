@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
+from neurodyn.core.config import to_dict
 from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
 from neurodyn.robots import Robot
 from neurodyn.sim.mujoco.engine import import_mujoco
@@ -47,10 +48,12 @@ class ReadDrives:
         return plain and not self.unmodelled and len(set(joints)) == len(joints)
 
     def declared(self) -> dict[str, Any]:
-        """Return `drives` of a declaration as plain data."""
-        from neurodyn.core.config import to_dict
-
-        return {name: to_dict(drive) for name, drive in self.drives.items()}
+        """Return `drives` of a declaration as plain data, without defaults."""
+        usual = to_dict(Drive())
+        return {
+            name: {key: value for key, value in to_dict(drive).items() if key == "kind" or value != usual.get(key)}
+            for name, drive in self.drives.items()
+        }
 
 
 class _UnmodelledError(Exception):
