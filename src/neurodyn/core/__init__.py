@@ -17,7 +17,16 @@ with lazy(__name__):
         Support,
     )
     from neurodyn.core.description.couplings import Equality, Obstacle, SidePoint, Strand, Tendon, Waypoint
-    from neurodyn.core.description.drive import DRIVE_LAWS, GAINS, Controller, Drive, DriveLaw, DriveNetwork
+    from neurodyn.core.description.drive import (
+        DRIVE_LAWS,
+        GAINS,
+        BodyWrench,
+        Controller,
+        Drive,
+        DriveLaw,
+        DriveNetwork,
+        DriveState,
+    )
     from neurodyn.core.description.elements import FORCE_ELEMENTS, Attachment, ForceElement, ForceElementKind
     from neurodyn.core.description.mechanism import Fingerprint, Link, Mechanism
     from neurodyn.core.description.parameter import Parameter, select_parameters
@@ -30,11 +39,11 @@ with lazy(__name__):
 
 __all__ = [
     "ACTIVATIONS", "DRIVE_LAWS", "FORCE_ELEMENTS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "Activation", "Attachment",
-    "Augmentation", "Blueprint", "BodyContact", "BodyShape", "Box", "Capsule", "ChainJoint", "Channel", "Config",
-    "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive", "DriveLaw", "DriveNetwork", "Equality",
-    "Fingerprint", "ForceElement", "ForceElementKind", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism",
-    "Mesh", "MismatchError", "NeurodynError", "Obstacle", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor",
-    "SensorKind", "SidePoint", "Sphere", "StateSpec", "Strand", "Stream", "Structure", "Support", "Tendon", "Terrain",
-    "Waypoint", "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json",
-    "select_parameters", "showing", "to_dict", "tracked", "write_json",
+    "Augmentation", "Blueprint", "BodyContact", "BodyShape", "BodyWrench", "Box", "Capsule", "ChainJoint", "Channel",
+    "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive", "DriveLaw", "DriveNetwork",
+    "DriveState", "Equality", "Fingerprint", "ForceElement", "ForceElementKind", "Heightfield", "InputError",
+    "JointSpec", "Link", "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Obstacle", "Parameter", "Part",
+    "Plane", "Progress", "Scene", "Sensor", "SensorKind", "SidePoint", "Sphere", "StateSpec", "Strand", "Stream",
+    "Structure", "Support", "Tendon", "Terrain", "Waypoint", "derive_seed", "from_dict", "generator",
+    "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked", "write_json",
 ]  # fmt: skip

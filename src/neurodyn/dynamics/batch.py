@@ -306,7 +306,7 @@ class Control(Batched):
 
     Attributes:
         torque: Joint torques or forces [N m or N], shape [worlds, nu]; None for zero.
-        target: PD targets [rad or m], shape [worlds, nu]; None without a PD controller.
+        target: PD targets [rad or m], or commands of actuators, shape [worlds, nu]; None without a PD controller.
         kp: Stiffness of the PD controller [N m/rad or N/m], shape [worlds, nu] or broadcastable.
         kd: Damping of the PD controller [N m s/rad or N s/m], shape [worlds, nu] or broadcastable.
     """

@@ -27,7 +27,7 @@ def _other_width(spec: StateSpec, torque: Tensor) -> InputError:
 
 
 def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
-    """Return the commands of a frame, shape [worlds, nu]: torques at its start, or targets if drives take those.
+    """Return the commands of a frame, shape [worlds, nu]: torques at its start, or what drives take as targets.
 
     Raises:
         InputError: Drives take targets and none are given, or torques as well; or the width is wrong.
@@ -37,7 +37,8 @@ def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tens
     if command is None or other is not None:
         if torques:
             return frame_torque(spec, state, control)
-        raise InputError(f"drives of {spec.robot!r}: take targets; valid: Control(target=...) alone")
+        taken = "commands" if spec.control_kind == "command" else "targets"
+        raise InputError(f"drives of {spec.robot!r}: take {taken}; valid: Control(target=...) alone")
     if command.shape[-1] != len(spec.controls):
         raise _other_width(spec, command)
     return command

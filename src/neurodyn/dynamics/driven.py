@@ -49,6 +49,11 @@ class DrivenDynamics(BaseDynamics):
             )
         command = require_drives(drives, dynamics.spec.controls, "drives")
         for name, drive in drives.items():
+            if drive.placed:
+                raise InputError(
+                    f"drives: {name!r} has a transmission of its own, which only the mechanism knows; valid here: "
+                    "drives of joints"
+                )
             if drive.bias:
                 raise InputError(f"drives: {name!r} has a bias, and a model knows what it was trained on; valid: 0")
         self.dynamics, self.kind, self.differentiable = dynamics, dynamics.kind, dynamics.differentiable

@@ -135,7 +135,7 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
 
     `hold` are stiffness and damping; None for the robot's `gains.hold`, if it has gains.
     """
-    if robot.command == "target":
+    if robot.holds:
         return ControlSequence(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
     if hold is None and robot.gains is not None:
         hold = robot.gains.hold
@@ -157,7 +157,7 @@ def driven_at_random(
 
     if robot.gains is None:
         drawn = sample_torques(robot, worlds, frames, rng)
-        return ControlSequence(target=drawn) if robot.command == "target" else ControlSequence(torque=drawn)
+        return ControlSequence(target=drawn) if robot.holds else ControlSequence(torque=drawn)
     intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
     kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
     offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))

@@ -332,6 +332,8 @@ class _Recurrent(nn.Module):
 
 def _measured_joints(robot: Robot, store: Store) -> tuple[str, ...]:
     driven = tuple(store.header.spec.controls)
+    if store.header.spec.control_kind == "command":
+        raise InputError(f"data of {robot.name!r}: its actuators take commands of their own; valid: torques or targets")
     there = {joint for s in store.header.streams if s.kind == "joint_torque" for joint in s.joints}
     found = tuple(name for name in driven if name in there)
     if not found or store.measured is None:
@@ -389,8 +391,8 @@ def _described(
     known = train.torque[torch.isfinite(train.torque)]
     if not len(known):
         raise InputError(f"data of {spec.robot!r}: no run to train on has a measured torque; valid: some")
-    if spec.control_kind == "velocity":
-        raise InputError(f"data of {spec.robot!r}: its joints follow prescribed paths, without a drive; valid: others")
+    if spec.control_kind == "velocity" or spec.control_kind == "command":
+        raise InputError(f"data of {spec.robot!r}: its commands are {spec.control_kind}; valid: torques or targets")
     gru = settings.network == "gru"
     return DriveNetwork(
         network=settings.network,

@@ -91,6 +91,8 @@ def torque_samples(store: Store, split: int | None, smoothing: float) -> TorqueS
             f"inverse dynamics: joint {other.name!r} is {other.kind}; valid: a bolted robot of revolute and prismatic "
             "joints"
         )
+    if spec.control_kind == "command":
+        raise InputError("inverse dynamics: the controls are commands of actuators; valid: logs of torques")
     half = max((_DEGREE + 1) // 2, round(0.5 * smoothing / spec.dt))
     filters = _polynomial(half, spec.dt)
     columns = [spec.q_names.index(name) for name in spec.controls]

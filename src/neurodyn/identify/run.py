@@ -68,10 +68,10 @@ def drive_parameters(robot: Robot) -> tuple[str, ...]:
         free += [f"actuator.{name}.{what}" for what in DRIVE_LAWS[drive.kind].free if what in own]
         free += [f"actuator.{name}.{what}" for what in ("effort_limit", "lag") if what in own]
         if not drive.elastic:
-            free += [f"{name}.{what}" for what in _PASSIVE]
+            free += [f"{joint}.{what}" for joint in (drive.joints if drive.placed else (name,)) for what in _PASSIVE]
         else:
             free += [f"actuator.{name}.{what}" for what in ("stiffness", "rotor_inertia", "coulomb", "viscous")]
-    return tuple(free)
+    return tuple(dict.fromkeys(free))
 
 
 @taking(IdentifyRequest)

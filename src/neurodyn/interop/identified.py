@@ -319,6 +319,11 @@ def identified(model: HybridDynamics, run: str, network: TrainedNetwork | None =
     if robot is None:
         raise InputError(f"{run}: the declaration of its robot, {model.declaration}, is gone; valid: put it back there")
     _refuse_networks(model, run, network)
+    if placed := [name for name, drive in model.mechanism.drives.items() if drive.placed]:
+        raise InputError(
+            f"{run}: drive {placed[0]!r} has a transmission of its own, which this format lacks; valid: a "
+            "robot whose drives are those of joints"
+        )
     free = {spec.name: float(value) for spec, value in zip(model.physical.specs, model.physical(), strict=True)}
     declared = nominal(model.mechanism, model.config.contact)
     mechanism = _with(model.mechanism, free, run)

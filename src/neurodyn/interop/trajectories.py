@@ -87,7 +87,7 @@ def _columns(store: Store) -> dict[str, list[str]]:
     """Return the names of the columns of each feature."""
     spec = store.header.spec
     state = [f"{name}.pos" for name in spec.q_names] + [f"{name}.vel" for name in spec.qd_names]
-    kind = {"torque": "effort", "target": "pos", "velocity": "vel"}[spec.control_kind]
+    kind = {"torque": "effort", "target": "pos", "velocity": "vel", "command": "cmd"}[spec.control_kind]
     names = {"observation.state": state, "action": [f"{name}.{kind}" for name in spec.controls]}
     if spec.nx:
         names["observation.channels"] = [channel.name for channel in spec.channels]
@@ -269,7 +269,8 @@ class _Episodes:
         self._floating = [(j, p) for j, p in zip(spec.joints, spec.places, strict=True) if not j.scalar]
         self._q = [spec.q_names.index(name) for name in self._scalar]
         self._qd = [spec.qd_names.index(name) for name in self._scalar]
-        self._command = ("target", "velocity", "torque").index(spec.control_kind)
+        kinds = ("target", "velocity", "torque")  # commands of actuators have no place of their own in JointState
+        self._command = 0 if spec.control_kind == "command" else kinds.index(spec.control_kind)
 
     def write(self) -> None:
         """Write all messages in the order of time."""

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.multibody.actuators import ImplicitRow
 from neurodyn.multibody.articulated import Quantity, Wrenches
 from neurodyn.multibody.body_contacts import body_touches, contact_quantities
-from neurodyn.multibody.mass_matrix import SparseRow
 from neurodyn.multibody.points import Kinematics, PointContact, touches, wrenches
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import TendonMotion
@@ -47,7 +47,7 @@ class Contacts(Kinematics):
         held: Contacts of shapes with a heightfield (`geometry.prisms`), instead of points; empty on other grounds.
         pushes: List that receives the forces of all contacts from `ContactModel.accelerations`; None if unused.
         tendons: Tendons by name.
-        implicit: Forces -c J^T J qd that soft constraints take at the end of the step, as rows J with their c.
+        implicit: Damping that is implicit in the step, along rows of a Jacobian; of joints it is the model's own.
     """
 
     scope: Scope
@@ -60,7 +60,7 @@ class Contacts(Kinematics):
     held: Sequence[Scalar] = ()
     pushes: list[ContactPush] | None = None
     tendons: Mapping[str, TendonMotion] = field(default_factory=dict)
-    implicit: list[tuple[SparseRow, Any]] = field(default_factory=list)
+    implicit: Sequence[ImplicitRow] = ()
 
     @cached_property
     def touched(self) -> list[PointContact]:

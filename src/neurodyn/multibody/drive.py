@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joint torques in a traced step: drive torques from commands, and passive torques."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
+from msgspec import UNSET
+
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveState, Number
 from neurodyn.core.description.mechanism import Link
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.memory import StepMemory, delayed
@@ -48,7 +51,7 @@ def _stop(passed: Any, speed: Any, stiffness: Any, damping: Any) -> Any:
 
 @dataclass(frozen=True)
 class DrivenJoint:
-    """A driven joint in a step."""
+    """A driven joint, or the transmission of an actuator, in a step."""
 
     name: str
     q: Any  # as the encoder reads it
@@ -56,10 +59,17 @@ class DrivenJoint:
     continuous: bool  # whether it turns without limits
 
 
+class DriveForce(NamedTuple):
+    """Torque of a drive, and minus its derivative by velocity where that is implicit in the step."""
+
+    torque: Any
+    damping: Any = 0.0
+
+
 def drive_torque(
     drive: Drive, joint: DrivenJoint, command: Any, quantity: Number, define: Callable[[str, Any], Any],
     memory: StepMemory, step: float,
-) -> Any:  # fmt: skip
+) -> DriveForce:  # fmt: skip
     """Return the torque on a joint in a step of this length [s], and keep the drive's memory for the next step.
 
     `define` names a quantity and returns the value to continue with: "command.JOINT" is the delayed command,
@@ -82,14 +92,45 @@ def drive_torque(
     if law.command == "target":
         error = command - q
         command = define(f"error.{joint.name}", arctan2(sin(error), cos(error)) if joint.continuous else error)
+    if drive.command_range is not UNSET:
+        command = _within(command, drive.command_range)
+    if drive.state is not UNSET:
+        command = _activated(drive.state, f"{name} state", command, memory, step)
     torque = number("gain") * law.torque(number, command, q, qd)
-    torque = _saturated(drive, number, torque, qd)
+    free, torque = torque, _saturated(drive, number, torque, qd)
+    if drive.force_range is not UNSET:
+        torque = _within(torque, drive.force_range)
+    damping: Any = 0.0
+    if law.damping is not None and drive.lag is None and not drive.elastic:
+        damping = number("gain") * law.damping(number)
+        if torque is not free:  # none at a limit, as MuJoCo has it
+            damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
     if drive.lag is not None:
         before = memory.recall(f"{name} lag", torque)
         torque = before + (1.0 - exp(-step / (number("lag") + 1e-9))) * (torque - before)
         memory.keep(f"{name} lag", torque)
     torque = torque - _friction(drive, number, motor.qd)
-    return motor.moved(torque, step) if drive.elastic else torque
+    return DriveForce(motor.moved(torque, step)) if drive.elastic else DriveForce(torque, damping)
+
+
+def _within(value: Any, bounds: tuple[float, float]) -> Any:
+    return maximum(minimum(value, bounds[1]), bounds[0])
+
+
+def _activated(state: DriveState, name: str, command: Any, memory: StepMemory, step: float) -> Any:
+    """Return an actuator's state in a step, and keep its next value."""
+    now = memory.recall(name, 0.0)
+    if state.kind == "integrator":
+        after = now + step * command
+    else:
+        assert state.time_constant is not None  # checked where the state is made
+        share = step / state.time_constant
+        share = share if state.kind == "filter" else 1.0 - math.exp(-share)
+        after = now + share * (command - now)
+    if state.range is not None:
+        after = _within(after, state.range)
+    memory.keep(name, after)
+    return after if state.early else now
 
 
 class _Motor:

@@ -19,20 +19,21 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
+from neurodyn.multibody.actuators import DriveEffects, damped, jacobian_row, require_placed, transmitted, wrench_of
 from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wrenches
 from neurodyn.multibody.body_contacts import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
-from neurodyn.multibody.drive import DrivenJoint, drive_torque, passive_torque
+from neurodyn.multibody.drive import drive_torque, passive_torque
 from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
-from neurodyn.multibody.mass_matrix import is_zero
+from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.memory import StepMemory
-from neurodyn.multibody.points import add_wrench
+from neurodyn.multibody.points import add_wrench, link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.structures import heavier
 from neurodyn.multibody.tendons import tendon_damping, tendon_motions, tendon_torques, with_inertia
-from neurodyn.multibody.trace import Graph, Scalar
+from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.vectors import Vector, array
@@ -114,6 +115,7 @@ class Engine:
                 f"robot {spec.robot!r}: controls are {spec.control_kind}s and its drives take {command}s; valid: "
                 + ("drives of kind pd" if command == "torque" else "logs of targets")
             )
+        require_placed(mechanism.drives, spec)
         self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
         _require_contacts(mechanism, self._contact, spec.robot)
         _require_constraining(mechanism, config.contact, self._contact, spec.robot)
@@ -201,9 +203,9 @@ class Engine:
             )
         )
         self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
-        for name, dof, command in zip(self._spec.controls, self._spec.control_dofs, control, strict=True):
+        for name, command in zip(self._spec.controls, control, strict=True):
             if name in self._leading:  # moves on a prescribed path, at its command
-                qd[dof] = command
+                qd[self._spec.qd_names.index(name)] = command
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
@@ -211,26 +213,29 @@ class Engine:
             for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
-        driven = self._driven(scope, memory, readings, qd, control)
+        drives = self._driven(scope, tree, memory, readings, qd, control)
         moving = ElementMotion(tree, motions, scope, q, qd)
         added, pulled = element_forces(mechanism.elements or (), moving)
         tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
-        torque = self._torques(scope, tree, q, qd, driven, added)
+        torque = self._torques(scope, tree, q, qd, drives.torque, added)
+        if mechanism.constraints.implicit is True:
+            drives.implicit += tendon_damping(tendons, scope)
         contacts = Contacts(
             tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
-            pushes=[] if observed else None, tendons=tendons,
-            implicit=tendon_damping(tendons, scope) if mechanism.constraints.implicit is True else [],
+            pushes=[] if observed else None, tendons=tendons, implicit=drives.implicit,
         )  # fmt: skip
-        external = _merged(self._external(scope), pulled)
+        external = _merged(_merged(self._external(scope), pulled), drives.wrenches)
         if mechanism.body_contacts and self._contact is not None:
             _ = contacts.touched  # defines quantities that later networks may take as inputs
         if mechanism.supports:
             external = _merged(external, support_wrenches(contacts, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
         found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
+        if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
+            found = damped(TreeInertia(tree, link_poses(tree, motions)), found, {}, drives.implicit, self._dt)
         found = with_inertia(moving, tendons, found, tree.centripetal(q, qd))
         acceleration = [
             scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
@@ -276,34 +281,45 @@ class Engine:
     def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
         """Convert encoder readings to joint positions; with sign -1, joint positions to readings."""
         q = list(readings)
-        for name in self.mechanism.drives:
-            if name not in self._leading:
+        for name, drive in self.mechanism.drives.items():
+            if name not in self._leading and not drive.placed:
                 row = self._spec.q_names.index(name)
                 q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
 
     def _driven(
-        self, scope: Scope, memory: StepMemory, readings: list[Any], qd: list[Any], control: list[Any]
-    ) -> list[Scalar]:
-        """Return the drive torques on the driven joints."""
-        spec, driven = self._spec, []
-        for name, dof, command in zip(spec.controls, spec.control_dofs, control, strict=True):
-            value = 0.0 if name in self._leading else command
-            if name in self.mechanism.drives and name not in self._leading:
-                row = spec.q_names.index(name)
-                joint = DrivenJoint(name, readings[row], qd[dof], spec.continuous[row])
-                drive = self.mechanism.drives[name]
-                value = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
-            driven.append(scope.define(f"actuator.{name}", value))
-        return driven
+        self, scope: Scope, tree: Tree, memory: StepMemory, readings: list[Any], qd: list[Any], control: list[Any]
+    ) -> DriveEffects:
+        """Return what the drives do."""
+        spec, names, found = self._spec, self._spec.qd_names, DriveEffects()
+        for name, command in zip(spec.controls, control, strict=True):
+            drive = None if name in self._leading else self.mechanism.drives.get(name)
+            row = {names.index(name): 1.0} if drive is None or not drive.placed else jacobian_row(drive, spec)
+            value, damping = 0.0 if name in self._leading else command, 0.0
+            if drive is not None:
+                joint = transmitted(drive, name, self._spec, readings, qd)
+                value, damping = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
+            value = scope.define(f"actuator.{name}", value)
+            for dof, factor in row.items():
+                own = value if factor == 1.0 else factor * value
+                found.torque[dof] = found.torque[dof] + own if dof in found.torque else own
+            if not is_zero(damping) and self.mechanism.constraints.implicit is not False:
+                found.implicit.append((row, damping))
+            if drive is not None and drive.wrench is not UNSET:
+                link, (moment, force) = wrench_of(drive.wrench, tree, value)
+                add_wrench(found.wrenches, link, moment, force)
+        for link in self.mechanism.links:
+            dof = tree.dofs.get(link.joint.name, -1)
+            if link.effort_range is not UNSET and dof in found.torque:
+                found.torque[dof] = maximum(minimum(found.torque[dof], link.effort_range[1]), link.effort_range[0])
+        return found
 
     def _torques(
-        self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any], added: Mapping[int, Any]
-    ) -> list[Scalar]:
+        self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: Mapping[int, Any],
+        added: Mapping[int, Any],
+    ) -> list[Scalar]:  # fmt: skip
         names = self._spec.qd_names
-        torque: list[Scalar] = [0.0] * len(names)
-        for dof, value in zip(self._spec.control_dofs, driven, strict=True):
-            torque[dof] = value
+        torque: list[Scalar] = [driven.get(dof, 0.0) for dof in range(len(names))]
         for name, dof in tree.dofs.items():
             index = tree.index_of[name]
             passive = passive_torque(

@@ -93,9 +93,11 @@ class Robot(Config, frozen=True):
         asset: File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the robots of
             `package`; empty for a robot known only from logs.
         joints: Joints with degrees of freedom in the order of the built articulation.
-        actuated: Maximum torque or force of each driven joint [N m or N], in the order of the control vector.
+        actuated: Maximum torque or force of each driven joint, or actuator of `drives` [N m or N], in the order of the
+            control vector.
         dt: Length of one frame [s].
-        drives: Drives between command and torque, by joint; joints without one take torques.
+        drives: Drives between command and torque, by joint, and the robot's own actuators by name, with the joints of
+            their transmission; joints without one take torques.
         description: One line on the robot and the source of its parameters.
         package: "example-robot-data" or "newton" if that package provides the asset.
         fixed_base: Whether the base is fixed to the world; otherwise the first joint is free.
@@ -229,8 +231,11 @@ class Robot(Config, frozen=True):
             if names.count(name) > 1:
                 raise ValueError(f"joints lists {name!r} twice")
         scalar = {joint.name for joint in self.joints if joint.scalar}
-        for what, listed in (("actuated", self.actuated), ("invariant", self.invariant or ())):
-            _require_known(what, listed, scalar)
+        placed = {name for name, drive in self.drives.items() if drive.placed}
+        _require_known("actuated", self.actuated, scalar | placed)
+        _require_known("invariant", self.invariant or (), scalar)
+        for name, drive in self.drives.items():
+            _require_known(f"drives: transmission of {name!r}", drive.joints, scalar)
         for name, effort in self.actuated.items():
             require(0 < effort < math.inf, f"actuated: effort of {name!r}", effort, "a number above 0 [N m or N]")
         require_bodies(self.body_contacts, self.supports, names)
@@ -284,6 +289,8 @@ class Robot(Config, frozen=True):
         require_drives(self.drives, tuple(self.actuated), "drives")
         if self.gains is not None and not self.actuated:
             raise ValueError("gains drive the actuated joints, of which there are none; remove gains")
+        if self.gains is not None and self.command == "command":
+            raise ValueError("gains are those of torques at joints, and drives has actuators; remove gains")
 
     @property
     def command(self) -> Command:
@@ -300,6 +307,29 @@ class Robot(Config, frozen=True):
             dt=self.dt,
             control_kind=self.command,
         )
+
+    @property
+    def holds(self) -> bool:
+        """Whether commands can hold a pose: whether they are targets, or what actuators of the robot's own take."""
+        return self.command in ("target", "command")
+
+    def joint_efforts(self) -> dict[str, float]:
+        """Return the maximum torque or force of each driven joint, by all its drives together [N m or N]."""
+        found: dict[str, float] = {}
+        for name, effort in self.actuated.items():
+            drive = self.drives.get(name, Drive())
+            if drive.wrench is not UNSET:
+                continue
+            for joint, factor in ({name: 1.0} if drive.transmission is UNSET else drive.transmission).items():
+                found[joint] = found.get(joint, 0.0) + abs(factor) * effort
+        return found
+
+    def without_drives(self) -> "Robot":
+        """Return the robot with torques at its driven joints in place of the commands of drives."""
+        if self.command != "command":
+            return msgspec.structs.replace(self, drives={})
+        sampling = msgspec.structs.replace(self.sampling, control={})
+        return msgspec.structs.replace(self, drives={}, actuated=self.joint_efforts(), sampling=sampling)
 
     def behind(self, controller: Controller) -> "Robot":
         """Return the robot with a log's controller in its drives, which take position targets then.
@@ -337,8 +367,8 @@ class Robot(Config, frozen=True):
     def sampling_interval(self, field: Literal["q", "qd", "control"], name: str) -> Interval:
         """Return the sampling range of a coordinate for data.
 
-        Undeclared ranges follow from the robot: joint limits, +-pi for a continuous joint, the effort; free and ball
-        joints are at rest.
+        Undeclared ranges follow from the robot: joint limits, +-pi for a continuous joint, the range of an actuator's
+        command, or the effort; free and ball joints are at rest.
 
         Raises:
             InputError: The range is neither declared nor implied.
@@ -347,7 +377,7 @@ class Robot(Config, frozen=True):
         if name in declared:
             return declared[name]
         if field == "control":
-            return (-self.actuated[name], self.actuated[name])
+            return self._control_interval(name)
         joint = next((joint for joint in self.joints if joint.name == name), None)
         if joint is None and field == "qd":  # one coordinate of a free or ball joint
             return (0.0, 0.0)
@@ -360,6 +390,31 @@ class Robot(Config, frozen=True):
             f"sampling: {{{field}: {{{name}: [lower, upper]}}}}"
         )
 
+    def _control_interval(self, name: str) -> Interval:
+        """Return the range of commands that an actuator, or else the effort of a joint, implies."""
+        drive = self.drives.get(name, Drive())
+        if drive.command_range is not UNSET:
+            return drive.command_range
+        if self.command != "command" or name not in self.drives or drive.kind == "torque":
+            return (-self.actuated[name], self.actuated[name])
+        if drive.per_command is not UNSET and drive.per_command:
+            most = self.actuated[name] / abs(drive.per_command)
+            return (-most, most)
+        limits = {joint.name: (joint.lower, joint.upper) for joint in self.joints}
+        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        ends = [(factor * low, factor * high) for joint, factor in row.items()
+                for low, high in (limits[joint],) if low is not None and high is not None]  # fmt: skip
+        if drive.kind in ("servo", "pd") and len(ends) == len(row):
+            return (sum(map(min, ends)), sum(map(max, ends)))
+        raise InputError(
+            f"robot {self.name!r}: no range to draw commands of {name!r} from; declare its command_range in drives, or "
+            f"sampling: {{control: {{{name}: [lower, upper]}}}}"
+        )
+
+    def control_intervals(self) -> tuple[Interval, ...]:
+        """Return the ranges of the commands, in the order of the control vector; errors: see `sampling_interval`."""
+        return tuple(self.sampling_interval("control", name) for name in self.actuated)
+
     def reset_interval(self, field: Literal["q", "qd"], name: str) -> Interval:
         """Return the range of a coordinate of initial states.
 
@@ -371,8 +426,24 @@ class Robot(Config, frozen=True):
         return self.sampling_interval("q", name) if field == "q" else (0.0, 0.0)
 
     def nominal_q(self) -> tuple[float, ...]:
-        """Return the positions of the driven joints in the nominal pose [rad or m], shape [nu]."""
-        return tuple(self.nominal.get(name, 0.0) for name in self.actuated)
+        """Return the positions of the driven joints in the nominal pose [rad or m], shape [nu].
+
+        For actuators of the robot's own these are the commands with which servos rest there, within their ranges; zero
+        of actuators without stiffness.
+        """
+        return tuple(self._nominal_command(name) for name in self.actuated)
+
+    def _nominal_command(self, name: str) -> float:
+        drive = self.drives.get(name, Drive())
+        if self.command != "command":
+            return self.nominal.get(name, 0.0)
+        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        value = sum(factor * self.nominal.get(joint, 0.0) for joint, factor in row.items()) if drive.kp else 0.0
+        if drive.kp and drive.per_command is not UNSET and drive.per_command:
+            value = (drive.kp * value - (drive.offset or 0.0)) / drive.per_command
+        if drive.command_range is not UNSET:
+            value = min(max(value, drive.command_range[0]), drive.command_range[1])
+        return value
 
     def named_ground(self, name: str | None = None) -> Scene | None:
         """Return a declared ground; without a name the default one, which is None for free space.

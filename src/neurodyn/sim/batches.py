@@ -81,7 +81,7 @@ class Recorder:
             self._reset(reset, rng, poses)
             passive |= reset
         self._simulator.begin()
-        if robot.gains is None or robot.command == "target":
+        if robot.gains is None or robot.holds:
             control = self._commands(rng, passive).to(self._q.device)
             for frame in range(frames):
                 after = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
@@ -96,7 +96,7 @@ class Recorder:
         if robot.gains is not None:
             return sample_targets(robot, worlds, frames, rng, passive).target
         control = sample_torques(robot, worlds, frames, rng)
-        control[passive] = torch.tensor(robot.nominal_q()) if robot.command == "target" else 0.0
+        control[passive] = torch.tensor(robot.nominal_q()) if robot.holds else 0.0
         return control
 
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:

@@ -314,8 +314,8 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot)
         if joint.scalar:
             builder.joint_limit_lower[dof] = -newton.MAXVAL if joint.lower is None else joint.lower
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
-        if joint.name in robot.actuated:
-            builder.joint_effort_limit[dof] = robot.actuated[joint.name]
+        if (effort := robot.joint_efforts().get(joint.name)) is not None:
+            builder.joint_effort_limit[dof] = effort
 
 
 def _wants_default_limits(robot: Robot, joint: Joint) -> bool:

@@ -125,8 +125,8 @@ def _work(robot: Robot, mobility: Tensor) -> float:
     """Return an upper bound of the work of all drives over a trajectory [J]: over the stroke, or as a free inertia."""
     joints, seconds = {joint.name: joint for joint in robot.joints}, robot.frames * robot.dt
     total = 0.0
-    for dof, (name, effort) in zip(robot.spec.control_dofs, robot.actuated.items(), strict=True):
-        joint = joints[name]
+    for name, effort in robot.joint_efforts().items():
+        joint, dof = joints[name], robot.spec.qd_names.index(name)
         free = 0.5 * float(mobility[dof]) * (effort * seconds) ** 2
         stroke = math.inf if joint.lower is None or joint.upper is None else effort * (joint.upper - joint.lower)
         total += min(free, stroke)

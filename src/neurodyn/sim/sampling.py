@@ -168,9 +168,11 @@ def sample_states(
 
 
 def sample_torques(robot: Robot, count: int, frames: int, rng: np.random.Generator) -> Tensor:
-    """Draw torques or forces, independent in every frame [N m or N], shape [count, frames, nu]."""
-    intervals = [robot.sampling_interval("control", name) for name in robot.actuated]
-    return _uniform(intervals, (count, frames), rng)
+    """Draw torques or forces, independent in every frame [N m or N], shape [count, frames, nu].
+
+    For a robot with drives these are commands within the drives' ranges.
+    """
+    return _uniform(robot.control_intervals(), (count, frames), rng)
 
 
 def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:

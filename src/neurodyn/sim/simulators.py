@@ -142,12 +142,14 @@ class SimulatorKind:
         limits: Reads the limits of the robot's joints in its asset, by name.
         worlds: Builds a number of worlds of a robot without drives; options: see `simulator`.
         contacts: Contact model of the hybrid engine that matches it; None if it has no contacts.
+        commands: Whether its worlds take the commands of a robot's drives themselves; None if they never do.
     """
 
     articulation: Callable[[Robot], Articulation]
     limits: Callable[[Robot], dict[str, AssetLimits]]
     worlds: Callable[..., Simulator]
     contacts: str | None
+    commands: Callable[[Robot], bool] | None = None
 
 
 SIMULATORS: Registry[SimulatorKind] = Registry(
@@ -188,9 +190,10 @@ def simulator(
             is below 1.
     """
     options = {"device": device, "gravity": gravity, "scene": scene}
-    if robot.drives:
+    kind = SIMULATORS[robot.simulator.solver]
+    if robot.drives and not (kind.commands is not None and kind.commands(robot)):
         return DrivenSimulator(robot, worlds, substeps=substeps, **options)
-    return SIMULATORS[robot.simulator.solver].worlds(robot, worlds, substeps=substeps, **options)
+    return kind.worlds(robot, worlds, substeps=substeps, **options)
 
 
 class DrivenSimulator(Simulator):
@@ -203,7 +206,7 @@ class DrivenSimulator(Simulator):
         """Build the worlds; arguments: see `simulator`."""
         self.robot, self.worlds, self.substeps = robot, worlds, solver_steps(robot, substeps)
         single = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
-        part = msgspec.structs.replace(robot, drives={}, dt=robot.dt / self.substeps, simulator=single)
+        part = msgspec.structs.replace(robot.without_drives(), dt=robot.dt / self.substeps, simulator=single)
         self._inner = SIMULATORS[robot.simulator.solver].worlds(part, worlds, **options)
         self.scene, self.built = self._inner.scene, self._inner.built
         self._drives = DriveProgram(robot.drives, robot.spec, part.dt)

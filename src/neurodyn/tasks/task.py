@@ -224,6 +224,19 @@ class Task(ABC):
         """
         raise InputError(f"task {self.name!r} cannot imitate a log: it does not say which action a control came from")
 
+    def within_ranges(self, action: Tensor) -> Control:
+        """Return the control that an action between -1 and 1 stands for, over the whole ranges of the robot's controls.
+
+        The ranges are those of `Robot.sampling_interval`: of the commands of actuators, or the efforts of torques.
+
+        Args:
+            action: Actions, shape [worlds, nu].
+        """
+        robot = self.declaration()
+        low, high = (constant(edge, action) for edge in zip(*robot.control_intervals(), strict=True))
+        value = low + (0.5 * (high - low)) * (action + 1.0)
+        return Control(torque=value) if robot.command == "torque" else Control(target=value)
+
     @abstractmethod
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return the robot's control under an action, shape [worlds, actions]."""

@@ -174,7 +174,7 @@ def test_goes_wrong_and_is_stopped(kind: str, message: str, tmp_path: Path, says
         (f"{FILE}:NoObserve", "NoObserve has no method observe(); valid: a class with reset, observe, command"),
         (f"{FILE}:NeedsArguments", "NeedsArguments cannot be made without arguments"),
         (f"{FILE}:Slow", "rate is 50 Hz, but robot 'cartpole' has frames of 0.0166667 s; valid: 60 Hz"),
-        (f"{FILE}:Odd", "control is 'current'; valid: 'torque' or 'target'"),
+        (f"{FILE}:Odd", "control is 'current'; valid: 'torque', 'target' or 'command'"),
     ],
 )
 def test_is_refused(name: str, message: str, tmp_path: Path):

@@ -2,11 +2,12 @@
 """Drives as plain data: which of their numbers are quantities, and within which bounds."""
 
 import math
+import re
 
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.drive import UNITS, Drive, bounds, require_drives
+from neurodyn.core.description.drive import UNITS, BodyWrench, Drive, DriveState, bounds, require_drives
 from neurodyn.core.errors import InputError
 
 
@@ -18,8 +19,8 @@ def test_stages_that_are_absent_have_no_quantities():
 
 
 def test_every_number_has_a_unit():
-    numbers = {name for name in Drive.__struct_fields__ if name not in ("kind", "feedback", "longest_delay")}
-    assert numbers == set(UNITS)
+    others = {"kind", "feedback", "longest_delay", "transmission", "wrench", "command_range", "force_range", "state"}
+    assert set(Drive.__struct_fields__) - others == set(UNITS)
 
 
 def test_a_joint_on_a_prescribed_path_has_no_numbers():
@@ -31,6 +32,13 @@ def test_a_joint_on_a_prescribed_path_has_no_numbers():
         require_drives({"a": Drive(kind="velocity", delay=0.01)}, ("a",), "drives")
     with pytest.raises(InputError, match="commands are torques at 'b' and velocities at 'a'"):
         require_drives({"a": drive}, ("a", "b"), "drives")
+
+
+def test_an_actuators_state_is_checked():
+    with pytest.raises(ValueError, match="time_constant is None; valid: a finite number above 0"):
+        DriveState(kind="filter")
+    with pytest.raises(ValueError, match=r"time_constant is 0\.1; valid: nothing: an integrator has none"):
+        DriveState(kind="integrator", time_constant=0.1)
 
 
 def test_bounds_keep_numbers_meaningful():
@@ -60,18 +68,40 @@ def test_a_drive_is_read_from_plain_data():
         ({"delay": 0.02, "longest_delay": 0.01}, "longest_delay is 0.01; valid: at least the delay"),
         ({"feedback": "motor"}, "feedback is motor; valid: joint"),
         ({"bias": math.inf}, "bias is inf; valid: a finite number"),
+        ({"command_range": (1.0, 1.0)}, "command_range is [1.0, 1.0]; valid: a lower number before a greater one"),
+        ({"transmission": {}}, "transmission is {}; valid: a finite factor other than 0"),
+        ({"transmission": {"a": 1.0}, "bias": 0.1}, "bias is 0.1; valid: 0 for a drive with a transmission"),
+        ({"wrench": BodyWrench(link="a"), "kp": 1.0}, "wrench is beside kp; valid: a wrench of per_command and offset"),
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_are_refused(numbers, said):
-    with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=re.escape(said)):
         Drive(**numbers)
+
+
+SERVO = Drive(kind="servo", kp=80.0, command_range=(-1.0, 1.0), transmission={"left": 0.5, "right": 0.5})
+
+
+def test_actuators_stand_beside_drives_of_any_kind():
+    beside = {"grip": SERVO, "knee": Drive(kind="pd", kp=1.0, kd=0.1)}
+    assert require_drives(beside, ("grip", "knee", "ankle"), "drives") == "command"
+    assert from_dict(to_dict(SERVO), Drive) == SERVO
+    assert SERVO.joints == ("left", "right")
+    assert {"kp": 80.0, "kd": 0.0}.items() <= SERVO.quantities().items()
+    motor = Drive(kind="affine", per_command=-2.0, state=DriveState(kind="filter", time_constant=0.02))
+    assert motor.remembers
+    assert not motor.forgetful().remembers
+    assert {"per_command": -2.0, "offset": 0.0, "kp": 0.0, "kd": 0.0}.items() <= motor.quantities().items()
+    assert not {"per_command", "offset"} & set(Drive().quantities())
 
 
 @pytest.mark.parametrize(
     ("drives", "said"),
     [
         ({"hip": Drive()}, "there is no driven joint 'hip'; valid: ankle, knee"),
-        ({"knee": Drive(kind="hydraulic")}, "unknown kind of drive 'hydraulic'; valid: pd, torque"),
+        ({"knee": Drive(kind="hydraulic")}, "unknown kind of drive 'hydraulic'; valid: affine, pd, servo, torque"),
+        ({"knee": Drive(kind="servo")}, "drive of 'knee' is of kind 'servo' and has no kp; give one"),
+        ({"knee": Drive(force_range=(0.0, 1.0))}, "takes no force_range; valid with one: kind servo or affine"),
         ({"knee": Drive(kind="pd", kp=1.0)}, "drive of 'knee' is of kind 'pd' and has no kd"),
         ({"knee": Drive(kind="pd", kp=1.0, kd=0.1)}, "targets at 'knee' and torques at 'ankle'"),
     ],

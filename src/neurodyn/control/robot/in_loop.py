@@ -58,8 +58,10 @@ class RobotLimits:
 
     @classmethod
     def of(cls, robot: Robot, control: str, bounds: PlausibleBounds) -> "RobotLimits":
-        """Return the limits of a robot that takes commands of a kind ("torque" or "target")."""
+        """Return the limits of a robot that takes commands of a kind ("torque", "target" or "command")."""
         joints = {joint.name: joint for joint in robot.joints}
+        if control == "command":
+            return cls(torch.tensor(robot.control_intervals()).view(-1, 2), bounds)
         rows = []
         for name, effort in robot.actuated.items():
             lower, upper = joints[name].lower, joints[name].upper
@@ -101,7 +103,7 @@ class RobotDynamics(BaseDynamics):
             InputError: File, class or methods are missing, or the class has another rate or other commands.
         """
         spec = robot.spec
-        hold = [spec.q_names.index(one) for one in spec.controls]
+        hold = [spec.q_names.index(one) for one in spec.controls] if robot.command != "command" else []
         self.robot = robot
         self.process = RobotProcess(name, hold)
         try:
@@ -113,6 +115,7 @@ class RobotDynamics(BaseDynamics):
             self.process.close()
             raise
         self._hold, self._others = hold, ()
+        self._sent = list(robot.nominal_q())
         self._frame, self._late, self._begun = 0, 0, 0.0
 
     @property
@@ -130,6 +133,11 @@ class RobotDynamics(BaseDynamics):
         if robot.command == "target" and settings.control != "target":
             raise InputError(f"{name}: takes torques, but the drives of robot {robot.name!r} take targets; valid: "
                              "control = 'target'")  # fmt: skip
+        if (robot.command == "command") != (settings.control == "command"):
+            raise InputError(
+                f"{name}: takes each {settings.control}, and robot {robot.name!r} each {robot.command}; valid: control "
+                "= 'command' for a robot whose drives are actuators, and for no other"
+            )
 
     @cached_property
     def _declared(self) -> Dynamics | None:
@@ -194,6 +202,7 @@ class RobotDynamics(BaseDynamics):
             raise RobotStoppedError(f"{self.process.name}: stopped: a command is not finite: {command.tolist()}")
         sent = command.double().tolist()
         self._write(sent)
+        self._sent = sent
         self._frame += 1
         found = self._measured(self.process.command(sent))
         if bool(self.limits.bounds.outside(found.q, found.qd)):
@@ -210,8 +219,9 @@ class RobotDynamics(BaseDynamics):
         self.process.stop()
         if self._unlogged:
             assert self._seen is not None
-            torque = self.process.settings.control == "torque"
-            self._write([0.0 if torque else self._seen[1][place] for place in self._hold])
+            control = self.process.settings.control
+            held = [0.0 if control == "torque" else self._seen[1][place] for place in self._hold]
+            self._write(self._sent if control == "command" else held)  # what `stop` does with actuators is its own
             if self._late > max(1.0, _LATE * self._frame):
                 notice(f"{self.process.name}: {self._late} of {self._frame} frames of an episode began late; give "
                        "faster decisions, or a lower rate")  # fmt: skip

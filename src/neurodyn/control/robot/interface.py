@@ -24,7 +24,8 @@ class RobotInterface(Protocol):
     Attributes:
         rate: Frames per second [Hz]; that of the task's robot.
         realtime: Whether time goes on by itself. If not, `command` lasts until a frame has passed in the simulation.
-        control: Whether commands are torques [N m or N], or target positions for the robot's own controller [rad or m].
+        control: Whether commands are torques [N m or N], target positions for the robot's own controller [rad or m], or
+            "command" for what the actuators of the declaration take; then `stop` is needed.
         patience: Longest time that `observe` or `command` may take, and that a robot in real time goes on without a new
             command [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`.
         reset_seconds: Longest time that `reset` may take [s]; by default 60.
@@ -33,7 +34,7 @@ class RobotInterface(Protocol):
 
     rate: float
     realtime: bool = True
-    control: Literal["torque", "target"] = "torque"
+    control: Literal["torque", "target", "command"] = "torque"
     patience: float | None = None
     reset_seconds: float = 60.0
     velocity_filter: float | None = None
@@ -52,7 +53,7 @@ class RobotInterface(Protocol):
         ...
 
     def command(self, values: np.ndarray) -> None:
-        """Take torques or targets, shape [nu], within the declared limits, until the next command."""
+        """Take torques, targets or commands, shape [nu], within the declared limits, until the next command."""
         ...
 
     def stop(self) -> None:

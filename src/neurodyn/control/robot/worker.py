@@ -161,8 +161,10 @@ def _settings(robot: Any) -> dict[str, Any]:
         raise InputError(f"rate is {rate!r}; valid: frames per second, above 0 [Hz]")
     realtime = bool(getattr(robot, "realtime", True))
     control = getattr(robot, "control", "torque")
-    if control not in ("torque", "target"):
-        raise InputError(f"control is {control!r}; valid: 'torque' or 'target'")
+    if control not in ("torque", "target", "command"):
+        raise InputError(f"control is {control!r}; valid: 'torque', 'target' or 'command'")
+    if control == "command" and not callable(getattr(robot, "stop", None)):
+        raise InputError("control is 'command' without a method stop; valid: one that makes the robot safe")
     patience = max(_LEAST_PATIENCE, _FRAMES / rate) if realtime else _SIMULATED_PATIENCE
     given = {"patience": patience, "reset_seconds": 60.0, "velocity_filter": 1.0 / rate}
     for name, usual in given.items():

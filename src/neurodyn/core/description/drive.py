@@ -7,21 +7,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
-Command = Literal["torque", "target", "velocity"]
-"""Kind of command: a torque [N m or N], the position target of a controller in the drive [rad or m], or a velocity that
-the joint follows exactly, whatever acts on it [rad/s or m/s]."""
+Command = Literal["torque", "target", "velocity", "command"]
+"""Kind of command: a torque [N m or N], the position target of a controller in the drive [rad or m], a velocity that
+the joint follows exactly, whatever acts on it [rad/s or m/s], or what the robot's own actuators take, each in its own
+unit."""
 
 UNITS = {
     "delay": "s",
     "gain": "1",
     "kp": "N m/rad",
     "kd": "N m s/rad",
+    "per_command": "N m",
+    "offset": "N m",
     "effort_limit": "N m",
     "saturation_effort": "N m",
     "velocity_limit": "rad/s",
@@ -38,25 +42,78 @@ UNITS = {
 }
 """Named numbers of a drive, and their units at a revolute joint."""
 
-_SIGNED = ("bias",)
+_SIGNED = ("bias", "per_command", "offset")
 _ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
 
 
+class DriveState(Config, frozen=True):
+    """State between the command of an actuator and its force, as MuJoCo's activation; it starts at zero.
+
+    Attributes:
+        kind: "integrator" (the state is the integral of the command), "filter" (a first-order lag by Euler steps), or
+            "filterexact" (a first-order lag, integrated exactly).
+        time_constant: Time constant of the lag [s].
+        range: Least and greatest value; None for no limits.
+        early: Whether the force follows the state at the end of a step instead of its start.
+    """
+
+    kind: Literal["integrator", "filter", "filterexact"]
+    time_constant: float | None = None
+    range: tuple[float, float] | None = None
+    early: bool = False
+
+    def __post_init__(self) -> None:
+        lags = self.kind != "integrator"
+        fits = 0 < self.time_constant < math.inf if self.time_constant is not None and lags else not lags
+        valid = "a finite number above 0 [s]" if lags else "nothing: an integrator has none"
+        require(fits and (lags or self.time_constant is None), "time_constant", self.time_constant, valid)
+        _require_range("range", self.range)
+
+
+class BodyWrench(Config, frozen=True):
+    """Force and moment on a link per unit of an actuator's force, in the link's body frame.
+
+    Attributes:
+        link: Joint that names the link.
+        point: Point of application [m].
+        force: Force [1].
+        moment: Moment [m].
+    """
+
+    link: str
+    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    moment: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        for name in ("point", "force", "moment"):
+            values = getattr(self, name)
+            require(all(map(math.isfinite, values)), f"wrench: {name}", list(values), "finite numbers")
+
+
+def _require_range(name: str, given: tuple[float, float] | UnsetType | None) -> None:
+    if isinstance(given, tuple):
+        require(given[0] < given[1], name, list(given), "a lower number before a greater one")
+
+
 class Drive(Config, frozen=True):
-    """Drive of one joint. All numbers are at the joint side of the gear.
+    """Drive of one joint, or one of the robot's actuators. All numbers are at the joint side of the gear.
 
     Units are for a revolute joint; a prismatic joint has N for N m and m for rad.
 
     Attributes:
         kind: Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
-            "velocity" (the joint follows the commanded velocity exactly: a prescribed path, without other numbers), or
-            another one of `DRIVE_LAWS`.
+            "velocity" (the joint follows the commanded velocity exactly: a prescribed path, without other numbers),
+            "servo" (as "pd", but with the damping implicit in a step, and for any `transmission`), "affine" (gain
+            (per_command command + offset - kp q - kd qd), in the same way), or another one of `DRIVE_LAWS`.
         delay: Time from the command to its effect [s]; fractions of a frame are allowed.
         longest_delay: Largest delay that the model has memory for, an upper bound in identification [s]; None for twice
             `delay`.
         gain: Factor on the torque of the law.
         kp: Stiffness of a PD law [N m/rad].
         kd: Damping of a PD law [N m s/rad].
+        per_command: Torque per unit of command of an affine law [N m].
+        offset: Torque of an affine law without command, at position zero and at rest [N m].
         effort_limit: Largest torque of the motor [N m]; None for no limit.
         saturation_effort: Stall torque, where the torque-speed line starts [N m]; None for no such line.
         velocity_limit: Speed at which that line reaches zero [rad/s].
@@ -71,6 +128,12 @@ class Drive(Config, frozen=True):
         backlash: Width of the dead zone before the spring [rad].
         feedback: Side of the spring that the law, the torque-speed line and the encoder of the law see.
         bias: Encoder reading minus joint position [rad]. States of a model with a bias are readings.
+        transmission: Factor by joint from the drive's torque to that of the joint, and from the positions of the joints
+            to that of the drive: gears and fixed tendons. Unset for the joint of the drive's own name.
+        wrench: Force and moment on a link instead, of a drive without kp and kd; unset for none.
+        command_range: Least and greatest command; others are cut off. Unset for none.
+        force_range: Least and greatest torque of the drive [N m]; unset for none.
+        state: State between command and torque; unset for none.
     """
 
     kind: str = "torque"
@@ -79,6 +142,8 @@ class Drive(Config, frozen=True):
     gain: float = 1.0
     kp: float | None = None
     kd: float | None = None
+    per_command: float | UnsetType = UNSET
+    offset: float | UnsetType = UNSET
     effort_limit: float | None = None
     saturation_effort: float | None = None
     velocity_limit: float | None = None
@@ -93,11 +158,16 @@ class Drive(Config, frozen=True):
     backlash: float = 0.0
     feedback: Literal["joint", "motor"] = "joint"
     bias: float = 0.0
+    transmission: dict[str, float] | UnsetType = UNSET
+    wrench: BodyWrench | UnsetType = UNSET
+    command_range: tuple[float, float] | UnsetType = UNSET
+    force_range: tuple[float, float] | UnsetType = UNSET
+    state: DriveState | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         for name in ("longest_delay", *UNITS):
             value = getattr(self, name)
-            if value is None:
+            if value is None or value is UNSET:
                 continue
             if name in _SIGNED:
                 require(math.isfinite(value), name, value, "a finite number")
@@ -114,6 +184,30 @@ class Drive(Config, frozen=True):
             given = self.stiffness is None and getattr(self, name) > 0
             require(not given, name, getattr(self, name), "0 without a spring; give stiffness and rotor_inertia")
         require(self.feedback == "joint" or not spring[0], "feedback", self.feedback, "joint, where there is no spring")
+        self._check_actuator()
+
+    def _check_actuator(self) -> None:
+        for name in ("command_range", "force_range"):
+            _require_range(name, getattr(self, name))
+        if self.transmission is not UNSET:
+            fits = bool(self.transmission) and all(math.isfinite(x) and x != 0 for x in self.transmission.values())
+            require(fits, "transmission", self.transmission, "a finite factor other than 0 for each of its joints")
+            require(not self.bias, "bias", self.bias, "0 for a drive with a transmission")
+            require(self.wrench is UNSET, "wrench", "given", "either a transmission or a wrench")
+        if self.wrench is not UNSET:
+            of_motion = ("kp", "kd", "viscous", "coulomb", "stribeck", "stiffness", "saturation_effort", "bias")
+            given = [name for name in of_motion if getattr(self, name)]
+            require(not given, "wrench", f"beside {', '.join(given)}", "a wrench of per_command and offset alone")
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """Joints of the transmission; empty for the joint of the drive's own name, and for a wrench."""
+        return () if self.transmission is UNSET else tuple(self.transmission)
+
+    @property
+    def placed(self) -> bool:
+        """Whether the drive acts elsewhere than at the joint of its own name."""
+        return self.transmission is not UNSET or self.wrench is not UNSET
 
     @property
     def reach(self) -> float:
@@ -122,14 +216,14 @@ class Drive(Config, frozen=True):
 
     @property
     def remembers(self) -> bool:
-        """Whether the torque depends on the past: there is a delay, a lag or a spring."""
-        return self.reach > 0 or self.lag is not None or self.elastic
+        """Whether the torque depends on the past: there is a delay, a lag, a spring or an actuator's state."""
+        return self.reach > 0 or self.lag is not None or self.elastic or self.state is not UNSET
 
     def forgetful(self) -> "Drive":
-        """Return the drive without delay, lag and spring."""
+        """Return the drive without delay, lag, spring and state."""
         return msgspec.structs.replace(
             self, delay=0.0, longest_delay=None, lag=None, stiffness=None, elastic_damping=0.0, rotor_inertia=None,
-            backlash=0.0, feedback="joint",
+            backlash=0.0, feedback="joint", state=UNSET,
         )  # fmt: skip
 
     @property
@@ -157,8 +251,15 @@ class Drive(Config, frozen=True):
         absent = set() if self.reach else {"delay"}
         if not self.elastic:
             absent |= {"elastic_damping", "backlash"}
-        given = {name: getattr(self, name) for name in UNITS if name not in absent}
-        return {name: float(value) for name, value in given.items() if value is not None}
+        if self.placed:
+            absent |= {"bias"}
+        zero = DRIVE_LAWS[self.kind].zero if self.kind in DRIVE_LAWS else ()
+        found = {}
+        for name in UNITS:
+            value = getattr(self, name)
+            if name not in absent and (name in zero or value not in (None, UNSET)):
+                found[name] = 0.0 if value in (None, UNSET) else float(value)
+        return found
 
 
 def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
@@ -168,7 +269,7 @@ def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
     return (1e-9 if name in _ABOVE_ZERO else 0.0), (drive.reach if name == "delay" else None)
 
 
-_PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities"}
+_PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities", "command": "commands"}
 
 Number = Callable[[str], Any]
 """Value of a number of the drive by its name, for example "kp"."""
@@ -186,6 +287,9 @@ class DriveLaw:
         free: Numbers that `identify` fits where nobody says which.
         gains: Stiffness and damping, from the drive's numbers, of a PD controller that does the same: how simulators
             that know no other law get it. None if there is no such controller.
+        zero: Numbers that are zero where a drive does not give them.
+        damping: Minus the derivative of the torque by velocity, from the drive's numbers, of a law whose velocity term
+            is implicit in a step; None for an explicit one.
     """
 
     command: Command
@@ -193,6 +297,8 @@ class DriveLaw:
     needs: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     gains: Callable[[Number], tuple[Any, Any]] | None = None
+    zero: tuple[str, ...] = ()
+    damping: Callable[[Number], Any] | None = None
 
 
 DRIVE_LAWS: Registry[DriveLaw] = Registry(
@@ -206,6 +312,25 @@ DRIVE_LAWS: Registry[DriveLaw] = Registry(
         gains=lambda number: (number("kp"), number("kd")),
     ),
     velocity=DriveLaw("velocity", lambda number, command, q, qd: 0.0),
+    servo=DriveLaw(
+        "command",
+        lambda number, command, q, qd: number("kp") * (command - q) - number("kd") * qd,
+        needs=("kp",),
+        free=("kp", "kd", "delay"),
+        gains=lambda number: (number("kp"), number("kd")),
+        zero=("kd",),
+        damping=lambda number: number("kd"),
+    ),
+    affine=DriveLaw(
+        "command",
+        lambda number, command, q, qd: (
+            number("per_command") * command + number("offset") - number("kp") * q - number("kd") * qd
+        ),
+        needs=("per_command",),
+        free=("per_command", "kd", "delay"),
+        zero=("offset", "kp", "kd"),
+        damping=lambda number: number("kd"),
+    ),
 )
 """Laws from command to torque, by the `kind` of a drive."""
 
@@ -221,31 +346,45 @@ def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
 
 
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
-    """Check the drives of a robot, by joint, and return the kind of its commands; torques where there is no drive.
+    """Check the drives of a robot, by control, and return the kind of its commands; torques where there is no drive.
+
+    Drives of different kinds act side by side on a robot with an actuator that takes commands of its own.
 
     Raises:
-        InputError: A joint does not exist or is not driven, a kind is unknown, a number is missing, or joints mix kinds
-            of commands.
+        InputError: A control does not exist, a kind is unknown, a number is missing, a drive has what its kind does not
+            take, or joints mix kinds of commands.
     """
-    for joint, drive in drives.items():
-        if joint not in controls:
-            raise InputError(f"{where}: there is no driven joint {joint!r}; valid: {choices(controls)}")
-        DRIVE_LAWS.require(drive.kind)
-        if drive.leads and drive != Drive(kind=drive.kind):
-            raise InputError(
-                f"{where}: drive of {joint!r} is of kind {drive.kind!r}, which the joint follows exactly; valid: no "
-                "other numbers"
-            )
-        for name in DRIVE_LAWS[drive.kind].needs:
-            if getattr(drive, name) is None:
-                raise InputError(f"{where}: drive of {joint!r} is of kind {drive.kind!r} and has no {name}; give one")
+    for name, drive in drives.items():
+        if name not in controls:
+            raise InputError(f"{where}: there is no driven joint {name!r}; valid: {choices(controls)}")
+        _require_law(name, drive, where)
     kinds: dict[Command, str] = {}
-    for joint in controls:
-        kinds[DRIVE_LAWS[drives[joint].kind].command if joint in drives else "torque"] = joint
+    for name in controls:
+        kinds[DRIVE_LAWS[drives[name].kind].command if name in drives else "torque"] = name
+    if "command" in kinds:
+        return "command"
     if len(kinds) > 1:
         each = " and ".join(f"{_PLURALS[kind]} at {joint!r}" for kind, joint in sorted(kinds.items()))
         raise InputError(f"{where}: commands are {each}; valid: drives of one sort of command for all driven joints")
     return next(iter(kinds)) if kinds else "torque"
+
+
+_OF_ACTUATORS = ("per_command", "offset", "transmission", "wrench", "command_range", "force_range", "state")
+
+
+def _require_law(name: str, drive: Drive, where: str) -> None:
+    """Check that a drive has the numbers of its law, and nothing that the law does not take."""
+    law, begin = DRIVE_LAWS[drive.kind], f"{where}: drive of {name!r} is of kind {drive.kind!r}"
+    if drive.leads and drive != Drive(kind=drive.kind):
+        raise InputError(f"{begin}, which the joint follows exactly; valid: no other numbers")
+    for what in law.needs:
+        if getattr(drive, what) in (None, UNSET):
+            raise InputError(f"{begin} and has no {what}; give one")
+    if law.command == "command":
+        return
+    if given := [what for what in _OF_ACTUATORS if getattr(drive, what) is not UNSET]:
+        kinds = [kind for kind, other in DRIVE_LAWS.items() if other.command == "command"]
+        raise InputError(f"{begin} and takes no {given[0]}; valid with one: kind {' or '.join(kinds)}")
 
 
 Signal = Literal["position_error", "velocity", "position", "effort_command", "target_position"]

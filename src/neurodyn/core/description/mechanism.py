@@ -53,6 +53,7 @@ class Link(Config, frozen=True):
         upper: Upper limit [rad or m]; None for none.
         limit_stiffness: Stiffness of the limits [N m/rad or N/m].
         limit_damping: Damping beyond the limits [N m s/rad or N s/m].
+        effort_range: Least and greatest torque of all drives together on the joint [N m or N]; unset for no limits.
     """
 
     joint: ChainJoint
@@ -68,6 +69,7 @@ class Link(Config, frozen=True):
     upper: float | None = None
     limit_stiffness: float = 0.0
     limit_damping: float = 0.0
+    effort_range: tuple[float, float] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         name = self.joint.name
@@ -80,6 +82,8 @@ class Link(Config, frozen=True):
             require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
         if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
             raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
+        if self.effort_range is not UNSET and not self.effort_range[0] < self.effort_range[1]:
+            raise ValueError(f"link {name!r}: effort_range is {list(self.effort_range)}; valid: rising numbers")
         axis = self.joint.axis
         if self.joint.scalar and not abs(math.hypot(*axis) - 1.0) < 1e-6:
             raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
@@ -95,7 +99,8 @@ class Mechanism(Config, HasJoints, frozen=True):
         constraints: Softness of contacts, limits and joint friction as soft constraints.
         shapes: Shapes that can touch the ground, for soft contacts of shapes; empty if the robot has shapes other than
             spheres, capsules and boxes.
-        drives: Drives between command and torque, by joint; other joints take torques.
+        drives: Drives between command and torque, by joint, and the robot's actuators by name; other joints take
+            torques.
         body_contacts: Pairs of bodies that can touch each other.
         supports: Bodies that slide on a horizontal plane.
         elements: Passive force elements between joints or points; unset for none.
@@ -139,8 +144,13 @@ class Mechanism(Config, HasJoints, frozen=True):
                         f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
                     )
         scalar = [link.joint.name for link in self.links if link.joint.scalar]
-        for name in self.drives:
-            require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
+        for name, drive in self.drives.items():
+            acting = drive.joints if drive.placed else (name,)
+            for joint in acting:
+                require(joint in scalar, "drives: a joint", repr(joint), f"one of {', '.join(scalar) or '(none)'}")
+            if drive.wrench is not UNSET:
+                link, valid = drive.wrench.link, f"one of {', '.join(self.names)}"
+                require(link in self.names, f"drives: link of {name!r}", repr(link), valid)
         require_bodies(self.body_contacts, self.supports, self.names)
         require_elements(self.elements or (), self.names)
         if self.reference is not UNSET:

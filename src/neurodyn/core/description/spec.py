@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import require
+from neurodyn.core.errors import InputError, require
 
 JointKind = Literal["revolute", "prismatic", "ball", "free"]
 
@@ -198,13 +198,14 @@ class StateSpec(Config, HasJoints, frozen=True):
     Attributes:
         robot: Name of the robot.
         joints: Joints with degrees of freedom, in the order of the coordinates.
-        controls: Driven joints, in the order of the control vector [N m or N].
+        controls: Driven joints, or actuators of a robot with commands of its own, in the order of the control vector.
         dt: Length of one frame [s].
         context: Number of earlier frames that a prediction can use; 0 for a complete state.
         channels: Measured numbers besides the generalised coordinates, in order.
         contacts: Bodies with a known contact state, in order.
         control_kind: "torque" [N m or N]; "target" of a position controller [rad or m] whose gains are part of what was
-            measured; or "velocity" of a joint on a prescribed path.
+            measured; "velocity" of a joint on a prescribed path; or "command" of the robot's own actuators, each in its
+            own unit.
     """
 
     robot: str
@@ -214,7 +215,7 @@ class StateSpec(Config, HasJoints, frozen=True):
     context: int = 0
     channels: tuple[Channel, ...] = ()
     contacts: tuple[str, ...] = ()
-    control_kind: Literal["torque", "target", "velocity"] = "torque"
+    control_kind: Literal["torque", "target", "velocity", "command"] = "torque"
 
     def __post_init__(self) -> None:
         require(bool(self.joints), "joints", "empty", "at least one")
@@ -241,7 +242,9 @@ class StateSpec(Config, HasJoints, frozen=True):
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """Units of the controls according to `control_kind`, shape [nu]."""
+        """Units of the controls according to `control_kind`, shape [nu]; "1" for commands of actuators."""
+        if self.control_kind == "command":
+            return ("1",) * self.nu
         if self.control_kind == "velocity":
             return tuple(self.qd_units[dof] for dof in self.control_dofs)
         if self.control_kind == "target":
@@ -296,8 +299,19 @@ class StateSpec(Config, HasJoints, frozen=True):
 
     @property
     def control_dofs(self) -> tuple[int, ...]:
-        """Velocity coordinate on which each control acts, shape [nu]."""
-        return tuple(self.qd_names.index(name) for name in self.controls)
+        """Velocity coordinate on which each control acts, shape [nu].
+
+        Raises:
+            InputError: A control is an actuator, which may act on several joints.
+        """
+        names = self.qd_names
+        for name in self.controls:
+            if name not in names:
+                raise InputError(
+                    f"robot {self.robot!r}: its control {name!r} is an actuator, not a joint; valid here: a robot "
+                    "whose controls are joints"
+                )
+        return tuple(names.index(name) for name in self.controls)
 
     def differences(self, other: "StateSpec") -> list[str]:
         """List in words how `other` differs from this spec; empty if a model of this spec fits the other.

@@ -196,7 +196,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         floating: Columns of each free or ball joint, by its name; such joints have none in `q` and `qd`.
         measured: Columns of further sensors, by the sensor's name (`data.readers.sensor_columns`).
         control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints on a
-            prescribed path.
+            prescribed path. The default is also for commands of a robot's own actuators.
         controller: The controller of targets and its gains; None if unknown.
         length_scale: Factor on all lengths, if lengths in the log are known to be off.
         scene: Shapes around the robot; None if unknown or in free space.

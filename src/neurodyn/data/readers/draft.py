@@ -182,7 +182,7 @@ def _add_controls(
     draft: ColumnMapDraft, known: Mapping[str, ColumnMeaning], spec: StateSpec | None, joints: list[str]
 ) -> None:
     controls = list(spec.controls) if spec is not None else joints
-    target = spec is not None and spec.control_kind == "target"
+    target = spec is not None and spec.control_kind in ("target", "command")
     if spec is not None and spec.control_kind == "velocity":
         draft.tree |= {"control": "differentiate", "control_kind": "velocity"}
         return
@@ -199,7 +199,8 @@ def _add_controls(
     if spec is not None:
         _note_absent(draft, "control", controls, best)
     if best and best is choices[-1]:
-        what = "position targets" if target else "torques [N m]"
+        what = "torques [N m]" if not target else "position targets"
+        what = "commands of its actuators" if spec is not None and spec.control_kind == "command" else what
         draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
         if not target:
             draft.doubts.append(

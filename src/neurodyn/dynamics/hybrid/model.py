@@ -499,6 +499,8 @@ class HybridDynamics(LearnedDynamics):
         """Return the true joint positions for encoder readings `q`, with the encoder bias removed."""
         names = [spec.name for spec in self.physical.specs]
         for joint, drive in self.mechanism.drives.items():
+            if drive.placed:
+                continue
             name, row = f"actuator.{joint}.bias", self.spec.q_names.index(joint)
             if name in names or drive.bias:
                 bias = parameters[..., names.index(name)] if name in names else drive.bias

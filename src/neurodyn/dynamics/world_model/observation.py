@@ -98,7 +98,8 @@ class WorldObservation(nn.Module):
             return frame_torque(spec, state, control)
         if control.target is None or control.torque is not None:
             raise InputError(
-                f"world model of {spec.robot!r}: is driven by targets, as its log is; valid: Control(target=...) alone"
+                f"world model of {spec.robot!r}: is driven by {spec.control_kind}s, as its log is; valid: "
+                "Control(target=...) alone"
             )
         return self.require_controls(control.target)
 

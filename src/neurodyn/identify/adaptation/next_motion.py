@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.artifacts import write_text
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.dynamics.batch import State
@@ -77,19 +78,29 @@ def sines(robot: Robot, fitting: Fitting, frames: int, amplitude: float, rng: np
     spec, mechanism = robot.spec, fitting.model.mechanism
     t = torch.arange(frames, dtype=torch.float64) * spec.dt
     found = []
-    for name in spec.controls:
-        index = mechanism.names.index(name)
-        middle, size = 0.0, effort(robot, mechanism, index)
-        if spec.control_kind == "target":
-            link = mechanism.links[index]
-            low, high = (-math.pi if link.lower is None else link.lower), math.pi if link.upper is None else link.upper
-            middle = float(robot.nominal.get(name, 0.5 * (low + high)))
-            size = max(0.0, min(high - middle, middle - low))
+    for name, nominal in zip(spec.controls, robot.nominal_q(), strict=True):
+        if spec.control_kind == "command":
+            low, high = robot.sampling_interval("control", name)
+            middle, size = nominal, max(0.0, min(high - nominal, nominal - low)) or 0.5 * (high - low)
+            middle = min(max(middle, low + size), high - size)
+        else:
+            middle, size = _joint_wave(robot, mechanism, name, targets=spec.control_kind == "target")
         rates = np.exp(rng.uniform(math.log(_SLOW), math.log(_FAST), _SINES))
         phases, shares = rng.uniform(0, 2 * math.pi, _SINES), rng.dirichlet(np.ones(_SINES))
         wave = sum(s * torch.sin(2 * math.pi * f * t + p) for s, f, p in zip(shares, rates, phases, strict=True))
         found.append(middle + amplitude * size * torch.as_tensor(wave))
     return torch.stack(found, -1) if found else torch.zeros(frames, 0, dtype=torch.float64)
+
+
+def _joint_wave(robot: Robot, mechanism: Mechanism, name: str, *, targets: bool) -> tuple[float, float]:
+    """Return centre and greatest amplitude of a joint's torques or targets."""
+    index = mechanism.names.index(name)
+    if not targets:
+        return 0.0, effort(robot, mechanism, index)
+    link = mechanism.links[index]
+    low, high = (-math.pi if link.lower is None else link.lower), math.pi if link.upper is None else link.upper
+    middle = float(robot.nominal.get(name, 0.5 * (low + high)))
+    return middle, max(0.0, min(high - middle, middle - low))
 
 
 def _start(fitting: Fitting) -> State:

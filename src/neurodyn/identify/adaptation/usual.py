@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET
 
-from neurodyn.core.description.drive import Controller, Drive, behind_controller
+from neurodyn.core.description.drive import DRIVE_LAWS, Controller, Drive, behind_controller
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
@@ -46,6 +47,12 @@ def with_lag(robot: Robot) -> Robot:
         own = robot.drives.get(name, Drive())
         if own.leads:
             drives[name] = own
+            continue
+        law = DRIVE_LAWS[own.kind]
+        if law.damping is not None:  # a lag would make its damping explicit
+            drives[name] = msgspec.structs.replace(
+                own, longest_delay=own.longest_delay or max(LONGEST_DELAY, own.reach)
+            )
             continue
         drives[name] = msgspec.structs.replace(
             own, lag=0.0 if own.lag is None else own.lag,
@@ -179,20 +186,18 @@ def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
 
 
 def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
-    found, delayed = [], []
+    found, delayed, spare = [], [], {}
     for name in robot.actuated:
         begin = f"actuator.{name}"
+        # Stiffness and gain of a controller are one number to any log; an affine law has others that go with both.
+        affine = name in robot.drives and robot.drives[name].per_command is not UNSET
+        spare[name] = "kp" if affine else "gain" if f"{begin}.kp" in declared else ""
         for what, width, size, unit in (
             ("gain", _GAIN, 0.0, "1"), ("kp", _GAIN, 0.0, "N m/rad"), ("kd", _SOFT, 0.0, "N m s/rad"),
             ("lag", 1.0, _LAG, "s"),
         ):  # fmt: skip
             quantity = f"{begin}.{what}"
-            # Stiffness and gain of a controller are one number to any log.
-            if (
-                quantity in declared
-                and not (what == "gain" and f"{begin}.kp" in declared)
-                and (declared[quantity] + size > 0.0)
-            ):
+            if quantity in declared and what != spare[name] and declared[quantity] + size > 0.0:
                 found.append(Coordinate(quantity, declared[quantity], width, size, quantities=(quantity,), unit=unit))
         if f"{begin}.bias" in declared:
             found.append(

@@ -9,13 +9,14 @@ from typing import Any
 from neurodyn.core.description.contacts import ConstraintParameters, constraint_quantities
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
+from neurodyn.multibody.actuators import damped
 from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, ContactPush, Contacts
-from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
+from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
@@ -339,15 +340,9 @@ def _with_networks(
 
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
-    """Return the accelerations with joint damping, and all of `Contacts.implicit`, implicit in the velocity."""
+    """Return the accelerations with the damping of joints, and all of `Contacts.implicit`, implicit in the velocity."""
     damping = {dof: contacts.scope(f"{name}.damping") for name, dof in contacts.tree.dofs.items()}
-    if all(map(is_zero, damping.values())) and not contacts.implicit:
-        return acceleration
-    force = inertia.times(acceleration)
-    stiffer = inertia.with_squares([(row, contacts.dt * value) for row, value in contacts.implicit])
-    for dof, value in damping.items():
-        stiffer[dof][dof] = stiffer[dof][dof] + contacts.dt * value
-    return solved(*factored(stiffer), force)
+    return damped(inertia, acceleration, damping, contacts.implicit, contacts.dt)
 
 
 def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], apart: Mapping[int, Any]) -> list[Any]:

@@ -167,8 +167,8 @@ class _BodyTree:
             return -1, own
         return self.link_of(parent), compose(self.offset(parent), own)
 
-    def _passive(self, joint: int) -> dict[str, float]:
-        """Return the passive quantities of a joint that are not zero."""
+    def _passive(self, joint: int) -> dict[str, Any]:
+        """Return the passive quantities of a joint that are not zero, and the range of its actuators' torque."""
         model, kind = self.model, joint_kind(self.model, joint)
         dof = int(model.jnt_dofadr[joint])
         if kind == "free":
@@ -179,13 +179,16 @@ class _BodyTree:
         }  # fmt: skip
         if kind == "ball":
             return {name: float(value) for name, value in values.items()}
+        given: dict[str, Any] = {}
+        if model.nu and model.jnt_actfrclimited[joint]:
+            given["effort_range"] = tuple(map(float, model.jnt_actfrcrange[joint]))
         values |= {
             "stiffness": model.jnt_stiffness[joint], "rest": model.qpos_spring[model.jnt_qposadr[joint]],
         }  # fmt: skip
         if model.jnt_limited[joint]:
             values["lower"], values["upper"] = model.jnt_range[joint]
             values["limit_stiffness"], values["limit_damping"] = _imported_limit(_solref(model, joint))
-        return {name: float(value) for name, value in values.items()}
+        return given | {name: float(value) for name, value in values.items()}
 
 
 def _moved(kind: str, axis: np.ndarray, amount: float) -> np.ndarray:
@@ -256,7 +259,7 @@ def _constraints(
     margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_margin[joint]}
     implicit = int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST)
     return msgspec.structs.replace(
-        constraints, follows_capsules=True, limit_margins=margins or UNSET, implicit=implicit or UNSET,
+        constraints, follows_capsules=True, limit_margins=margins or UNSET, implicit=implicit,
         free_point="origin",
     ), springs  # fmt: skip
 

@@ -2,7 +2,8 @@
 """From a declared robot to a MuJoCo model of one world, with a scene that can be moved.
 
 Bodies of a robot do not collide with each other, only with scenes, and contact begins where surfaces meet, as in
-`sim.build`. The asset's actuators are left out: drives and torques of the declaration take their place.
+`sim.build`. The asset's actuators are left out: drives and torques of the declaration take their place, which are
+actuators again where MuJoCo knows them.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.articulation import short_label
+from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.scene import PREFIX, needs_triangles
@@ -67,6 +69,8 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
             spec.delete(element)
     for geom in list(spec.worldbody.geoms):  # the ground is a scene of the declaration
         spec.delete(geom)
+    if takes_commands(robot):
+        add_actuators(spec, robot)
     if scene is not None:
         _add_scene(spec, robot, scene)
         _add_force_sensors(spec, robot)

@@ -15,6 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity, gravity_vectors
+from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import articulation_of, compiled_limits, mujoco_articulation
 from neurodyn.sim.mujoco.build import BuiltModel, build_model
 from neurodyn.sim.mujoco.engine import import_mujoco
@@ -50,12 +51,14 @@ class MujocoSimulator(Simulator):
         built = build_model(robot, self.scene)
         self.model = built.model
         self.model.opt.timestep = robot.dt / self.substeps
+        self._commanded = self.model.nu > 0
+        self.memory: Tensor | None = None
         self.built: Articulation = articulation_of(built.model, robot, built.geoms)
         self._columns = _Columns(built, robot, self.built)
         self._forces: Tensor | None = None
         self._data = [mujoco.MjData(self.model) for _ in range(max(1, min(torch.get_num_threads(), worlds)))]
         self._pool = import_module("mujoco.rollout").Rollout(nthread=len(self._data) if len(self._data) > 1 else 0)
-        self._given = _inputs(mujoco, self.scene is not None)
+        self._given = _inputs(mujoco, self.scene is not None, self._commanded)
         self._state = np.zeros((worlds, mujoco.mj_stateSize(self.model, int(mujoco.mjtState.mjSTATE_FULLPHYSICS))))
         self._input = np.zeros((worlds, 1, mujoco.mj_stateSize(self.model, self._given)))
         self._models: Any = self.model
@@ -74,7 +77,8 @@ class MujocoSimulator(Simulator):
             return
         x = checked_pose(pose, self.worlds).double().numpy()
         turn = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
-        self._input[:, 0, self.model.nv :] = np.concatenate([x[:, :3], turn[:, [3, 0, 1, 2]]], 1)
+        controls = self.model.nu if self._commanded else self.model.nv
+        self._input[:, 0, controls:] = np.concatenate([x[:, :3], turn[:, [3, 0, 1, 2]]], 1)
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""
@@ -95,6 +99,7 @@ class MujocoSimulator(Simulator):
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See `Simulator.rollout`."""
+        self.begin(memory)
         states = self._simulated(q, qd, torques)[:, self.substeps - 1 :: self.substeps]
         frames = states.shape[1]
         q_after, qd_after = self._columns.tensors(states.reshape(self.worlds * frames, -1))
@@ -110,10 +115,13 @@ class MujocoSimulator(Simulator):
     def _simulated(self, q: Tensor, qd: Tensor, torques: Tensor) -> np.ndarray:
         """Return the state after every solver step under torques, shape [worlds, frames, nu]."""
         self._columns.write(self._state, q, qd)
+        inner = slice(1 + self.model.nq + self.model.nv, 1 + self.model.nq + self.model.nv + self.model.na)
+        if self.memory is not None:
+            self._state[:, inner] = self.memory.double().numpy()
         frames = torques.shape[1]
         given = np.repeat(np.repeat(self._input, frames, 1), self.substeps, 1)
         forces = np.repeat(torques.detach().cpu().double().numpy(), self.substeps, 1)
-        given[:, :, self._columns.driven] = forces
+        given[:, :, slice(0, self.model.nu) if self._commanded else self._columns.driven] = forces
         models = self._models if isinstance(self._models, list) else [self._models] * self.worlds
         states, sensed = self._pool.rollout(
             models, self._data, self._state, given, control_spec=self._given, nstep=frames * self.substeps,
@@ -121,13 +129,16 @@ class MujocoSimulator(Simulator):
         )  # fmt: skip
         if self.model.nsensor:
             self._forces = _contact_forces(self.model, self.robot, sensed[:, -1])
+        if self.model.na:
+            self.memory = torch.from_numpy(states[:, -1, inner].copy())
         return states
 
 
-def _inputs(mujoco: Any, scene: bool) -> int:
-    """Return what a roll-out is given at every step: joint forces, and the pose of the scene."""
+def _inputs(mujoco: Any, scene: bool, commanded: bool) -> int:
+    """Return what a roll-out is given at every step: commands or joint forces, and the pose of the scene."""
     kinds = mujoco.mjtState
-    return int(kinds.mjSTATE_QFRC_APPLIED | (kinds.mjSTATE_MOCAP_POS | kinds.mjSTATE_MOCAP_QUAT if scene else 0))
+    driven = kinds.mjSTATE_CTRL if commanded else kinds.mjSTATE_QFRC_APPLIED
+    return int(driven | (kinds.mjSTATE_MOCAP_POS | kinds.mjSTATE_MOCAP_QUAT if scene else 0))
 
 
 class _Columns:
@@ -147,7 +158,7 @@ class _Columns:
         dof = {
             joint.name: int(model.jnt_dofadr[number]) for joint, number in zip(robot.joints, built.joints, strict=True)
         }
-        self.driven = [dof[name] for name in robot.actuated]
+        self.driven = [dof[name] for name in robot.actuated if name in dof]
         self._scalar = [index for index, joint in enumerate(spec.joints) if joint.scalar]
         self._from = [self._places[index].q.start for index in self._scalar]
         self._from_rate = [self._places[index].qd.start for index in self._scalar]
@@ -223,4 +234,6 @@ def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
     return torch.from_numpy(total).float()
 
 
-MUJOCO_C = SimulatorKind(mujoco_articulation, compiled_limits, MujocoSimulator, contacts="soft")
+MUJOCO_C = SimulatorKind(
+    mujoco_articulation, compiled_limits, MujocoSimulator, contacts="soft", commands=takes_commands
+)
