@@ -22,7 +22,7 @@ class RobotInterface(Protocol):
     its angular velocity [rad/s], all in world axes.
 
     Attributes:
-        rate: Frames per second [Hz]; that of the task's robot.
+        rate: Frames per second [Hz]: that of the task's robot, or a multiple, at which commands are repeated.
         realtime: Whether time goes on by itself. If not, `command` lasts until a frame has passed in the simulation.
         control: Whether commands are torques [N m or N], or target positions for the robot's own controller [rad or m].
         patience: Longest time that `observe` or `command` may take, and that a robot in real time goes on without a new
