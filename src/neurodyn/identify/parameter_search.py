@@ -25,7 +25,7 @@ _WINDOWS = 48
 _ENDS = 4
 """Number of solutions, the nominal values included, that are refined on all windows."""
 _ABOVE = 3.0
-"""Size of a channel's errors, in standard deviations of its noise, from which on a fit from one start is not trusted."""
+"""Size of a channel's errors, in standard deviations of its noise, above which a fit from one start is not trusted."""
 
 
 def lbfgs(

@@ -103,7 +103,7 @@ class RobotDynamics(BaseDynamics):
             log: File for the log (.csv), which is gone on with if it is there.
 
         Raises:
-            InputError: File, class or methods are missing, or the class has a rate that does not fit, or other commands.
+            InputError: File, class or methods are missing, or the class has a rate that does not fit or other commands.
         """
         spec = robot.spec
         hold = [spec.q_names.index(one) for one in spec.controls]
