@@ -120,7 +120,10 @@ def test_rounds_on_a_robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     known = Store.open(tmp_path / "loop" / "random.h5")
     assert 600 < known.transitions < 700
     (tmp_path / "broken").unlink()
-    result = online("cartpole-swingup", tmp_path / "loop", resume=True, **call)
+    lines: list[str] = []
+    result = online("cartpole-swingup", tmp_path / "loop", resume=True, report=lines.append, **call)
+    assert re.match(r"first log: [\d,]+ robot frames in ", lines[0])
+    assert lines[1].startswith("round 1: return ")
     whole = Store.open(tmp_path / "loop" / "random.h5")
     assert whole.transitions >= 900
     assert np.array_equal(whole.frames[: len(known.frames)], known.frames)

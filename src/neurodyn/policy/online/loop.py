@@ -250,6 +250,8 @@ class _Loop:
             with showing(None if stages is None else stages("first log")), problem.acting(path) as acting:
                 used = problem.refit.random(problem.task, acting, settings.frames, path, seed, problem.policy)
             artifacts.write_json(note, {"frames": used})
+            if self.request.report is not None and problem.robot is not None:
+                self.request.report(f"first log: {used:,} {frames_of(settings.reference)} in {path}")
         return (str(path),), int(artifacts.read_json(note)["frames"])
 
     def _result(self, rounds: list[Round], first_frames: int) -> OnlineResult:
