@@ -91,8 +91,9 @@ def usual_coordinates(
     """Return the default set of a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
 
     Masses by limb; a payload of a floating base; friction, damping, armature and limits of each joint; gain, lag and
-    encoder offset of each motor, and stiffness and damping of its controller; one delay, and one static friction in
-    excess of the dry one; friction and softness of the floor.
+    encoder offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the
+    floor. Static friction of motors in excess of the dry one is not among them: from logs at 60 Hz, in which it hides
+    among other errors of dry friction, a fit finds some where there is none.
 
     Args:
         robot: The robot.
@@ -193,7 +194,7 @@ def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
 
 
 def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
-    found, delayed, sticking = [], [], []
+    found, delayed = [], []
     for name in robot.actuated:
         begin = f"actuator.{name}"
         for what, width, size, unit in (
@@ -215,16 +216,9 @@ def _of_drives(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
             )  # fmt: skip
         if f"{begin}.delay" in declared:
             delayed.append(f"{begin}.delay")
-        if f"{begin}.stribeck" in declared:
-            sticking.append(f"{begin}.stribeck")
     if delayed:
         reach = min(robot.drives[name.split(".")[1]].reach for name in delayed)
         found.append(
             Coordinate("motors.delay", declared[delayed[0]], 1.0, _LAG, quantities=tuple(delayed), most=reach, unit="s")
-        )
-    if sticking:
-        size = _DRY * min([limit for limit in robot.actuated.values() if 0.0 < limit < math.inf], default=1.0)
-        found.append(
-            Coordinate("motors.stribeck", declared[sticking[0]], 1.0, size, quantities=tuple(sticking), unit="N m")
         )
     return found
