@@ -7,9 +7,9 @@ import torch
 from neurodyn.identify.certainty import profiles
 from neurodyn.identify.identifiability import identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
-from neurodyn.identify.parameter_search import search
+from neurodyn.identify.parameter_search import needs_more_starts, search
 from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.settings import IdentificationSettings, changed
 from tests.identify import pendulum
 
 ASKED = ("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")
@@ -51,7 +51,7 @@ def test_horizons_that_do_not_grow_are_refused(horizons: tuple[float, ...]):
         IdentificationSettings(horizons=horizons)
 
 
-def test_contacts_are_searched_from_several_starts_unless_asked_otherwise():
+def test_contacts_may_be_searched_from_several_starts_unless_asked_otherwise():
     assert IdentificationSettings().starts_of(["elbow.mass", "contact.friction"]) > 1
     assert IdentificationSettings().starts_of(["elbow.mass", "contacts.of.a.link.mass"]) == 1
     assert IdentificationSettings(starts=1).starts_of(["contact.friction"]) == 1
@@ -59,15 +59,36 @@ def test_contacts_are_searched_from_several_starts_unless_asked_otherwise():
 
 
 def test_the_ends_of_several_starts_are_kept(residuals: Residuals):
-    found = search(residuals, SETTINGS, 8, quiet)
+    asked = changed(SETTINGS, starts=8)
+    found = search(residuals, asked, 8, quiet)
     assert 2 <= len(found.ends) <= 8
     assert found.costs.tolist() == sorted(found.costs.tolist())
-    other = search(residuals, IdentificationSettings(**{**vars_of(SETTINGS), "seed": 1}), 8, quiet)
+    other = search(residuals, changed(asked, seed=1), 8, quiet)
     assert not torch.equal(found.ends, other.ends)
 
 
-def vars_of(settings: IdentificationSettings) -> dict[str, object]:
-    return {name: getattr(settings, name) for name in settings.__struct_fields__}
+def test_a_fit_from_one_start_that_explains_the_log_is_the_last():
+    model = pendulum.dynamics("elbow.mass", "shoulder.damping")
+    near = Residuals(model, pendulum.windows(model, {"elbow.mass": 1.2}, count=8), pendulum.true_noise())
+    stages = []
+    found = search(near, SETTINGS, 8, lambda stage, *_: stages.append(stage))
+    assert set(stages) == {"parameters"}
+    assert not len(found.ends)
+    assert not needs_more_starts(found.residuals, found.point)
+
+
+def test_a_fit_that_ends_at_a_bound_or_far_from_the_log_is_searched_from_several_starts(residuals: Residuals):
+    stages = []
+    alone = search(residuals, changed(SETTINGS, starts=1), 1, quiet)
+    assert bool((alone.residuals.excess(alone.point) > 3.0).any())
+    found = search(residuals, SETTINGS, 8, lambda stage, *_: stages.append(stage))
+    assert "basin-hopping" in stages
+    assert len(found.ends) > 1
+    assert float(residuals.cost(found.point)) < 0.01 * float(residuals.cost(alone.point))
+    model = pendulum.dynamics("elbow.mass=1:.9:1.1")
+    narrow = Residuals(model, pendulum.windows(model, {"elbow.mass": 1.2}, count=8), pendulum.true_noise())
+    at_bound = narrow.start(narrow.space.upper[None])
+    assert needs_more_starts(narrow, at_bound)
 
 
 def test_profiles_of_a_smooth_problem_are_parabolas():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
@@ -23,6 +24,8 @@ _WINDOWS = 48
 """Number of windows in a search from many starts."""
 _ENDS = 4
 """Number of solutions, the nominal values included, that are refined on all windows."""
+_ABOVE = 3.0
+"""Size of a channel's errors, in standard deviations of its noise, above which a fit from one start is not trusted."""
 
 
 def lbfgs(
@@ -122,7 +125,9 @@ def search(
     resume: bool = False,
     executor: Executor | None = None,
 ) -> Searched:
-    """Search the parameters, from several `starts` if asked to.
+    """Search the parameters from the nominal values, and from several `starts` where that is needed.
+
+    It is where the settings ask for it, or where the first fit says so (`needs_more_starts`).
 
     The state of a search from many starts is stored in the folder `run`, and read from there with `resume`. An executor
     distributes candidates over its workers; the result does not depend on it.
@@ -137,17 +142,53 @@ def search(
 
         return called
 
+    def fit(x: Tensor, ends: Tensor, costs: Tensor) -> Searched:
+        last, solution = _fitted(residuals, x, settings, stop, executor)
+        best = solution.point.pick(torch.tensor([solution.best]))
+        end = SearchEnd(
+            settled=bool(solution.converged[solution.best]),
+            moved=not torch.equal(best.x[0], residuals.space.nominal),
+            iterations=solution.iterations,
+            late=late,
+            derivatives=settings.optimiser != "cma-es",
+        )
+        return Searched(last, best, end, ends, costs)
+
     x = residuals.space.nominal[None]
-    ends, costs = residuals.values(x)[:0], x.new_zeros(0)
-    if starts > 1:
-        x, costs = _from_many_starts(residuals, settings, starts, stop, run, resume, executor)
-        ends = residuals.values(x)
-    x = _grown(residuals, x[:1], settings, stop("growing horizons"))
+    if starts == 1 or settings.starts is UNSET:
+        found = fit(x, residuals.values(x)[:0], x.new_zeros(0))
+        if starts == 1 or late or not needs_more_starts(found.residuals, found.point):
+            return found
+        x = found.point.x
+    x, costs = _from_many_starts(residuals, x, settings, starts, stop, run, resume, executor)
+    return fit(x[:1], residuals.values(x), costs)
+
+
+def needs_more_starts(residuals: Residuals, point: Point) -> bool:
+    """Return whether a fit may be caught far from the best one.
+
+    It may where a quantity ends at a bound that it did not begin at, or the errors of a channel are well above the
+    noise.
+    """
+    space, x = residuals.space, point.x[0]
+    bound = ((x <= space.lower) | (x >= space.upper)) & (x != space.nominal)
+    return bool(bound.any()) or bool((residuals.excess(point) > _ABOVE).any())
+
+
+def _fitted(
+    residuals: Residuals,
+    x: Tensor,
+    settings: IdentificationSettings,
+    stop: Callable[[str], Callable[[int, Tensor], bool]],
+    executor: Executor | None,
+) -> tuple[Residuals, Solution]:
+    """Return the solution of the local optimiser from x, after growing horizons, and residuals in its scaling."""
+    x = _grown(residuals, x, settings, stop("growing horizons"))
     solve = _SOLVERS[settings.optimiser]
     seed = derive_seed(settings.seed, "search")
     if settings.optimiser == "cma-es":
         solve = partial(cma_es, seed=seed, executor=executor)
-    last, solution = fitted(
+    return fitted(
         residuals,
         residuals.start(x),
         settings.iterations,
@@ -156,19 +197,11 @@ def search(
         solve=solve,
         seed=seed,
     )
-    best = solution.point.pick(torch.tensor([solution.best]))
-    end = SearchEnd(
-        settled=bool(solution.converged[solution.best]),
-        moved=not torch.equal(best.x[0], residuals.space.nominal),
-        iterations=solution.iterations,
-        late=late,
-        derivatives=settings.optimiser != "cma-es",
-    )
-    return Searched(last, best, end, ends, costs)
 
 
 def _from_many_starts(
     residuals: Residuals,
+    first: Tensor,
     settings: IdentificationSettings,
     starts: int,
     stop: Callable[[str], Callable[[int, Tensor], bool]],
@@ -176,7 +209,7 @@ def _from_many_starts(
     resume: bool,
     executor: Executor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return coordinates and costs of the best solutions, in ascending order of cost."""
+    """Return coordinates and costs of the best solutions, that of the `first` start too, in ascending order of cost."""
     count = residuals.windows.count
     rows = torch.linspace(0, count - 1, min(count, _WINDOWS)).round().long()
     called = stop(settings.search)
@@ -184,8 +217,8 @@ def _from_many_starts(
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
         resume=resume, report=lambda rounds, members: called(rounds, members.cost), executor=executor,
     )  # fmt: skip
-    # The search from the nominal values is included, so that many starts are never worse than one.
-    best = torch.cat([members.x[: _ENDS - 1], residuals.space.nominal[None]])
+    # The first start is included, so that many starts are never worse than one.
+    best = torch.cat([members.x[: _ENDS - 1], first])
     solution = levenberg_marquardt(residuals, residuals.start(best), 2 * settings.round_iterations)
     order = solution.cost.argsort()
     return solution.point.x[order], solution.cost[order]

@@ -38,7 +38,8 @@ class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
         seed: Seed of everything random: which windows of the logs are compared, starts of the search, resamples.
         method: What is compared with the data: roll-outs with logged motion, or for bolted robots with torque sensors
             what inverse-dynamics says of the logged motion with logged torques; networks are trained on roll-outs.
-        starts: Starting points; by default 8 where quantities of contacts are free, else 1.
+        starts: Starting points; by default 1, and 8 where quantities of contacts are free and the fit from one ends at
+            a bound, or with errors well above the noise.
         search: What begins from several starts: basin-hopping.
         optimiser: What ends the search.
         horizon: Length of the roll-outs that are compared with the data [s].

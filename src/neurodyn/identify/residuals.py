@@ -222,6 +222,11 @@ class Residuals:
         scale = (joints.median(0).values / MEDIAN).clamp_min(LEAST)
         return scale if self.measured is None else torch.cat([scale, self.measured.robust(errors[..., 2 * self._nv :])])
 
+    def excess(self, point: Point) -> Tensor:
+        """Return that scale of the compared channels in standard deviations of their noise, shape [channels]."""
+        own = self.noise.joined if self.measured is None else torch.cat([self.noise.joined, self.measured.noise])
+        return (self.robust(point) / own)[self._channels]
+
     def _changed(self, **attributes: Any) -> "Residuals":
         copy = object.__new__(Residuals)
         copy.__dict__.update({**self.__dict__, **attributes})

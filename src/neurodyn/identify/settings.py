@@ -61,7 +61,8 @@ class IdentificationSettings(Config, frozen=True):
             log's column map names.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from starting states as logged.
-        starts: Starting points of the search; unset for 8 where quantities of contacts are free, else 1.
+        starts: Starting points of the search; unset for 1, and 8 where quantities of contacts are free and the fit from
+            one ends at a bound, or with errors well above the noise.
         search: What begins from several starts: "basin-hopping", or another one of
             `identify.population_search.SEARCHES`.
         rounds: Rounds of this search.
@@ -176,7 +177,7 @@ class IdentificationSettings(Config, frozen=True):
             raise ValueError("bootstrap repeats fits by least squares; valid with it: optimiser: levenberg-marquardt")
 
     def starts_of(self, names: Iterable[str]) -> int:
-        """Return the number of starts of a search over free quantities of these names."""
+        """Return the most starts of a search over free quantities of these names."""
         if self.starts is not UNSET:
             return self.starts
         touching = any(name.startswith("contact.") or name == SIZE for name in names)

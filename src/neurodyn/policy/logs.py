@@ -400,7 +400,8 @@ def _record_robot(
             robot.stop()
             place = number % _SPLIT_TOGETHER
             if batch.started:
-                batch.append(writer, plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[place : place + 1])
+                split = plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[place]
+                batch.append_pieces(writer, int(split), number)
             empty = 0 if batch.lengths.clip(min=0).sum() else empty + 1
             if empty == _MOST_EMPTY:
                 raise InputError(
@@ -419,16 +420,16 @@ def _record_robot(
 
 
 def _recorded(table: np.ndarray, rewards: np.ndarray) -> EpisodeOutcomes:
-    """Return the outcomes of recorded episodes that came to their end."""
-    table = table[table["status"] != Status.LOG]
-    returns = torch.tensor(
-        [rewards[one["start"] : one["start"] + one["length"]].sum(dtype=np.float64) for one in table]
-    )
+    """Return the outcomes of recorded episodes that came to their end, whose pieces share a `world`."""
+    pieces, table = table, table[table["status"] != Status.LOG]
+    returns, lengths = torch.zeros(len(table)), torch.zeros(len(table), dtype=torch.float64)
+    for row, one in enumerate(table):
+        for piece in pieces[pieces["world"] == one["world"]]:
+            returns[row] += rewards[piece["start"] : piece["start"] + piece["length"]].sum(dtype=np.float64)
+            lengths[row] += float(piece["length"])
     implausible = torch.from_numpy(np.isin(table["status"], (Status.OUT_OF_RANGE, Status.NOT_FINITE)))
     failed = torch.from_numpy(table["status"] != Status.COMPLETE)
-    return EpisodeOutcomes(
-        returns, returns, torch.tensor(table["length"].astype(np.float64)), failed, implausible, None
-    )
+    return EpisodeOutcomes(returns, returns, lengths, failed, implausible, None)
 
 
 def _coordinates(task: Task) -> StateSpec:
@@ -470,6 +471,7 @@ class _Batch:
         self._noise = plan.noise * torch.rand(worlds, 1, generator=self._generator) * loud[:, None]
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
+        self._late: list[int] = []  # transitions of a robot that lasted longer than a frame
         self.lengths = np.full(worlds, task.frames)
         self.failed, self.implausible = np.zeros((2, worlds), dtype=bool)
         self.status = np.full(worlds, Status.COMPLETE, np.int8)
@@ -511,6 +513,8 @@ class _Batch:
                 assert driven is not None  # a layout of rows with targets requires them
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]
+                if self._robot is not None and self._robot.late:
+                    self._late.append(frame - 1)
             self._rows.append(self._row(spec, shown, seen, contacts))
             if frame and self.failed.all():
                 break
@@ -528,6 +532,31 @@ class _Batch:
             channel=arrays["channel"][kept], contact=arrays["contact"][kept], reward=arrays["reward"][kept, :, 0],
             lengths=self.lengths[kept], split=split[kept], group=self.policy[kept],
             world=np.arange(len(kept))[kept], status=self.status[kept],
+        )  # fmt: skip
+
+    def append_pieces(self, writer: StoreWriter, split: int, number: int) -> None:
+        """Append the one episode of a robot to a store, as world `number`, without the transitions that came late."""
+        arrays, length = self.arrays(), int(self.lengths[0])
+        if length < 0:
+            return
+        cuts = [late for late in self._late if late < length]
+        ends = np.array([*cuts, length])
+        begins = np.array([0, *(cut + 1 for cut in cuts)])
+        kept = ends > begins
+        kept[-1] = True  # it says how the episode ended
+        begins, lengths = begins[kept], (ends - begins)[kept]
+        cut = {
+            name: np.stack([_piece(array[0], first, lengths.max() + (name not in ("control", "reward")))
+                            for first in begins])
+            for name, array in arrays.items()
+        }  # fmt: skip
+        status = np.full(len(begins), Status.LOG, np.int8)
+        status[-1] = self.status[0]
+        same = np.ones(len(begins), np.int64)
+        writer.append(
+            *(cut[name] for name in ("q", "qd", "control")),
+            channel=cut["channel"], contact=cut["contact"], reward=cut["reward"][..., 0], lengths=lengths,
+            split=(split * same).astype(np.int8), group=self.policy[0] * same, world=number * same, status=status,
         )  # fmt: skip
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -602,3 +631,9 @@ class _Batch:
             "channel": torch.cat([nothing, *(now[name] for name in names)], dim=-1),
             "contact": (contacts > 0.5).to(torch.float32),
         }
+
+
+def _piece(array: np.ndarray, first: int, rows: int) -> np.ndarray:
+    """Return rows of an array, with zeros beyond its end, shape [rows, ...]."""
+    part = array[first : first + rows]
+    return np.concatenate([part, np.zeros((rows - len(part), *part.shape[1:]), part.dtype)])

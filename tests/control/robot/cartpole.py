@@ -155,6 +155,16 @@ class Slow(Cartpole):
     rate = 50.0
 
 
+class Fast(Cartpole):
+    """Runs at five times the rate of the task."""
+
+    rate = 300.0
+
+    def command(self, values: np.ndarray) -> None:
+        self.data.ctrl[:] = values
+        mujoco.mj_step(self.model, self.data)
+
+
 class NoObserve:
     rate = 60.0
 

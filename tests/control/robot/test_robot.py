@@ -21,7 +21,7 @@ from neurodyn.cli.main import run
 from neurodyn.control.planning.closed_loop import run as plan
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.control.robot.in_loop import RobotDynamics, robot_in_loop
+from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_in_loop
 from neurodyn.control.robot.process import RobotProcess, RobotStoppedError
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.errors import InputError
@@ -173,7 +173,7 @@ def test_goes_wrong_and_is_stopped(kind: str, message: str, tmp_path: Path, says
         (f"{FILE}:Nope", "has no robot 'Nope'; valid: Blind, Breaks, Cartpole"),
         (f"{FILE}:NoObserve", "NoObserve has no method observe(); valid: a class with reset, observe, command"),
         (f"{FILE}:NeedsArguments", "NeedsArguments cannot be made without arguments"),
-        (f"{FILE}:Slow", "rate is 50 Hz, but robot 'cartpole' has frames of 0.0166667 s; valid: 60 Hz"),
+        (f"{FILE}:Slow", "rate is 50 Hz, but robot 'cartpole' has frames of 0.0166667 s; valid: 60 Hz or a multiple"),
         (f"{FILE}:Odd", "control is 'current'; valid: 'torque', 'target' or 'command'"),
     ],
 )
@@ -199,6 +199,44 @@ def test_keeps_its_rate(tmp_path: Path):
         drive(robot, 0.0, 30)
         assert time.monotonic() - began >= 29 / 60
     assert np.diff(rows(tmp_path)[1][:, 1]).min() > 0.005
+
+
+def test_at_a_multiple_of_the_rate_each_command_is_repeated(tmp_path: Path):
+    with opened("Fast", tmp_path / "fast") as robot:
+        fast = drive(robot, 300.0)
+    with opened("Cartpole", tmp_path / "one") as robot:
+        one = drive(robot, 300.0)
+    assert torch.allclose(torch.cat([s.q for s in fast]), torch.cat([s.q for s in one]))
+    head, numbers = rows(tmp_path / "fast")
+    assert len(numbers) == FRAMES + 1
+    assert np.allclose(np.diff(numbers[:, head.index("time")]), 1 / 60)
+
+
+def test_transitions_that_came_late_are_not_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A decision takes four frames: the state after it is not one frame from the state before."""
+    task = load("cartpole-swingup")
+    task.frames = FRAMES
+    control, calls = task.control, 0
+
+    def sometimes_slow(*args: object) -> Control:
+        nonlocal calls
+        calls += 1
+        if calls in (REHEARSED + 8, REHEARSED + 15):
+            time.sleep(4 / 60)
+        return control(*args)
+
+    monkeypatch.setattr(task, "control", sometimes_slow)
+    with robot_in_loop(task, f"{FILE}:RealTime", tmp_path / "robot.csv") as robot:
+        found = record_log(task, robot.dynamics, [behaviour("still", task)], tmp_path / "log.h5", transitions=1)
+    store = Store.open(tmp_path / "log.h5")
+    assert len(store.table) >= 3  # more where the machine is busy
+    assert (store.table["world"] == 0).all()
+    assert store.table["status"].tolist() == [Status.LOG] * (len(store.table) - 1) + [Status.COMPLETE]
+    assert found.transitions == store.lengths.sum() <= FRAMES - 2
+    assert found.outcomes["still"].lengths.tolist() == [found.transitions]
+    head, numbers = rows(tmp_path)
+    passed = np.diff(numbers[:, head.index("time")])
+    assert (passed > 1.5 / 60).sum() >= 2
 
 
 def test_stops_beyond_its_limits(tmp_path: Path, says: Callable[[], list[str]]):

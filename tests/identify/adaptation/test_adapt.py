@@ -10,14 +10,16 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import Split
+from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.adaptation.fit import structures
+from neurodyn.identify.adaptation.fit import Fitting, structures
 from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
 from neurodyn.identify.adaptation.networks import joint_networks
-from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation
+from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation, found_quantities
 from neurodyn.identify.adaptation.settings import FitStage
 from neurodyn.identify.adaptation.usual import with_lag
 from neurodyn.learn.fit_windows import FitWindows
@@ -160,3 +162,26 @@ def test_a_rung_is_kept_only_beyond_the_spread(run: tuple[Path, Adaptation], log
     assert judged(errors(1.0, some, 0), errors(0.5, some, 1)).kept
     assert not judged(errors(1.0, some, 0), errors(1.0, some, 1)).kept
     assert not judged(errors(1.0, some, 0), errors(1.2, some, 1)).kept
+
+
+def test_a_limit_that_the_log_reaches_is_found_and_of_another_it_says_nothing(tmp_path: Path):
+    """A cart rolls against the stop at one end of its rail, which is 15 cm nearer than declared."""
+    model = structures(with_lag(load("cartpole")), "cartpole", ("slider.lower", "slider.upper"))[0]
+    plant = model.dynamics(None, threads=1)
+    with torch.no_grad():
+        plant.physical.raw.copy_(plant.physical.raw_of(torch.tensor([-4.0, 3.85], dtype=torch.float64)))
+    rng = np.random.default_rng(0)
+    q, qd = rng.uniform([2.6, -3.0], [3.6, 3.0], (12, 2)), rng.uniform([2.0, -1.0], [4.0, 1.0], (12, 2))
+    with torch.no_grad():
+        path = plant.rollout(State(torch.from_numpy(q), torch.from_numpy(qd)), torch.zeros(12, 60, 1))
+    noise = rng.normal(0.0, 1e-3, (12, 61, 2))
+    split = np.where(np.arange(12) % 4 == 0, Split.VALIDATION, Split.TRAIN).astype(np.int8)
+    with StoreWriter(tmp_path / "log.h5", StoreHeader(spec=model.robot.spec, source="log")) as writer:
+        measured = (path.q.numpy() + noise, path.qd.numpy() + 10.0 * noise, np.zeros((12, 60, 1)))
+        writer.append(*(part.astype(np.float32) for part in measured), lengths=np.full(12, 60), split=split)
+    fitting = Fitting(model, Store.open(tmp_path / "log.h5"), SETTINGS, 1)
+    lower, upper = found_quantities(fitting.run(), SETTINGS.unsaid)
+    assert not lower.said
+    assert upper.said
+    assert upper.value == pytest.approx(3.85, abs=0.01)
+    assert upper.interval[0] < 3.85 < upper.interval[1]

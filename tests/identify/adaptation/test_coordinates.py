@@ -193,6 +193,8 @@ def test_the_usual_set_names_what_a_worn_robot_has():
     names = usual_coordinates(robot, mechanism, nominal(mechanism, None)).names
     assert {"slider.mass_scale", "hinge.damping", "hinge.friction", "hinge.armature", "motors.delay"} <= set(names)
     assert {"actuator.slider.gain", "actuator.slider.lag", "actuator.slider.bias"} <= set(names)
+    assert {"slider.lower", "slider.upper"} <= set(names)
+    assert "hinge.lower" not in names  # it turns for ever
     assert not [name for name in names if name.startswith("payload")]
 
 

@@ -6,16 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from neurodyn.control.grounds import home_ground
 from neurodyn.control.robot.process import RobotStoppedError
 from neurodyn.core.artifacts import pretrained_policy_names
 from neurodyn.core.errors import InputError
+from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics import AnalyticDynamics
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.policy.online.problem import pose, settings_of
+from neurodyn.policy.online.record import model_error
+from neurodyn.policy.online.refit import ADAPT_REFIT
 from neurodyn.policy.online.settings import with_flags
 from neurodyn.policy.requests import LogPolicyRequest, OnlineRequest, PlayPolicyRequest
 from neurodyn.tasks import load
+from neurodyn.tasks.task import reset_states
 
 pytest.importorskip("rsl_rl")
 pytest.importorskip("newton")
@@ -69,6 +77,22 @@ def test_flags_of_simulators_are_refused_with_a_robot(tmp_path: Path):
         record_policy(PlayPolicyRequest("pretrained-policy:cartpole", dynamics="hybrid", on=ROBOT))
 
 
+def test_forecasts_along_a_log_stand_on_the_declared_ground(tmp_path: Path):
+    """A robot's log names no ground; in free space an ant falls, and the model's error is that of the fall."""
+    task = load("ant-run")
+    robot = task.declaration()
+    model = AnalyticDynamics(robot)
+    control = 300.0 * torch.randn(4, 60, robot.spec.nu, generator=torch.Generator().manual_seed(1))
+    path = model.rollout(reset_states(robot, 4, torch.Generator().manual_seed(0)), control, home_ground(task))
+    with StoreWriter(tmp_path / "log.h5", StoreHeader(spec=robot.spec, source="log")) as writer:
+        writer.append(path.q.numpy(), path.qd.numpy(), control.numpy())
+    fallen = model_error(model, Store.open(tmp_path / "log.h5"))
+    error = model_error(model, ADAPT_REFIT.open(robot, str(tmp_path / "log.h5")))
+    assert fallen is not None
+    assert error is not None
+    assert error < 0.2 * fallen
+
+
 @pytest.mark.slow
 def test_rounds_on_a_robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A new model is adapted to the first log, and the policy that was trained in it acts on the robot.
@@ -96,7 +120,10 @@ def test_rounds_on_a_robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     known = Store.open(tmp_path / "loop" / "random.h5")
     assert 600 < known.transitions < 700
     (tmp_path / "broken").unlink()
-    result = online("cartpole-swingup", tmp_path / "loop", resume=True, **call)
+    lines: list[str] = []
+    result = online("cartpole-swingup", tmp_path / "loop", resume=True, report=lines.append, **call)
+    assert re.match(r"first log: [\d,]+ robot frames in ", lines[0])
+    assert lines[1].startswith("round 1: return ")
     whole = Store.open(tmp_path / "loop" / "random.h5")
     assert whole.transitions >= 900
     assert np.array_equal(whole.frames[: len(known.frames)], known.frames)

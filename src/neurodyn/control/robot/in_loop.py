@@ -2,7 +2,8 @@
 """A robot of the user's as dynamics: whatever acts in a simulator acts in it, one episode after the other.
 
 A step sends the command of a frame and returns what the robot measures at its end; the state that is passed in is that
-of the last measurement. What the robot measures is logged as it comes.
+of the last measurement. What the robot measures is logged as it comes. A robot whose rate is a multiple of the task's
+gets each command so many times, and its measurements in between serve the filter of velocities and its limits alone.
 """
 
 import math
@@ -41,6 +42,8 @@ REHEARSED = 3
 """Frames that loops compute before a robot moves in real time."""
 _LATE = 0.01
 """Share of late frames in an episode from which on a notice says so."""
+_LONG = 1.5
+"""Length of a step, in frames, from which on it counts as late."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class RobotDynamics(BaseDynamics):
     Attributes:
         process: The robot's process.
         limits: What it may be told and may do.
+        late: Whether the last step in real time lasted longer than a frame and a half, because its command came late.
         rehearses: Whether the robot stays where it is while a loop computes its first frames, for which nothing is
             compiled or cached yet: starts are those of the declaration, and steps change nothing.
     """
@@ -87,6 +91,7 @@ class RobotDynamics(BaseDynamics):
     kind = "robot"
     _velocity: list[float] | None = None
     _seen: tuple[float, list[float], list[float], list[float]] | None = None
+    late = False
     rehearses = False
     _rests = False  # whether it was stopped beyond its limits
     _unlogged = False  # whether the last state is not in the log yet
@@ -100,7 +105,7 @@ class RobotDynamics(BaseDynamics):
             log: File for the log (.csv), which is gone on with if it is there.
 
         Raises:
-            InputError: File, class or methods are missing, or the class has another rate or other commands.
+            InputError: File, class or methods are missing, or the class has a rate that does not fit or other commands.
         """
         spec = robot.spec
         hold = [spec.q_names.index(one) for one in spec.controls] if robot.command != "command" else []
@@ -116,7 +121,8 @@ class RobotDynamics(BaseDynamics):
             raise
         self._hold, self._others = hold, ()
         self._sent = list(robot.nominal_q())
-        self._frame, self._late, self._begun = 0, 0, 0.0
+        self._repeats = round(self.process.settings.rate * robot.dt)
+        self._frame, self._ticks, self._late, self._begun, self._clock = 0, 0, 0, 0.0, 0.0
 
     @property
     def log(self) -> Path:
@@ -125,10 +131,11 @@ class RobotDynamics(BaseDynamics):
 
     def _require(self, robot: Robot, name: str) -> None:
         settings = self.process.settings
-        if abs(settings.rate * robot.dt - 1.0) > 1e-3:
+        repeats = settings.rate * robot.dt
+        if round(repeats) < 1 or abs(repeats / round(repeats) - 1.0) > 1e-3:
             raise InputError(
                 f"{name}: rate is {settings.rate:g} Hz, but robot {robot.name!r} has frames of {robot.dt:.6g} s; "
-                f"valid: {1.0 / robot.dt:.6g} Hz, or another dt in its declaration"
+                f"valid: {1.0 / robot.dt:.6g} Hz or a multiple, or another dt in its declaration"
             )
         if robot.command == "target" and settings.control != "target":
             raise InputError(f"{name}: takes torques, but the drives of robot {robot.name!r} take targets; valid: "
@@ -175,7 +182,8 @@ class RobotDynamics(BaseDynamics):
             self.stop()
         self._rests = False
         seen = self.process.reset()
-        self._frame, self._begun, self._velocity, self._seen = 0, seen.clock, None, None
+        self._frame, self._ticks, self._velocity, self._seen = 0, 0, None, None
+        self._begun = self._clock = seen.clock
         self._others = tuple(sorted(set(seen.values) - {"q", "qd", "time"}))
         names = [
             name if len(seen.values[name]) == 1 else f"{name}.{k}"
@@ -204,10 +212,15 @@ class RobotDynamics(BaseDynamics):
         self._write(sent)
         self._sent = sent
         self._frame += 1
-        found = self._measured(self.process.command(sent))
-        if bool(self.limits.bounds.outside(found.q, found.qd)):
-            self.stop()
-            self._rests = True
+        before, found = self._clock, state
+        for _ in range(self._repeats):
+            found = self._measured(self.process.command(sent))
+            if bool(self.limits.bounds.outside(found.q, found.qd)):
+                self.stop()
+                self._rests = True
+                break
+        assert self.robot is not None
+        self.late = self.process.settings.realtime and self._clock - before > _LONG * self.robot.dt
         return carry, Step(state=found, applied=command[None])
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
@@ -222,8 +235,8 @@ class RobotDynamics(BaseDynamics):
             control = self.process.settings.control
             held = [0.0 if control == "torque" else self._seen[1][place] for place in self._hold]
             self._write(self._sent if control == "command" else held)  # what `stop` does with actuators is its own
-            if self._late > max(1.0, _LATE * self._frame):
-                notice(f"{self.process.name}: {self._late} of {self._frame} frames of an episode began late; give "
+            if self._late > max(1.0, _LATE * self._ticks):
+                notice(f"{self.process.name}: {self._late} of {self._ticks - 1} frames of an episode began late; give "
                        "faster decisions, or a lower rate")  # fmt: skip
 
     def rehearse(self, loop: Callable[[], object]) -> None:
@@ -252,8 +265,10 @@ class RobotDynamics(BaseDynamics):
     def _measured(self, seen: Observation) -> State:
         """Return a measured state, in which velocities are estimated that the robot leaves out."""
         values, spec, settings = seen.values, self.spec, self.process.settings
+        self._clock = seen.clock
         q = self._checked(values, "q", len(spec.q_names))
-        clock = seen.clock - self._begun if settings.realtime else self._frame * spec.dt
+        clock = seen.clock - self._begun if settings.realtime else self._ticks / settings.rate
+        self._ticks += 1
         time = self._checked(values, "time", 1)[0] if "time" in values else clock
         others = [value for name in self._others for value in values.get(name, ())]
         qd = self._checked(values, "qd", len(spec.qd_names)) if "qd" in values else self._differences(time, q)

@@ -22,7 +22,7 @@ class RobotInterface(Protocol):
     its angular velocity [rad/s], all in world axes.
 
     Attributes:
-        rate: Frames per second [Hz]; that of the task's robot.
+        rate: Frames per second [Hz]: that of the task's robot, or a multiple, at which commands are repeated.
         realtime: Whether time goes on by itself. If not, `command` lasts until a frame has passed in the simulation.
         control: Whether commands are torques [N m or N], target positions for the robot's own controller [rad or m], or
             "command" for what the actuators of the declaration take; then `stop` is needed.

@@ -390,8 +390,8 @@ class SoftConstraints(Config, frozen=True):
         follows_capsules: Whether the edges of a friction pyramid follow a capsule that stands on the ground, as in
             MuJoCo's C library; unset for the rule of MuJoCo Warp, where they are along the world's axes then.
         limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
-        implicit: Whether damping of tendons and drives, and the gyroscopic moment of single free bodies, are implicit in
-            the velocity, as damping of joints always is: with MuJoCo's implicitfast, not with its Euler. Unset for
+        implicit: Whether damping of tendons and drives, and the gyroscopic moment of single free bodies, are implicit
+            in the velocity, as damping of joints always is: with MuJoCo's implicitfast, not with its Euler. Unset for
             drives alone.
         free_point: Point of a free body whose velocity a step integrates and to whose acceleration constraints refer:
             "origin" of its frame, as in MuJoCo; unset for its nominal centre of mass.

@@ -180,5 +180,36 @@ class CoordinateSpace:
         return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
+class PartOfSpace:
+    """Some coordinates of a space, of which the others keep their nominal values; a `Space` of least squares.
+
+    Attributes:
+        kept: Which, shape [n].
+        names: Their names.
+        lower: Lower bounds, shape [n].
+        upper: Upper bounds, shape [n].
+        nominal: Where the search begins, shape [n].
+    """
+
+    def __init__(self, space: CoordinateSpace, kept: Tensor) -> None:
+        self._whole, self.kept = space, kept
+        self.names = tuple(space.names[k] for k in kept.tolist())
+        self.lower, self.upper, self.nominal = space.lower[kept], space.upper[kept], space.nominal[kept]
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values of the whole space's quantities, shape [..., quantities]."""
+        whole = self._whole.nominal.expand(*x.shape[:-1], -1).clone()
+        whole[..., self.kept] = x
+        return self._whole.values(whole)
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Return the nearest coordinates within the bounds."""
+        return torch.minimum(torch.maximum(x, self.lower), self.upper)
+
+    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Return which coordinates lie on a bound that a descent step would cross, shape [..., n]."""
+        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+
+
 def _inertial(link: str) -> list[str]:
     return [f"{link}.mass", *(f"{link}.inertia.{entry}" for entry in _ENTRIES)]

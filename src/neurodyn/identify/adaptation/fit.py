@@ -3,7 +3,7 @@
 
 Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
 (`adaptation.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the
-floor has is tried on a few windows first.
+floor has is tried on a few windows first. Joint limits, of which there are many, follow in the last stage.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_contact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.adaptation.coordinates import CoordinateSpace
+from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpace
 from neurodyn.identify.adaptation.elastic_links import bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
-from neurodyn.identify.adaptation.usual import usual_coordinates
+from neurodyn.identify.adaptation.usual import LIMITS, usual_coordinates
 from neurodyn.identify.identifiability import Identifiability, identifiability
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.priors import UnitPrior
@@ -178,6 +178,8 @@ class Fitting:
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings)
         self.x = first_coordinates(model.space)
+        early = [not name.endswith(LIMITS) for name in model.space.names]
+        self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = given_noise(self.spec, (), (), windows)
@@ -216,22 +218,23 @@ class Fitting:
         found = fit_windows(self.store, split, self.past + frames, most=stage.windows, seed=self.settings.seed)
         return found.after(self.past)
 
-    def residuals(self, windows: FitWindows, *, one_sided: bool = True) -> Residuals:
-        """Return the residuals of windows."""
+    def residuals(self, windows: FitWindows, *, one_sided: bool = True, early: bool = False) -> Residuals:
+        """Return the residuals of windows, by all coordinates or by those of `early` stages."""
         nv = self.spec.nv
+        space = PartOfSpace(self.model.space, self._early) if early else self.model.space
         options = ResidualOptions(
             one_sided=one_sided, velocities=self._velocities, huber=self.settings.huber, initial=False
         )
         return Residuals(
             self.dynamics, windows, Noise(self.scale[:nv], self.scale[nv:]), options, scale=self.scale,
-            environments=self.environments, space=self.model.space, prior=UnitPrior(torch.arange(len(self.x))),
+            environments=self.environments, space=space, prior=UnitPrior(torch.arange(len(space.nominal))),
         )  # fmt: skip
 
     def screen(self) -> float:
         """Search on a few windows, and return the cost of each."""
         settings = self.settings
         stage = replaced_windows(settings.stages[0], settings.screen)
-        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
         return self._search(residuals, settings.screen_iterations, "structure") / residuals.windows.count
 
     def rescale(self) -> None:
@@ -245,15 +248,14 @@ class Fitting:
         self.rescale()
         for stage in self.stages:
             name = f"{stage_frames(stage, self.spec.dt)} frames"
-            residuals = self.residuals(self.windows(Split.TRAIN, stage))
-            self._search(residuals, stage.iterations, name)
-            ends[name] = self.x, residuals
+            self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != last), stage.iterations, name)
+            ends[name] = self.x, stage
         held_out = self.residuals(self.windows(Split.VALIDATION, last))
         for name, (x, _) in ends.items():
             costs[name] = float(held_out.cost(held_out.start(x[None]))) / held_out.windows.count
         best = min(costs, key=costs.__getitem__)
-        self.x, residuals = ends[best]
-        return self._ended(residuals, best, costs)
+        self.x, stage = ends[best]
+        return self._ended(self.residuals(self.windows(Split.TRAIN, stage)), best, costs)
 
     def restored(self, tree: Mapping[str, Tensor], stages: Sequence[str]) -> AdaptedFit:
         """Return the fit that a stopped run has saved, with the stages' names."""
@@ -275,7 +277,8 @@ class Fitting:
         own.raw.copy_(own.raw_of(self.model.space.values(self.x).detach()))
 
     def _search(self, residuals: Residuals, iterations: int, name: str) -> float:
-        start = residuals.start(self.x[None])
+        places = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
+        start = residuals.start(self.x[None, places])
         before = float(residuals.cost(start))
 
         def stop(iteration: int, cost: Tensor) -> bool:
@@ -287,7 +290,8 @@ class Fitting:
             return done
 
         solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
-        self.x = solution.point.x[0]
+        self.x = self.x.clone()
+        self.x[places] = solution.point.x[0]
         return float(solution.cost)
 
 

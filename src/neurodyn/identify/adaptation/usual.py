@@ -24,6 +24,10 @@ _SPEED = 5.0
 _LAG, _BIAS = 0.005, 0.02
 _SPRING = 1.5
 _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
+_STOP = 0.03
+"""How far a joint limit may be off, as a share of the joint's range."""
+LIMITS = (".lower", ".upper")
+"""Ends of the names of joint limits."""
 
 
 def with_motors(robot: Robot, store: Store) -> Robot:
@@ -93,8 +97,10 @@ def usual_coordinates(
 ) -> CoordinateSpace:
     """Return the default set of a robot with drives (see `with_motors`), as far as the mechanism has these quantities.
 
-    Masses by limb; a payload of a floating base; friction, damping and armature of each joint; gain, lag and encoder
-    offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the floor.
+    Masses by limb; a payload of a floating base; friction, damping, armature and limits of each joint; gain, lag and
+    encoder offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the
+    floor. Static friction of motors in excess of the dry one is not among them: from logs at 60 Hz, in which it hides
+    among other errors of dry friction, a fit finds some where there is none.
 
     Args:
         robot: The robot.
@@ -156,12 +162,21 @@ def _of_joint(mechanism: Mechanism, index: int, declared: Mapping[str, float], r
     torque = effort(robot, mechanism, index)
     sizes = {"friction": _DRY * torque, "damping": _VISCOUS * torque / _SPEED, "armature": _ROTOR * carried(link)}
     units = {"friction": "N m", "damping": "N m s/rad", "armature": "kg m^2"}
-    return [
+    found = [
         Coordinate(f"{name}.{what}", declared[f"{name}.{what}"], 1.0, size, quantities=(f"{name}.{what}",),
                    unit=units[what])
         for what, size in sizes.items()
         if f"{name}.{what}" in declared
     ]  # fmt: skip
+    if link.lower is not None and link.upper is not None and 0.0 < link.upper - link.lower < math.inf:
+        width, unit = _STOP * (link.upper - link.lower), "m" if link.joint.kind == "prismatic" else "rad"
+        found += [
+            Coordinate(f"{name}{end}", declared[f"{name}{end}"], width, signed=True, quantities=(f"{name}{end}",),
+                       unit=unit)
+            for end in LIMITS
+            if f"{name}{end}" in declared
+        ]  # fmt: skip
+    return found
 
 
 def carried(link: Link) -> float:

@@ -12,6 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.own_code import is_file
+from neurodyn.core.progress import showing
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
@@ -245,9 +246,12 @@ class _Loop:
             seed = derive_seed(settings.seed, "online random")
             if problem.robot is None:
                 path.unlink(missing_ok=True)
-            with problem.acting(path) as acting:
+            stages = self.request.stages
+            with showing(None if stages is None else stages("first log")), problem.acting(path) as acting:
                 used = problem.refit.random(problem.task, acting, settings.frames, path, seed, problem.policy)
             artifacts.write_json(note, {"frames": used})
+            if self.request.report is not None and problem.robot is not None:
+                self.request.report(f"first log: {used:,} {frames_of(settings.reference)} in {path}")
         return (str(path),), int(artifacts.read_json(note)["frames"])
 
     def _result(self, rounds: list[Round], first_frames: int) -> OnlineResult:

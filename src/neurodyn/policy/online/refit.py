@@ -22,7 +22,7 @@ from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.logs import BEHAVIOURS, STILL, Behaviour, behaviour, logs_rows, record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
-from neurodyn.robots.data import open_measured_data, open_robot_data
+from neurodyn.robots.data import grounded, open_measured_data, open_robot_data
 from neurodyn.tasks import Task
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ class Refit(ABC):
             raise type(error)(f"{name}: {error}") from None
 
     def open(self, robot: Robot, data: str) -> Store:
-        """Open data of the robot."""
-        return open_robot_data(robot, data)
+        """Open data of the robot, on its declared ground where a log names none."""
+        return grounded(robot, open_robot_data(robot, data))
 
     def random(
         self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int, policy: Path | None = None
