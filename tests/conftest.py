@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures that several rooms' tests share; built once a session."""
 
+import gc
 import os
 import random
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -21,6 +23,10 @@ THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
 """Threads of torch: tests neither depend on the number of cores nor take them all."""
 
 os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))  # of what tests start
+
+# Python compiles the package once, not anew in each process of the tests and in each that they start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
@@ -46,6 +52,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
         items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+def pytest_collection_finish():
+    """Keep modules, which live as long as the process, out of the garbage that Python looks for again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)
