@@ -33,11 +33,12 @@ hypothesis.settings.load_profile("repeatable")
 
 
 LONGEST = (
-    "test_campaign.py", "test_examples.py", "policy/online/test_loop.py", "test_readme.py", "learn/test_ranks.py",
-    "dynamics/test_artifact_export.py", "test_notebooks.py", "cli/test_verbs.py", "cli/test_ranks.py",
-    "learn/test_reproduction.py", "test_cuda_compiles.py", "dynamics/hybrid/test_declared.py",
-    "learn/tracking/test_wandb_run.py", "evaluate/test_checks.py", "test_pretrained.py", "cluster/test_sweep.py",
-    "cli/test_demo.py", "learn/neural/test_members.py", "test_docs.py", "sim/declaration/test_declare.py",
+    "test_examples.py", "test_campaign.py", "test_pretrained.py", "test_notebooks.py", "policy/online/test_loop.py",
+    "cluster/test_sweep.py", "cluster/test_workers.py", "evaluate/test_checks.py", "learn/neural/test_train.py",
+    "test_cuda_compiles.py", "test_readme.py", "dynamics/test_artifact_export.py", "test_shapes.py",
+    "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py", "learn/test_reproduction.py",
+    "dynamics/hybrid/test_declared.py", "learn/neural/test_members.py", "cli/test_go2_air.py", "cli/test_refusals.py",
+    "cli/test_moved_run.py", "test_docs.py", "sim/declaration/test_declare.py", "learn/tracking/test_wandb_run.py",
 )  # fmt: skip
 """Files that take longest: in several processes they begin first, so that none is left alone at the end."""
 
