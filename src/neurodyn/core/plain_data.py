@@ -117,7 +117,7 @@ def _parse_yaml(text: str) -> Any:
 
 @cache
 def _fast_loader() -> Any:
-    from yaml.cyaml import CParser
+    from yaml._yaml import CParser
 
     class FastLoader(_Limited, CParser, SafeConstructor, Resolver):
         def __init__(self, stream: str) -> None:
