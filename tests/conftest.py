@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures that several rooms' tests share; built once a session."""
 
+import gc
 import os
 import random
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -22,16 +24,21 @@ THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
 
 os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))  # of what tests start
 
+# Python compiles the package once, not anew in each process of the tests and in each that they start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
 
 
 LONGEST = (
-    "test_campaign.py", "test_examples.py", "policy/online/test_loop.py", "test_readme.py", "learn/test_ranks.py",
-    "dynamics/test_artifact_export.py", "test_notebooks.py", "cli/test_verbs.py", "cli/test_ranks.py",
-    "learn/test_reproduction.py", "test_cuda_compiles.py", "dynamics/hybrid/test_declared.py",
-    "learn/tracking/test_wandb_run.py", "evaluate/test_checks.py", "test_pretrained.py", "cluster/test_sweep.py",
-    "cli/test_demo.py", "learn/neural/test_members.py", "test_docs.py", "sim/declaration/test_declare.py",
+    "test_examples.py", "test_campaign.py", "test_pretrained.py", "test_notebooks.py", "policy/online/test_loop.py",
+    "cluster/test_sweep.py", "cluster/test_workers.py", "evaluate/test_checks.py", "learn/neural/test_train.py",
+    "test_cuda_compiles.py", "test_readme.py", "dynamics/test_artifact_export.py", "test_shapes.py",
+    "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py", "learn/test_reproduction.py",
+    "dynamics/hybrid/test_declared.py", "learn/neural/test_members.py", "cli/test_go2_air.py", "cli/test_refusals.py",
+    "cli/test_moved_run.py", "test_docs.py", "sim/declaration/test_declare.py", "learn/tracking/test_wandb_run.py",
 )  # fmt: skip
 """Files that take longest: in several processes they begin first, so that none is left alone at the end."""
 
@@ -46,6 +53,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
         items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+def pytest_collection_finish():
+    """Keep modules, which live as long as the process, out of the garbage that Python looks for again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

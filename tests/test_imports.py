@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,14 @@ def loaded(script: str) -> set[str]:
     return set(python(f"{script}\nimport sys\nprint('|'.join(sys.modules))").splitlines()[-1].split("|"))
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
+def require_light(scripts: Sequence[str], heavy: Sequence[str]) -> None:
+    """Run scripts one after the other in a fresh process: none imports a heavy module."""
+    check = f"\nimport sys\nassert not (heavy := set({heavy!r}) & set(sys.modules)), ({{script!r}}, heavy)"
+    python("\n".join(script + check.format(script=script) for script in scripts))
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    scripts = (
         "import neurodyn",
         "import neurodyn.cli.main",
         "from neurodyn.cli.main import run; run(['--help'])",
@@ -52,11 +58,8 @@ def loaded(script: str) -> set[str]:
         "import neurodyn.core.artifacts, neurodyn.core.config",
         "import neurodyn.core.description.mechanism, neurodyn.core.description.spec",
         "import neurodyn; neurodyn.robots.load('cartpole')",
-    ],
-)
-def test_nothing_heavy_is_imported_before_it_is_needed(script: str):
-    modules = loaded(script)
-    assert [name for name in HEAVY if name in modules] == []
+    )
+    require_light(scripts, HEAVY)
 
 
 def test_the_list_of_verbs_imports_next_to_nothing():
@@ -64,24 +67,25 @@ def test_the_list_of_verbs_imports_next_to_nothing():
     assert not modules & {"numpy", "yaml", "msgspec", "tyro", "rich"}
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
+def test_the_help_of_a_verb_imports_no_learning_and_no_simulator():
+    verbs = (
         "train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view", "identify", "discover",
         "reproduce", "sweep", "control", "imitate",
-    ],
-)  # fmt: skip
-def test_the_help_of_a_verb_imports_no_learning_and_no_simulator(verb: str):
-    script = f"""
+    )  # fmt: skip
+    script = """
 from neurodyn.cli.main import run
 try:
     run(["{verb}", "--help"])
 except SystemExit as stop:
     assert not stop.code
 """
-    modules = loaded(script)
     heavy = ("newton", "warp", "mujoco", "matplotlib", "h5py", "torch", "neurodyn.learn.loop")
-    assert [name for name in heavy if name in modules] == []
+    require_light([script.format(verb=verb) for verb in verbs], heavy)
+
+
+def test_what_is_heavy_is_found():
+    with pytest.raises(AssertionError, match=r"'import numpy', \{'numpy'\}"):
+        require_light(["import sys", "import numpy"], ["numpy"])
 
 
 def test_every_module_but_the_solvers_is_imported_without_a_simulator():

@@ -132,10 +132,13 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         tolerance = 1.02
     else:
         model, robot = load(PRETRAINED + name), robots.load(name)
-        found = beside_simulator(model, robot, horizon=shown.horizon, rollouts=96, seed=91, driven=False, references=0)
-        result = found.plain()
         whole = isinstance(model, NeuralDynamics) and model.encoding.base_is_whole
-        tolerance = 30.0 if whole else 2.5  # beside its own simulator few roll-outs rule the mean
+        # Beside its own simulator few roll-outs rule the mean, of 96 as of 32.
+        count, tolerance = (32, 30.0) if whole else (96, 2.5)
+        found = beside_simulator(
+            model, robot, horizon=shown.horizon, rollouts=count, seed=91, driven=False, references=0
+        )
+        result = found.plain()
     for key, value in shown.errors.items():
         assert value / tolerance < result[key] < value * tolerance, key
 

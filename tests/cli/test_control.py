@@ -27,7 +27,7 @@ def test_figures_and_page(tmp_path, capsys):
     ("flags", "message"),
     [
         (["hover", "--model", "hybrid"], "unknown task 'hover'"),
-        (["cartpole-swingup", "--model", "moon"], "'moon': no such dynamics"),
+        (["cartpole-swingup", "--model", "moon"], "--model 'moon': no such dynamics"),
         (
             ["cartpole-swingup", "--model", "pretrained:ant"],
             "task 'cartpole-swingup' is not for these dynamics of 'ant'",

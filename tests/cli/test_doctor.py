@@ -22,6 +22,14 @@ def test_it_names_versions_and_every_extra_of_users(capsys):
     assert all(f"extra {extra}" in out for extra in doctor.extras())
 
 
+def test_files_that_go_while_they_are_counted_count_nothing(tmp_path: Path):
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel" / "a.o").write_bytes(bytes(7))
+    (tmp_path / "kernel" / "gone").symlink_to(tmp_path / "nothing")
+    assert doctor.size_of_folder(tmp_path) == 7
+    assert doctor.size_of_folder(tmp_path / "nothing") == 0
+
+
 def test_extras_are_those_of_the_project():
     declared = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
     assert set(doctor.extras()) <= set(declared) - {"dev", "docs", "bench"}

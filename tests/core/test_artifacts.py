@@ -5,11 +5,13 @@ import math
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from safetensors.torch import save_file
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, Notice
+from tests.forked import in_fork
 
 TREE = {
     "step": 7,
@@ -156,17 +159,12 @@ def test_the_newest_checkpoints_and_the_best_stay(tmp_path: Path):
 
 
 def test_a_kill_between_the_two_files_leaves_the_previous_generation(tmp_path: Path):
-    script = f"""
-import os, signal, torch
-from pathlib import Path
-from neurodyn.core import artifacts
-folder = Path({str(tmp_path)!r})
-artifacts.write_tree(folder, "state", {{"x": torch.zeros(3)}})
-artifacts.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-artifacts.write_tree(folder, "state", {{"x": torch.ones(3)}})
-"""
-    done = subprocess.run([sys.executable, "-c", script], check=False)
-    assert done.returncode == -signal.SIGKILL
+    def killed() -> None:
+        artifacts.write_tree(tmp_path, "state", {"x": torch.zeros(3)})
+        artifacts.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        artifacts.write_tree(tmp_path, "state", {"x": torch.ones(3)})
+
+    assert in_fork(killed) == -signal.SIGKILL
     assert (tmp_path / "state-2.safetensors").exists()
     assert torch.equal(artifacts.read_tree(tmp_path, "state")["x"], torch.zeros(3))
     artifacts.write_tree(tmp_path, "state", {"x": torch.full((3,), 2.0)})
@@ -286,50 +284,45 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
 @pytest.mark.parametrize("exchanged", [True, False])
 def test_a_kill_leaves_the_old_folder_or_the_new_one(exchanged: bool, tmp_path: Path):
     artifacts.write_text(tmp_path / "out" / "a", "old")
-    script = f"""
-import os, shutil, signal
-from pathlib import Path
-from neurodyn.core import artifacts
-if not {exchanged}:  # where the system cannot exchange two folders
-    artifacts.ctypes.CDLL = None
-remove = shutil.rmtree
-def killed(path, **options):
-    remove(path, **options)
-    os.kill(os.getpid(), signal.SIGKILL)
-shutil.rmtree = killed
-with artifacts.atomic_folder(Path({str(tmp_path / "out")!r})) as partial:
-    (partial / "a").write_text("new")
-"""
-    done = subprocess.run([sys.executable, "-c", script], check=False)
-    assert done.returncode == -signal.SIGKILL
+
+    def killed() -> None:
+        if not exchanged:  # where the system cannot exchange two folders
+            artifacts.ctypes.CDLL = None
+        remove = shutil.rmtree
+
+        def dies(path, **options):
+            remove(path, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        shutil.rmtree = dies
+        with artifacts.atomic_folder(tmp_path / "out") as partial:
+            (partial / "a").write_text("new")
+
+    assert in_fork(killed) == -signal.SIGKILL
     assert (tmp_path / "out" / "a").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-KILLED = """
-import os, shutil, signal, sys
-from pathlib import Path
-from neurodyn.core import artifacts
+def written_until(out: Path, last: int) -> None:
+    """Write a folder where the system cannot exchange two, and kill the process before a step of it."""
+    artifacts.ctypes.CDLL = None
+    steps = 0
 
-out, last = Path(sys.argv[1]), int(sys.argv[2])
-artifacts.ctypes.CDLL = None  # where the system cannot exchange two folders
-steps = 0
+    def counted(call):
+        def step(*arguments, **options):
+            nonlocal steps
+            if steps == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            steps += 1
+            return call(*arguments, **options)
 
-def counted(call):
-    def step(*arguments, **options):
-        global steps
-        if steps == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        steps += 1
-        return call(*arguments, **options)
-    return step
+        return step
 
-for module, name in ((os, "replace"), (os, "fsync"), (shutil, "rmtree")):
-    setattr(module, name, counted(getattr(module, name)))
-with artifacts.atomic_folder(out) as partial:
-    (partial / "a").write_text("new")
-    (partial / "b").write_text("new")
-"""
+    for module, name in ((os, "replace"), (os, "fsync"), (shutil, "rmtree")):
+        setattr(module, name, counted(getattr(module, name)))
+    with artifacts.atomic_folder(out) as partial:
+        (partial / "a").write_text("new")
+        (partial / "b").write_text("new")
 
 
 @pytest.mark.parametrize("reader", [True, False])
@@ -339,10 +332,10 @@ def test_a_kill_at_any_step_loses_no_folder_where_two_cannot_be_exchanged(reader
         out = tmp_path / str(step) / "out"
         for name in ("a", "b"):
             artifacts.write_text(out / name, "old")
-        done = subprocess.run([sys.executable, "-c", KILLED, str(out), str(step)], check=False)
-        if done.returncode == 0:
+        code = in_fork(partial(written_until, out, step))
+        if code == 0:
             break
-        assert done.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         if reader:
             artifacts.restore_folder(out)
             ends.append((out / "a").read_text())

@@ -81,12 +81,10 @@ def test_gradients_by_state_targets_quantities_and_gains(plant, kind):
 def test_a_loop_settles_into_its_plant(plant):
     loop = ClosedLoop(plant, PD, FREE)
     before = plant.physical().detach().clone()
-    with torch.no_grad():
-        loop.physical.raw.copy_(loop.physical.raw_of(torch.tensor([1.3, 9.0, 2.0], dtype=F64)))
+    loop.physical.set_values(torch.tensor([1.3, 9.0, 2.0], dtype=F64))
     assert loop.settle() is plant
     torch.testing.assert_close(plant.physical().detach(), torch.tensor([1.3], dtype=F64))
-    with torch.no_grad():
-        plant.physical.raw.copy_(plant.physical.raw_of(before))
+    plant.physical.set_values(before)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def _plan(request: ControlRequest) -> None:
     noise = from_dict({"position": request.noise, "velocity": request.velocity_noise}, MeasurementNoise, "control")
     with claimed(request.json, request.out), ExitStack() as opened:
         with ProgressBar(f"opening {model}"):
-            where = open_dynamics(task, model, device=request.device)
+            where = open_dynamics(task, model, device=request.device, flag="--model")
         asked = Planner(
             where.dynamics, task, planner, request.settings, delay=request.delay, seed=request.seed,
             value=None if request.value is None else load_critic(request.value, task),

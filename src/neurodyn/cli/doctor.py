@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,6 +116,16 @@ def _disk(folder: Path) -> Diagnosis:
     return Diagnosis("disk", f"{free:.1f} GB free in {folder}", advice)
 
 
+def size_of_folder(folder: Path) -> int:
+    """Return the size of all files in a folder [bytes], from which other processes may remove some meanwhile."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += (Path(place) / name).stat().st_size
+    return size
+
+
 def _caches() -> Iterator[Diagnosis]:
     """Yield the cache of compiled kernels, which may be deleted: what is needed is compiled again."""
     if find_spec("warp") is None:
@@ -124,7 +135,7 @@ def _caches() -> Iterator[Diagnosis]:
     warp.config.log_level = warp.LOG_ERROR  # it would say at length what the lines above do
     warp.init()
     folder = Path(str(warp.config.kernel_cache_dir))
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
+    size = size_of_folder(folder) / 1e6
     writable = os.access(folder, os.W_OK)
     yield Diagnosis(
         "kernel cache",

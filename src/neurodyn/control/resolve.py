@@ -94,7 +94,13 @@ class ResolvedDynamics:
 
 
 def open_dynamics(
-    task: Task, name: str, *, device: str = "cpu", starts: str | None = None, drawn: bool = False
+    task: Task,
+    name: str,
+    *,
+    device: str = "cpu",
+    starts: str | None = None,
+    drawn: bool = False,
+    flag: str = "--dynamics",
 ) -> ResolvedDynamics:
     """Open the dynamics for a task.
 
@@ -106,6 +112,7 @@ def open_dynamics(
             world model's own log, and for starts of the task in simulators.
         drawn: Whether episodes in models of logs start where the task says, too, where it can draw their states and
             `starts` is None.
+        flag: What the user named them by, for messages.
 
     Raises:
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
@@ -119,7 +126,7 @@ def open_dynamics(
         shipped = [artifacts.PRETRAINED + n for n in artifacts.pretrained_names()]
         meant = suggestion(name, [*_declared(), *shipped])
         raise InputError(
-            f"--dynamics {name!r}: no such dynamics{meant}; valid: {', '.join(_declared())}, a run directory, or one "
+            f"{flag} {name!r}: no such dynamics{meant}; valid: {', '.join(_declared())}, a run directory, or one "
             f"of {', '.join(shipped)}"
         )
     dynamics = load(name, device=device)
@@ -162,7 +169,7 @@ def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> Re
     simulated = bool(task.declaration().asset) and _simulator()
     if asked == "none" or (asked is None and (where.name == ANALYTIC or not simulated)):
         return None
-    return open_dynamics(task, asked or ANALYTIC, device=where.dynamics.device)
+    return open_dynamics(task, asked or ANALYTIC, device=where.dynamics.device, flag="--reference")
 
 
 def _require_samples(task: Task, name: str, spec: StateSpec) -> None:

@@ -240,11 +240,11 @@ class _Identification:
             searched, known = self._found(residuals, metrics, going_on)
             residuals = searched.residuals
             values = residuals.space.values(searched.point.x)[0].detach()
-            _set(identified, values)
+            for model in filter(None, (identified, self.hybrid)):
+                model.physical.set_values(values[: len(model.physical.specs)])
             if self.hybrid is None:
                 HYBRID.save(self.out, identified.settle())
             else:
-                _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
             runs = self._whole_runs(identified, residuals.noise)
             result = self._result(identified, searched, known, values, runs)
@@ -532,12 +532,6 @@ def _metrics_step(out: Path) -> int:
     if has_state(out, _STATE):
         return _NETWORKS_FROM - 1
     return rounds_done(out)
-
-
-def _set(model: DrivenModel, values: Tensor) -> None:
-    with torch.no_grad():
-        own = model.physical
-        own.raw.copy_(own.raw_of(values[: len(own.specs)]))
 
 
 def _table(found: Sequence[IdentifiedParameter]) -> tuple[list[str], list[list[str]]]:

@@ -16,7 +16,8 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.workers import Executor
 from neurodyn.identify.least_squares import Solution, Stop, levenberg_marquardt
-from neurodyn.identify.residuals import Point, Residuals, Space
+from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.search_space import BoxedSpace
 from neurodyn.learn.devices import threads
 
 Rows = Callable[[Tensor], tuple[Tensor, ...]]
@@ -127,7 +128,7 @@ def basin_hopping(
     return members
 
 
-def draw_starts(space: Space, count: int, generator: torch.Generator) -> Tensor:
+def draw_starts(space: BoxedSpace, count: int, generator: torch.Generator) -> Tensor:
     """Draw starts, shape [count, n]: nominal values first, then uniform within bounds, or around nominal without."""
     nominal, shape = space.nominal, (count, len(space.nominal))
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
@@ -151,7 +152,7 @@ def rounds_done(run: Path) -> int:
     return int(artifacts.read_tree(run / "state", _STATE)["rounds"]) if has_population(run) else 0
 
 
-def _round(space: Space, members: Population, searched: Rows, generator: torch.Generator) -> Population:
+def _round(space: BoxedSpace, members: Population, searched: Rows, generator: torch.Generator) -> Population:
     count = len(members.x)
     if members.rounds:
         children = _children(space, members, count - max(1, count // 4), generator)
@@ -180,7 +181,7 @@ def _selected(x: Tensor, cost: Tensor, count: int) -> Tensor:
     return torch.tensor(kept[:count])
 
 
-def _children(space: Space, members: Population, count: int, generator: torch.Generator) -> Tensor:
+def _children(space: BoxedSpace, members: Population, count: int, generator: torch.Generator) -> Tensor:
     better = max(2, len(members.x) // 2) if len(members.x) > 1 else 1
     n = members.x.shape[1]
     parents = torch.randint(better, (2, count), generator=generator)

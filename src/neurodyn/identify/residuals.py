@@ -20,7 +20,7 @@ parameters, these may be free:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.priors import Prior, UnitPrior
 from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
-from neurodyn.identify.search_space import SearchSpace
+from neurodyn.identify.search_space import BoxedSpace, SearchSpace
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 
 _BYTES = 1 << 27
@@ -105,27 +105,6 @@ class Normal:
     cost: Tensor
 
 
-class Space(Protocol):
-    """Search coordinates; see `SearchSpace`."""
-
-    names: tuple[str, ...]
-    lower: Tensor
-    upper: Tensor
-    nominal: Tensor
-
-    def values(self, x: Tensor) -> Tensor:
-        """Return the physical values of all free quantities, shape [..., quantities]."""
-        ...
-
-    def clipped(self, x: Tensor) -> Tensor:
-        """Return the nearest coordinates within the bounds."""
-        ...
-
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates lie on a bound that a descent step would cross."""
-        ...
-
-
 class Residuals:
     """Residuals of a hybrid model over windows of logs.
 
@@ -152,7 +131,7 @@ class Residuals:
         measured: ComparedReadings | None = None,
         scale: Tensor | None = None,
         environments: RecordedEnvironments | None = None,
-        space: Space | None = None,
+        space: BoxedSpace | None = None,
         prior: Prior | UnitPrior | None = None,
     ) -> None:
         """Prepare the residuals.
@@ -169,7 +148,7 @@ class Residuals:
         own = noise.joined if measured is None else torch.cat([noise.joined, measured.noise])
         self.scale = own if scale is None else scale
         specs = (*dynamics.physical.specs, *(() if measured is None else measured.free))
-        self.space: Space = SearchSpace(Parameters(specs)) if space is None else space
+        self.space: BoxedSpace = SearchSpace(Parameters(specs)) if space is None else space
         self.parameters = len(self.space.nominal)
         self.prior = prior
         self._environments = environments
@@ -240,7 +219,7 @@ class Residuals:
         """Return these residuals over other windows and their sensor readings."""
         return self._changed(windows=windows, measured=measured)
 
-    def with_space(self, space: Space) -> "Residuals":
+    def with_space(self, space: BoxedSpace) -> "Residuals":
         """Return these residuals over other coordinates of the same quantities."""
         return self._changed(space=space)
 

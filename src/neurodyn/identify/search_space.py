@@ -10,14 +10,38 @@ from torch import Tensor
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 
 
-class SearchSpace:
-    """Coordinates x of the free quantities: value = size x, except for full inertias.
+class BoxedSpace:
+    """Coordinates x of free quantities, between bounds.
 
     Attributes:
-        names: Names of the quantities.
+        names: Names of the coordinates.
         lower: Lower bounds, shape [n].
         upper: Upper bounds, shape [n].
         nominal: Coordinates of the nominal values, shape [n].
+    """
+
+    names: tuple[str, ...]
+    lower: Tensor
+    upper: Tensor
+    nominal: Tensor
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values of all free quantities, shape [..., quantities]."""
+        raise NotImplementedError
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Return the nearest coordinates within the bounds."""
+        return torch.minimum(torch.maximum(x, self.lower), self.upper)
+
+    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Return which coordinates lie on a bound that a descent step would cross, bool, shape [..., n]."""
+        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+
+
+class SearchSpace(BoxedSpace):
+    """Value = size x, except for full inertias.
+
+    Attributes:
         fixed: Coordinates that are held constant, bool, shape [n].
     """
 
@@ -56,31 +80,19 @@ class SearchSpace:
         x = values / self._size
         return torch.where(self._block, self._quantities.raw_of(values), x) if self._block.any() else x
 
-    def clipped(self, x: Tensor) -> Tensor:
-        """Return the nearest coordinates within the bounds."""
-        return torch.minimum(torch.maximum(x, self.lower), self.upper)
-
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates are fixed, or lie on a bound that a descent step would cross, shape [..., n]."""
-        return self.fixed | ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+        """Return which coordinates are fixed, or lie on a bound that a descent step would cross."""
+        return self.fixed | super().held(x, gradient)
 
 
-class FixedSpace:
+class FixedSpace(BoxedSpace):
     """An empty search space: quantities keep their values, only initial states are searched."""
 
     def __init__(self, values: Tensor) -> None:
         self._values = values
-        self.names: tuple[str, ...] = ()
+        self.names = ()
         self.lower = self.upper = self.nominal = values.new_zeros(0)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values, shape [..., n]."""
         return self._values.expand(*x.shape[:-1], len(self._values))
-
-    def clipped(self, x: Tensor) -> Tensor:
-        """Return the coordinates as they are."""
-        return x
-
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return an empty mask."""
-        return torch.zeros_like(x, dtype=torch.bool)

@@ -37,6 +37,9 @@ class TrainingPhase(Config, frozen=True, kw_only=True):
 
 Clock = Literal["wall", "cpu"]
 
+MOST_VALIDATIONS = 40
+"""Validations of a training whose settings leave their number open."""
+
 
 class TrainingPlan(Config, frozen=True, kw_only=True):
     """Settings of a training that all kinds of models share.
@@ -52,7 +55,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         clip: Largest norm of a gradient.
         warmup: Share of a phase in which the rate rises.
         final: Rate at the end of a phase, as a share of its highest.
-        validations: Number of validations by roll-out during the training.
+        validations: Number of validations by roll-out in place of 40 or one in 10 steps, whichever is less.
         validation_rollouts: Held-out windows in a validation.
         validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
         threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
@@ -71,7 +74,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
     clip: float = 1.0
     warmup: float = 0.02
     final: float = 0.01
-    validations: int = 40
+    validations: int | None = None
     validation_rollouts: int = 256
     validation_frames: int = 100
     threads: int = 1
@@ -96,6 +99,13 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
     def budget(self) -> "TrainingBudget":
         """When each phase is over."""
         return TrainingBudget(self.steps, self.minutes, tuple(phase.share for phase in self.phases), self.clock)
+
+    @property
+    def validation_count(self) -> int:
+        """The number of validations, at least 1: one in few steps would take longer than they do."""
+        if self.validations is not None:
+            return self.validations
+        return MOST_VALIDATIONS if self.steps is None else max(1, min(MOST_VALIDATIONS, self.steps // 10))
 
     @property
     def schedule(self) -> Schedule:

@@ -153,7 +153,7 @@ def train_by_plan(
     """Train the model of a job, from its checkpoint if `resume`."""
     plan = job.settings
     loop = TrainingLoop(
-        learner, plan.budget, job.out, record=record, data=checksum(job.store), validations=max(1, plan.validations),
+        learner, plan.budget, job.out, record=record, data=checksum(job.store), validations=plan.validation_count,
         patience=patience, thread_count=plan.threads, callbacks=job.callbacks, progress=job.progress,
     )  # fmt: skip
     if resume:

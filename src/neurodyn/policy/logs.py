@@ -169,11 +169,6 @@ def measured_spec(task: Task) -> StateSpec:
     )
 
 
-def logs_rows(task: Task) -> bool:
-    """Return whether the task's robot logs rows by default, which it does if it declares them."""
-    return task.declaration().rows_path is not None
-
-
 @taking(LogPolicyRequest)
 def log_policies(request: LogPolicyRequest) -> "LogSummary":
     """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
@@ -298,7 +293,7 @@ def record_log(
     require_fit(task, dynamics)
     begin = time.process_time()
     notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise, SIMULATED: declared}
-    rows = logs_rows(task) if coordinates is None else not coordinates
+    rows = task.declaration().rows_path is not None if coordinates is None else not coordinates
     if measurement is not None and (measurement.position or measurement.velocity):
         notes["measurement_noise"] = to_dict(measurement)
     if rows:

@@ -52,6 +52,7 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         return _paths(task, network, where, frames, seed, worlds, elsewhere)
 
     alone = request.beside is None and dynamics == ANALYTIC and request.on is None
+    other = None if alone else _open(task, beside, starts, request.device, "--beside")
     labels, start = ("start 1", "start 2"), None
     if request.on is not None:
         with stage(0.0, 0.5, request.on), robot_in_loop(task, request.on, log_file(None)) as alive:
@@ -63,8 +64,7 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         first = _open(task, dynamics, starts, request.device)
         with stage(0.0, 1.0 if alone else 0.5, dynamics):
             shown = paths(first, 2 if alone else 1)
-    if not alone:
-        other = _open(task, beside, starts, request.device)
+    if other is not None:
         if start is not None and other.drawn_by(task):
             other = StartedAt(other.name, other.dynamics, start=start)
         with stage(0.5, 1.0, other.name):
@@ -90,8 +90,9 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
     )
 
 
-def _open(task: Task, name: str, starts: str | None, device: str) -> ResolvedDynamics:
-    resolved = open_dynamics(task, name, device=device, starts=None if name == ANALYTIC else starts)
+def _open(task: Task, name: str, starts: str | None, device: str, flag: str = "--dynamics") -> ResolvedDynamics:
+    starts = None if name == ANALYTIC else starts
+    resolved = open_dynamics(task, name, device=device, starts=starts, flag=flag)
     if resolved.dynamics.spec.nq != task.declaration().spec.nq:
         raise InputError(
             f"{name}: its states hold no pose of the robot's base, so there is nothing to draw; play in another"

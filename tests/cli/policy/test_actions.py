@@ -71,6 +71,7 @@ def test_a_recording_is_written(policy, tmp_path):
          "do not know how uncertain they are"),
         (["evaluate", "nothing"], "no such folder; expected a folder written by"),
         (["play", "nothing", "--out", "picture.bmp"], "no known kind of recording"),
+        (["play", SHIPPED[0], "--beside", "moon", "--out", "x.html"], "--beside 'moon': no such dynamics"),
         (["evaluate", "nothing", "--episodes", "0"], "--episodes is 0; valid: at least 1"),
         (["evaluate", *SHIPPED], "policy for anymal-forward; valid beside pretrained-policy:ant-run: policies for ant"),
         (["evaluate", SHIPPED[0], SHIPPED[0]], "is named twice; valid: each policy once"),

@@ -114,6 +114,17 @@ def test_a_budget_without_meaning_is_bad_input(minutes: float | None, steps: int
         with_budget(quick, minutes, steps, None)
 
 
+@pytest.mark.parametrize(
+    ("minutes", "steps", "given", "count"),
+    [(None, 300, 4, 4), (None, 300, None, 30), (None, 6, None, 1), (None, 5000, None, 40), (1.0, None, None, 40)],
+)
+def test_a_short_training_is_validated_less_often(
+    minutes: float | None, steps: int | None, given: int | None, count: int, quick: Settings
+):
+    settings = msgspec.structs.replace(quick, minutes=minutes, steps=steps, validations=given)
+    assert settings.validation_count == count
+
+
 def test_a_window_holds_history_and_forecast():
     assert Phase(share=1, rate=1, batch=1, frames=20).window == 20
     assert Phase(share=1, rate=1, batch=1, frames=20, forecast=8, context=4).window == 12

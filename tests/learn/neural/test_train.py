@@ -3,10 +3,9 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import beside_log
+from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import finetune, read_run_config, train
@@ -28,6 +28,7 @@ from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from tests import plant
+from tests.forked import in_fork
 from tests.learn.callbacks import SignalAt
 
 replace = msgspec.structs.replace
@@ -159,37 +160,26 @@ def test_a_model_that_never_gets_finite_is_still_written(
 
 # Kills and resuming
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from neurodyn.core.config import read_config
-from neurodyn.data.store import Store
-from neurodyn.learn.loop import Callback
-from neurodyn.learn.neural.settings import Settings
-from neurodyn.learn.neural.train import train
-from neurodyn.robots import load
-
-folder, data, save, kill = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 class Kill(Callback):
-    def on_step(self, loop):
-        if loop.state.step == save:
-            loop.save()
-        if loop.state.step == kill:
-            os.kill(os.getpid(), signal.SIGKILL)
+    """Kills the process after a step; another one may be saved before."""
 
-settings = read_config(folder / "settings.json", Settings)
-train(load("cartpole"), "cartpole", data, Store.open(data), folder / "killed", settings, callbacks=[Kill()])
-"""
+    def __init__(self, step: int, saved: int) -> None:
+        self.step, self.saved = step, saved
+
+    def on_step(self, loop: TrainingLoop) -> None:
+        if loop.state.step == self.saved:
+            loop.save()
+        if loop.state.step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_at(step: int, folder: Path, data: Path, settings: Settings, *, saved: int) -> None:
-    (folder / "settings.json").write_bytes(msgspec.json.encode(settings))
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(data), str(saved), str(step)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    def trained() -> None:
+        store, callbacks = Store.open(data), [Kill(step, saved)]
+        train(plant.robot(), "cartpole", str(data), store, folder / "killed", settings, callbacks=callbacks)
+
+    assert in_fork(trained) == -signal.SIGKILL
 
 
 @pytest.fixture(scope="module")

@@ -379,4 +379,4 @@ def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[R
         with robot_in_loop(task, name, log_file(out)) as robot:
             yield robot
     else:
-        yield open_dynamics(task, name, device=device)
+        yield open_dynamics(task, name, device=device, flag="--plant")

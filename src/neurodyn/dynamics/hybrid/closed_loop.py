@@ -95,11 +95,10 @@ class ClosedLoop(nn.Module):
         """Weights of the model's networks."""
         return self.plant.weights
 
-    @torch.no_grad()
     def settle(self) -> HybridDynamics:
         """Copy the current values of the free quantities to the model, and return it."""
         own = self.plant.physical
-        own.raw.copy_(own.raw_of(self.physical()[: len(own.specs)]))
+        own.set_values(self.physical()[: len(own.specs)])
         return self.plant
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:

@@ -72,6 +72,11 @@ class Parameters(nn.Module):
         """Return the inverse of `forward`, shape [..., parameters]; an `InputError` if no body has an inertia."""
         return self._inverse(values, 1e-12) - self._start
 
+    @torch.no_grad()
+    def set_values(self, values: Tensor) -> None:
+        """Take physical values, shape [parameters]."""
+        self.raw.copy_(self.raw_of(values.detach()))
+
     def _inverse(self, values: Tensor, inside: float) -> Tensor:
         moved = torch.empty_like(values)
         for index in self._single:

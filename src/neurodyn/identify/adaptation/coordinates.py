@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.identify.search_space import BoxedSpace
 
 _ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _MOST = 8.0
@@ -80,16 +81,12 @@ MASS_SCALE = "mass_scale"
 PAYLOAD = ("payload.mass", "payload.x", "payload.y", "payload.z", "payload.radius")
 
 
-class CoordinateSpace:
-    """Coordinates of a mechanism's free quantities; a `Space` of least squares.
+class CoordinateSpace(BoxedSpace):
+    """Coordinates of a mechanism's free quantities; the search begins at the declared values.
 
     Attributes:
         coordinates: The coordinates.
         quantities: Names of the physical quantities, in the order of `values`.
-        names: Names of the coordinates.
-        lower: Lower bounds, shape [n].
-        upper: Upper bounds, shape [n].
-        nominal: Where the search begins, shape [n]: the declared values.
     """
 
     def __init__(
@@ -170,14 +167,6 @@ class CoordinateSpace:
             moved = reduced * ((square if i == j else 0.0) - arm[i] * arm[j])
             result[f"{base}.inertia.{entry}"] = inertia[entry] + moved + (ball if i == j else 0.0)
         return result
-
-    def clipped(self, x: Tensor) -> Tensor:
-        """Return the nearest coordinates within the bounds."""
-        return torch.minimum(torch.maximum(x, self.lower), self.upper)
-
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates lie on a bound that a descent step would cross, shape [..., n]."""
-        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 class PartOfSpace:

@@ -267,14 +267,8 @@ class Fitting:
 
     def _ended(self, residuals: Residuals, stage: str, costs: dict[str, float]) -> AdaptedFit:
         analysis = identifiability(residuals, residuals.start(self.x[None]))
-        self.settle()
+        self.dynamics.physical.set_values(self.model.space.values(self.x))
         return AdaptedFit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
-
-    @torch.no_grad()
-    def settle(self) -> None:
-        """Give the model the values where the search stands."""
-        own = self.dynamics.physical
-        own.raw.copy_(own.raw_of(self.model.space.values(self.x).detach()))
 
     def _search(self, residuals: Residuals, iterations: int, name: str) -> float:
         places = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))

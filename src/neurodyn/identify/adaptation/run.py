@@ -174,8 +174,7 @@ class _Adaptation:
 
     def _settled(self, model: FitModel, values: Tensor) -> HybridDynamics:
         dynamics = model.dynamics(self.store, self.threads)
-        with torch.no_grad():
-            dynamics.physical.raw.copy_(dynamics.physical.raw_of(values))
+        dynamics.physical.set_values(values)
         return dynamics
 
     def _fit(self, models: list[FitModel], metrics: MetricsLog, resume: bool) -> tuple[Fitting, AdaptedFit]:

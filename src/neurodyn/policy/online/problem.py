@@ -132,10 +132,7 @@ def pose(request: OnlineRequest) -> OnlineProblem:
 
 
 def _reference(task: Task, name: str) -> ResolvedDynamics:
-    try:
-        reference = open_dynamics(task, name)
-    except InputError as error:
-        raise type(error)(str(error).replace("--dynamics", "--reference")) from None
+    reference = open_dynamics(task, name, flag="--reference")
     if reference.dynamics.measured:
         raise InputError(f"--reference {name}: predicts what a log measures; valid: dynamics with a whole state")
     return reference

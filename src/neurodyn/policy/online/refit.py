@@ -19,7 +19,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.logs import BEHAVIOURS, STILL, Behaviour, behaviour, logs_rows, record_log
+from neurodyn.policy.logs import BEHAVIOURS, STILL, Behaviour, behaviour, record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
 from neurodyn.robots.data import grounded, open_measured_data, open_robot_data
@@ -187,7 +187,7 @@ class WorldModelRefit(Refit):
         robot = task.declaration()
         first = load_world_settings(robot, settings.size or _SIZE)
         load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context)
-        if robot.spec.floating and not logs_rows(task):
+        if robot.spec.floating and robot.rows_path is None:
             raise InputError(
                 f"robot {robot.name!r} has a floating base, whose pose a world model cannot measure, and declares no "
                 "rows to log; valid: --kind neural or hybrid, or `rows:` in its declaration"
