@@ -68,8 +68,8 @@ class Joint(Config, HasJointKind, frozen=True):
     def __post_init__(self) -> None:
         if (self.lower is None) != (self.upper is None):
             raise ValueError(f"joint {self.name!r}: give both lower and upper, or neither")
-        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
-            raise ValueError(f"joint {self.name!r}: lower {self.lower:g} must be below upper {self.upper:g}")
+        if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
+            raise ValueError(f"joint {self.name!r}: lower {self.lower:g} is above upper {self.upper:g}")
         if self.continuous and self.kind != "revolute":
             raise ValueError(f"joint {self.name!r}: only a revolute joint can be continuous, this one is {self.kind}")
         if self.continuous and self.lower is not None:

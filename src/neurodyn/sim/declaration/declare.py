@@ -138,13 +138,16 @@ class _Draft:
             "description": f"{name}, from {facts.path.name}",
             "asset": facts.path.name,
             "joints": [_joint_entry(joint) for joint in facts.joints],
-            "actuated": {joint.name: joint.effort for joint in self.scalars if joint.effort is not None},
+            "actuated": facts.efforts
+            or {joint.name: joint.effort for joint in self.scalars if joint.effort is not None},
             "dt": dt,
             "fixed_base": not facts.floating,
             "locked": list(facts.locked),
             "simulator": {"solver": facts.solver, "substeps": 4, "integrator": "implicitfast"},
             "meshes": facts.meshes,
         }
+        if facts.drives:
+            self.tree["drives"] = facts.drives
         if facts.gravity != (0.0, 0.0, -9.81):
             self.tree["gravity"] = list(facts.gravity)
 
@@ -157,6 +160,8 @@ class _Draft:
         limited = sum(joint.lower is not None for joint in self.scalars)
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
+        if self.facts.drives:
+            self._decide("drives", ", ".join(self.facts.drives), "the asset's actuators are the control vector")
         if not driven:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
         self.tree["nominal"] = {}
@@ -168,7 +173,7 @@ class _Draft:
         with stage(0.2, 0.3):
             self._ranges()
             self._armatures()
-        if facts.floating and driven:
+        if facts.floating and driven and not facts.drives:
             with stage(0.3, 0.5):
                 self._gains()
         elif driven:
@@ -412,10 +417,13 @@ class _Draft:
             if self._try(1.0, substeps).passed:
                 break
         else:
-            raise InputError(
-                f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
-                f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
-            )
+            advice = "give another --dt, or check masses, efforts and limits of the asset"
+            if self.facts.solver != "mujoco-c" or self.trial.finite < 1.0:
+                raise InputError(
+                    f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
+                    f"{self.trial.text}; {advice}"
+                )
+            self._decide("trial", f"not passed: {self.trial.text}", advice)  # it is the user's own simulator
         first, refused = self.trial.substeps, self._refusal()
         for factor in _ARMATURES if refused else ():
             if self._try(factor, min(2 * first, _SUBSTEPS[-1])).passed and not (refused := self._refusal()):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
@@ -15,6 +16,7 @@ from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import read_asset
 from neurodyn.sim.engine import import_newton, joint_kinds
+from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import joint_kind, joint_name
 from neurodyn.sim.mujoco.engine import import_mujoco
@@ -61,6 +63,8 @@ class AssetFacts:
     notes: tuple[str, ...]  # one line each
     gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
     step: float | None = None  # time between two steps of its simulator [s]; None if it says none
+    drives: dict[str, Any] = field(default_factory=dict)  # actuators that are not torques at joints, as plain data
+    efforts: dict[str, float] = field(default_factory=dict)  # greatest force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
     solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
 
@@ -102,14 +106,26 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     floor = any(geom.type in _flat_types() for geom in spec.worldbody.geoms)
     model = compiled(path, spec)
     notes: list[str] = []
-    efforts = _efforts(model, notes)
+    read = read_drives(model, {joint: joint_name(model, joint) for joint in range(model.njnt)})
+    notes += [f"actuator {name!r} is left out: {reason}" for name, reason in read.unmodelled.items()]
+    own = {} if read.motors else read.declared()
+    efforts = {} if own else _efforts(model, notes)
     joints = _compiled_joints(path, model, {name: (effort, None) for name, effort in efforts.items()})
+    bounds = {name: _bound(read.efforts[name], read.drives[name], joints) for name in own}
     free, why = _base(joints)
     x, y, z = map(float, model.opt.gravity)
     return AssetFacts(
         path, joints, free, why, lock, floor, True, (*notes, *unmodelled(model)), gravity=(x, y, z),
-        step=float(model.opt.timestep), pose=_keyed_pose(model),
+        step=float(model.opt.timestep), pose=_keyed_pose(model), drives=own, efforts=bounds,
     )  # fmt: skip
+
+
+def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -> float:
+    """Return the greatest force of an actuator; of a servo without a bound, its stiffness over the joints' range."""
+    if effort is not None and math.isfinite(effort) and effort > 0:
+        return effort
+    ranges = [joint.upper - joint.lower for joint in joints if joint.lower is not None and joint.upper is not None]
+    return (drive.kp or 1.0) * (max(ranges) if ranges else math.pi)
 
 
 def _flat_types() -> tuple[Any, ...]:

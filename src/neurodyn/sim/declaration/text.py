@@ -78,8 +78,8 @@ _COMMENTS = {
     "passive_fraction": "Share of the data that hold the nominal pose, or without gains have no torque at all.",
 }
 _ORDER = (
-    "name", "description", "asset", "fixed_base", "locked", "meshes", "joints", "actuated", "dt", "simulator",
-    "material", "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains", "sampling",
+    "name", "description", "asset", "gravity", "fixed_base", "locked", "meshes", "joints", "actuated", "drives", "dt",
+    "simulator", "material", "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains", "sampling",
     "reset", "range", "passive_fraction",
 )  # fmt: skip
 
@@ -109,9 +109,13 @@ def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> s
         if key == "joints":
             lines += ["joints:", *(f"  - {_flow(entry)}" for entry in _grouped(value))]
         elif key in ("actuated", "nominal"):
-            lines.append(f"{key}: {_flow(_in_order(value, scalars))}")
+            lines.append(
+                f"{key}: {_flow(_in_order(value, [*scalars, *(name for name in value if name not in scalars)]))}"
+            )
         elif key in ("sampling", "reset", "range"):
             lines += _section(key, value, scalars, rates)
+        elif key == "drives":
+            lines += ["drives:", *(f"  {name}: {_flow(drive)}" for name, drive in value.items())]
         elif key == "grounds":
             lines += ["grounds:", *(f"  {name}: {_flow(ground)}" for name, ground in value.items())]
         else:

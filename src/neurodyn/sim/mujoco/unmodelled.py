@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 _COUNTS: tuple[tuple[str, Callable[[Any], int]], ...] = (
-    ("equality constraints", lambda model: int(model.neq)),
-    ("tendons", lambda model: int(model.ntendon)),
     ("flexible bodies", lambda model: int(model.nflex)),
     ("plugins", lambda model: int(model.nplugin)),
 )
