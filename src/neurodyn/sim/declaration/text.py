@@ -79,8 +79,8 @@ _COMMENTS = {
 }
 _ORDER = (
     "name", "description", "asset", "gravity", "fixed_base", "locked", "meshes", "joints", "actuated", "drives", "dt",
-    "simulator", "material", "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains", "sampling",
-    "reset", "range", "passive_fraction",
+    "simulator", "material", "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains",
+    "sampling", "reset", "range", "passive_fraction",
 )  # fmt: skip
 
 
@@ -109,9 +109,8 @@ def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> s
         if key == "joints":
             lines += ["joints:", *(f"  - {_flow(entry)}" for entry in _grouped(value))]
         elif key in ("actuated", "nominal"):
-            lines.append(
-                f"{key}: {_flow(_in_order(value, [*scalars, *(name for name in value if name not in scalars)]))}"
-            )
+            short = value if key == "actuated" and "drives" in tree else _in_order(value, scalars)
+            lines.append(f"{key}: {_flow(short)}")
         elif key in ("sampling", "reset", "range"):
             lines += _section(key, value, scalars, rates)
         elif key == "drives":

@@ -100,6 +100,9 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
     if "positive eigenvalues" in error and (mended := _rounded(spec)):
         notice(f"{path}: inertias that no body has become those of spheres: {choices(mended)}")
         return True
+    if "discarding visual" in error and spec.compiler.discardvisual:
+        spec.compiler.discardvisual = False
+        return True
     if "mjMINVAL" in error and not spec.compiler.boundmass:
         spec.compiler.boundmass, spec.compiler.boundinertia = _LEAST_MASS, _LEAST_INERTIA
         notice(f"{path}: bodies without a mass get {_LEAST_MASS:g} kg ({_first_line(error)})")
