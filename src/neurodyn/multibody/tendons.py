@@ -23,6 +23,9 @@ from neurodyn.multibody.trace import maximum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import array, dot
 from neurodyn.multibody.wrapping import way_around
 
+_COINCIDENT = 1e-24
+"""Square of the distance below which two points count as one [m^2]."""
+
 
 @dataclass
 class TendonMotion:
@@ -98,10 +101,12 @@ def _straight(
 ) -> tuple[Any, list[Any], Any]:
     """Return length, row and, if `moving`, the second derivative of a straight piece."""
     between = end.place - start.place
-    distance = safe_sqrt(dot(between, between))
+    square = dot(between, between)
+    distance = safe_sqrt(square)
     if start.link == end.link:
         return distance, attached.none, 0.0
-    unit = between / distance
+    along_x = (1.0, 0.0, 0.0)  # MuJoCo's direction where the points coincide
+    unit = array([select_less(square, _COINCIDENT, a, b) for a, b in zip(along_x, between / distance, strict=True)])
     row = [a - b for a, b in zip(attached.row(end, unit), attached.row(start, unit), strict=True)]
     if not moving:
         return distance, row, 0.0

@@ -8,6 +8,8 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons import added_inertia, tendon_motions
+from neurodyn.multibody.trace import maximum
+from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import IDENTITY, array
 
 
@@ -31,9 +33,9 @@ class InverseWeights:
         return self._yield([1.0 if i == dof else 0.0 for i in range(self._links.tree.mechanism.nv)])
 
     def tendon(self, name: str) -> Any:
-        """Return the inverse weight of a tendon [1/kg]."""
+        """Return the inverse weight of a tendon, above 0 even where none of its joints changes its length [1/kg]."""
         row = self._tendons[name].row
-        return self._yield([row.get(dof, 0.0) for dof in range(self._links.tree.mechanism.nv)])
+        return maximum(self._yield([row.get(dof, 0.0) for dof in range(self._links.tree.mechanism.nv)]), TINY)
 
     def body(self, link: int, centre: Vector3 | None = None) -> Any:
         """Return $w_{body}$ of a link at its centre of mass, or at a point in the frame of its body [1/kg]."""
