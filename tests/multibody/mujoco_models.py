@@ -13,6 +13,7 @@ from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.sim.bodies import compose, rotation
 from neurodyn.sim.mujoco.couplings import ModelLinks, read_equalities, read_tendons
+from neurodyn.sim.mujoco.shape_contacts import read_contacts
 
 F64 = torch.float64
 KINDS = {0: "free", 1: "ball", 2: "prismatic", 3: "revolute"}
@@ -113,12 +114,15 @@ def mechanism_of(model):
         start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
         own = model.qpos0[start : start + (7, 4, 1, 1)[kind]].tolist()
         reference += [*own[:-4], *own[-3:], own[-4]] if kind < 2 else own
+    contacts = read_contacts(model, where, np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist())
     return Mechanism(
+        surfaces=contacts.surfaces, shape_contacts=contacts.contacts,
         links=tuple(links), gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
         equalities=read_equalities(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
             limits=limits, joint_friction=frictions, limit_margins=margins, implicit=int(model.opt.integrator) == 3,
-            free_point="origin",
+            free_point="origin", follows_capsules=True, impratio=float(model.opt.impratio),
+            cone="elliptic" if int(model.opt.cone) else "pyramidal",
         ),
     )  # fmt: skip
 

@@ -71,6 +71,18 @@ class TreeColumns:
             return ZERO
         return self._poses[link].origin - self._poses[self._roots[link]].origin
 
+    def from_first(self, link: int) -> Vector:
+        """Return the origin of a link relative to that of the mechanism's first link, of whichever tree."""
+        root = self._roots[link]
+        return self.from_root(link) + (ZERO if root == 0 else self._poses[root].origin - self._poses[0].origin)
+
+    def velocity_at_first(self, column: MotionColumn) -> Vector:
+        """Return the velocity of the point at the origin of the mechanism's first link per unit of a coordinate."""
+        root = self._roots[column.link]
+        if root == 0:
+            return column.velocity
+        return column.velocity + cross(column.spin, self._poses[0].origin - self._poses[root].origin)
+
     def carries(self, link: int, other: int) -> bool:
         """Return whether `other` is `link` or one of its descendants."""
         while other > link:

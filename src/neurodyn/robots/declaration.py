@@ -127,6 +127,8 @@ class Robot(Config, frozen=True):
         material: Contact material of robot and ground; None for the asset's.
         colliders: Shell patterns of the labels of collision shapes, or of their bodies, that can touch anything; other
             shapes do not collide.
+        self_contacts: Whether these shapes touch each other, too, and with the margins of the asset; with solver
+            mujoco-c alone.
         contacts: Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name.
         contact_points: Points that are measured against the ground; None for none.
         end_effector: The robot's end effector; None without one.
@@ -175,6 +177,7 @@ class Robot(Config, frozen=True):
     ground_sampling: GroundSampling | None = None
     material: ContactMaterial | None = None
     colliders: tuple[str, ...] = ("*",)
+    self_contacts: bool = False
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     contact_points: ContactPointSelection | None = None
     end_effector: EndEffector | None = None
@@ -279,6 +282,8 @@ class Robot(Config, frozen=True):
         if self.ground_sampling is not None and self.ground_sampling.ground not in self.grounds:
             named = self.ground_sampling.ground
             raise ValueError(f"ground_sampling names the unknown ground {named!r}; valid: {choices(self.grounds)}")
+        if self.self_contacts and self.simulator.solver != "mujoco-c":
+            raise ValueError(f"self_contacts is modelled by solver mujoco-c, not by {self.simulator.solver}; remove it")
         if self.simulator.solver == "featherstone" and any(scene.shapes for scene in self.grounds.values()):
             raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
 

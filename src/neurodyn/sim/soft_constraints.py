@@ -84,10 +84,12 @@ def _declared(parameters: Mapping[str, ConstraintParameters], names: set[str]) -
     return {name: value for name, value in parameters.items() if name in names and value != default}
 
 
-def constraint_parameters(solref: Sequence[float], solimp: Sequence[float]) -> ConstraintParameters:
-    """Return the compliance of a constraint, rounded to float32's digits, clipped as MuJoCo does at every step."""
-    time, ratio = rounded(solref)
-    first, last, width, midpoint, power = rounded(solimp)
+def constraint_parameters(
+    solref: Sequence[float], solimp: Sequence[float], *, exact: bool = False
+) -> ConstraintParameters:
+    """Return the compliance of a constraint, clipped as MuJoCo does at every step; unless `exact`, in float32's digits."""
+    time, ratio = solref if exact else rounded(solref)
+    first, last, width, midpoint, power = solimp if exact else rounded(solimp)
     first, last, midpoint = (min(max(share, _LEAST_SHARE), _MOST_SHARE) for share in (first, last, midpoint))
     numbers = (first, last, max(width, _LEAST_WIDTH), midpoint, max(power, 1.0))
     return ConstraintParameters(solref=(time, ratio), solimp=numbers)

@@ -23,6 +23,12 @@ from neurodyn.core.description.couplings import Equality, Tendon, require_coupli
 from neurodyn.core.description.drive import Drive, bounds
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.shape_contacts import (
+    ContactSurface,
+    GroundShape,
+    ShapeContact,
+    require_shape_contacts,
+)
 from neurodyn.core.description.spec import HasJoints
 from neurodyn.core.errors import require
 
@@ -106,6 +112,10 @@ class Mechanism(Config, HasJoints, frozen=True):
         elements: Passive force elements between joints or points; unset for none.
         tendons: Tendons; unset for none.
         equalities: Equality constraints; unset for none.
+        surfaces: Friction and softness of contacts of shapes; unset for none.
+        shape_contacts: Pairs of shapes of two links that can touch, in soft contacts; unset for none.
+        ground_shapes: What shapes do in soft contacts of `points` with the ground, by the name of the shape, in place of
+            what `constraints` says; unset for nothing else. Either all or none of them have a surface.
         reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
         hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
             not turned: springs within links. Unset for none.
@@ -122,6 +132,9 @@ class Mechanism(Config, HasJoints, frozen=True):
     elements: tuple[ForceElement, ...] | UnsetType = UNSET
     tendons: tuple[Tendon, ...] | UnsetType = UNSET
     equalities: tuple[Equality, ...] | UnsetType = UNSET
+    surfaces: tuple[ContactSurface, ...] | UnsetType = UNSET
+    shape_contacts: tuple[ShapeContact, ...] | UnsetType = UNSET
+    ground_shapes: dict[str, GroundShape] | UnsetType = UNSET
     reference: tuple[float, ...] | UnsetType = UNSET
     hidden: int | UnsetType = UNSET
 
@@ -157,8 +170,14 @@ class Mechanism(Config, HasJoints, frozen=True):
             valid = f"{self.nq} finite numbers, one per position"
             fine = len(self.reference) == self.nq and all(map(math.isfinite, self.reference))
             require(fine, "reference", list(self.reference), valid)
+        require_shape_contacts(self.shape_contacts or (), self.surfaces or (), self.ground_shapes or {}, self.names)
         require_couplings(self.tendons or (), self.equalities or (), scalar, self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
+
+    @property
+    def grounded(self) -> bool:
+        """Whether contacts with the ground are those of surfaces."""
+        return any(shape.surface for shape in (self.ground_shapes or {}).values())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -191,7 +210,8 @@ class Mechanism(Config, HasJoints, frozen=True):
             values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
         for support in self.supports:
             values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
-        for one in (*(self.elements or ()), *(self.tendons or ()), *(self.equalities or ())):
+        coupled = (*(self.tendons or ()), *(self.equalities or ()), *(self.surfaces or ()))
+        for one in (*(self.elements or ()), *coupled):
             values |= one.quantities()
         return values
 
@@ -206,8 +226,8 @@ class Mechanism(Config, HasJoints, frozen=True):
             found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
         for element in self.elements or ():
             found |= {name: element.bounds_of(name.rpartition(".")[2]) for name in element.quantities()}
-        for tendon in self.tendons or ():
-            found |= tendon.bounds()
+        for one in (*(self.tendons or ()), *(self.surfaces or ())):
+            found |= one.bounds()
         return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
@@ -241,7 +261,7 @@ class Mechanism(Config, HasJoints, frozen=True):
             supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
         own = {
             what: tuple(one.with_quantities(named) for one in getattr(self, what) or ()) or UNSET
-            for what in ("elements", "tendons", "equalities")
+            for what in ("elements", "tendons", "equalities", "surfaces")
         }
         return msgspec.structs.replace(
             self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports), **own

@@ -38,6 +38,23 @@ class RowGroup:
         return len(self.dofs) + (2 if self.kind == "equality" else 3)
 
 
+PER_CONE_GROUP = 6
+"""Inputs of contacts of shapes: friction, b, scales of second tangent, torsion, and rolling about the tangents."""
+
+PER_CONE = 12
+"""Inputs of a contact of shapes: position, normal and first tangent (3 each), depth, D, k d r."""
+
+
+@dataclass(frozen=True)
+class ConeGroup:
+    """Contacts of one pair of shapes, or of several with the same links and surface."""
+
+    dofs: tuple[int, ...]  # velocity coordinates that move one of the links, but not both, ascending
+    signs: tuple[int, ...]  # 1 where that is the second link, -1 where it is the first
+    dimension: Literal[1, 3, 4, 6]  # rows of a contact
+    contacts: int
+
+
 @dataclass(frozen=True)
 class ContactPointGroup:
     """The contact points of a link."""
@@ -58,6 +75,7 @@ class ConstraintStructure:
     cone: Cone = "pyramidal"
     impratio: float = 1.0  # ratio of the impedances of friction and normal force
     rows: tuple[RowGroup, ...] = ()  # other constraints
+    cones: tuple[ConeGroup, ...] = ()  # contacts of shapes
 
     @property
     def filled(self) -> tuple[tuple[int, ...], ...]:
@@ -67,7 +85,7 @@ class ConstraintStructure:
         fills those between the coordinates that it is coupled with.
         """
         filled = [set(chain) for chain in self.chains]
-        for group in self.rows:
+        for group in (*self.rows, *self.cones):
             for i in group.dofs:
                 filled[i] |= {j for j in group.dofs if j <= i}
         for k in range(len(filled) - 1, -1, -1):
@@ -97,6 +115,12 @@ class ConstraintLayout:
         for group in structure.rows:
             self.first_rows.append(self.inputs)
             self.inputs += group.rows * group.width
+        self.first_cones: list[int] = []  # of each group
+        for group in structure.cones:
+            self.first_cones.append(self.inputs)
+            self.inputs += PER_CONE_GROUP + PER_CONE * group.contacts
+        self.first_force = self.nv + 3 * self.points  # of contacts of shapes, among the outputs
+        self.outputs = self.first_force + 3 * sum(group.contacts for group in structure.cones)
 
 
 FORCE = ("F0", "F1", "F2")

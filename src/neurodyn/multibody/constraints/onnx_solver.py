@@ -35,8 +35,10 @@ def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -
     `given` is the name of the inputs (see `constraint_loop`), shape [worlds, inputs].
 
     Raises:
-        InputError: The friction cones are elliptic.
+        InputError: The friction cones are elliptic, or there are contacts of shapes.
     """
+    if structure.cones:
+        raise InputError("soft contacts of shapes have no ONNX graph; valid: contacts of points with the ground")
     if structure.groups and structure.cone != "pyramidal":
         raise InputError(
             "soft contacts with elliptic cones of friction have no ONNX graph; valid: pyramidal cones, or a base `free`"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.description.contacts import ConstraintParameters, constraint_quantities
+from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, constraint_quantities
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
 from neurodyn.multibody.actuators import damped
@@ -14,14 +14,30 @@ from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_r
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
+from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
+from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
+        cones = _surface_contacts(contacts, inertia, weights)
+        apart = contacts.tree.centripetal(contacts.q, contacts.qd)
+        free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
+        acceleration = free
+        if touching or limits or frictions or rows or cones:
+            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows, cones)
+            forces = solution[len(free) :]
+            _note_pushes(contacts, inertia, cones, forces[3 * len(touching) :])
+            named, own = _named(cones, forces[3 * len(touching) :])
+            pushing = [*touching, *named], [*forces[: 3 * len(touching)], *own]
+            acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
+        acceleration = _damped(contacts, inertia, acceleration)
+        if contacts.tree.mechanism.constraints.implicit is True:
+            acceleration = _spinning(contacts, inertia, acceleration, apart)
+        return [a + apart.get(dof, 0.0) for dof, a in enumerate(acceleration)] if apart else acceleration
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""
@@ -43,7 +59,7 @@ def prism_rows(
     blocks, items, links = [], [], []
     for number, (link, count) in enumerate(contact_slots(contacts.tree.mechanism.shapes).items()):
         pose = contacts.poses[link]
-        blocks.append([*pose.turn.flat, *pose.origin, *inertia.from_root(link), weights[link]])
+        blocks.append([*pose.turn.flat, *pose.origin, *contact_origin(contacts, inertia, link), weights[link]])
         blocks[-1] += [contacts.scope(constraints.quantity(name, shapes[link])) for name in own]
         links += [link] * count
         items += [number] * count
@@ -140,12 +156,17 @@ class SoftContactModel(ContactModel):
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
         rows = coupling_rows(contacts, weights)
+        cones = _surface_contacts(contacts, inertia, weights)
         apart = contacts.tree.centripetal(contacts.q, contacts.qd)
         free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
         acceleration = free
-        if touching or limits or frictions or rows:
-            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows)
-            acceleration = _with_networks(contacts, inertia, solution[: len(free)], touching, solution[len(free) :])
+        if touching or limits or frictions or rows or cones:
+            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows, cones)
+            forces = solution[len(free) :]
+            _note_pushes(contacts, inertia, cones, forces[3 * len(touching) :])
+            named, own = _named(cones, forces[3 * len(touching) :])
+            pushing = [*touching, *named], [*forces[: 3 * len(touching)], *own]
+            acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
         acceleration = _damped(contacts, inertia, acceleration)
         if contacts.tree.mechanism.constraints.implicit is True:
             acceleration = _spinning(contacts, inertia, acceleration, apart)
@@ -172,7 +193,8 @@ class _Surfaces:
         self._dt = contacts.dt
         self._yields: dict[tuple[str, ...], Yielding] = {}
         self._frictions: dict[str, tuple[Any, Any]] = {}
-        self._weights: dict[tuple[int, str], Any] = {}
+        self._weights: dict[tuple[Any, ...], Any] = {}
+        self._shapes = contacts.tree.mechanism.ground_shapes or {}
 
     def friction(self, shape: str) -> Any:
         """Return the coefficient of a shape."""
@@ -189,10 +211,11 @@ class _Surfaces:
     def weight(self, link: int, shape: str) -> Any:
         """Return A of the contacts of a shape of a link."""
         name = self._constraints.quantity("friction", shape)
-        if (link, name) not in self._weights:
+        centre = (self._shapes[shape].centre or None) if shape in self._shapes else None
+        if (link, name, centre) not in self._weights:
             factor = self._friction(name)[1]
-            self._weights[link, name] = self._inverse.body(link) * factor
-        return self._weights[link, name]
+            self._weights[link, name, centre] = self._inverse.body(link, centre) * factor
+        return self._weights[link, name, centre]
 
     def _friction(self, name: str) -> tuple[Any, Any]:
         """Return a coefficient, and how much less than its normal an edge of its pyramid yields."""
@@ -207,7 +230,7 @@ def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights)
     """Return the possible contacts, grouped by link, and their damping b."""
     mechanism = contacts.tree.mechanism
     shapes = {one.joint: one.name for one in mechanism.shapes} if contacts.held else {}
-    if not (shapes or contacts.points):
+    if not shapes and (mechanism.grounded or not contacts.points):
         return [], 0.0
     surfaces = _Surfaces(contacts, inverse)
     damping = surfaces.yields().damping
@@ -220,16 +243,46 @@ def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights)
     return found, damping
 
 
+def contact_origin(contacts: Contacts, inertia: TreeInertia, link: int) -> Vector:
+    """Return the origin of a link relative to the origin of contacts.
+
+    That is the origin of its tree's first link, or, with contacts by surface, of the mechanism's.
+    """
+    return inertia.from_first(link) if _by_surface(contacts) else inertia.from_root(link)
+
+
+def _by_surface(contacts: Contacts) -> bool:
+    mechanism = contacts.tree.mechanism
+    return bool(mechanism.shape_contacts or mechanism.grounded)
+
+
+def _surface_contacts(contacts: Contacts, inertia: TreeInertia, weights: InverseWeights) -> list[Cones]:
+    """Return the contacts between shapes, and those of points with the ground if their shapes have surfaces."""
+    if not _by_surface(contacts):
+        return []
+    surfaces = SurfaceContacts(contacts, inertia, weights)
+    found = surfaces.of_shapes()
+    if contacts.tree.mechanism.grounded and contacts.points and not contacts.held:
+        touched = list(zip(contacts.points, contacts.touched, strict=True))
+        found += surfaces.of_points(touched, [_axis(contacts, *one) for one in touched])
+    return found
+
+
+def _axis(contacts: Contacts, point: ContactPoint, touch: PointContact) -> Vector | None:
+    """Return the axis of a point's capsule in the world, if it has one and lies on a plane."""
+    if point.axis is None or not contacts.flat:
+        return None
+    return contacts.to_world(touch.link, array(point.axis))
+
+
 def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _Surfaces) -> list[_Contact]:
     for point in sorted(contacts.points, key=lambda point: point.joint):
         surfaces.weight(point.joint, point.shape)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
     found, always = [], bool(contacts.tree.mechanism.constraints.follows_capsules)
     for point, touch in both:
-        axis = None
-        if point.axis is not None and contacts.flat:
-            axis = contacts.to_world(touch.link, array(point.axis))
-        place = inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
+        axis = _axis(contacts, point, touch)
+        place = contact_origin(contacts, inertia, touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
         yields = surfaces.yields(point.shape)
         weight = yields.weight(touch.depth, surfaces.weight(touch.link, point.shape))
         reference, first = yields.reference(touch.depth), tangent(touch.normal, axis, always=always)
@@ -283,8 +336,9 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
 def _solve(
     contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: list[_Contact], damping: Any,
     limits: dict[int, list[Any]], frictions: dict[int, list[Any]], rows: Sequence[ConstraintRows],
+    cones: Sequence[Cones],
 ) -> list[Any]:  # fmt: skip
-    """Return the accelerations, then the contact forces (normal and tangents)."""
+    """Return the accelerations, then the contact forces (normal and tangents), first of `touching`, then of `cones`."""
     constraints = contacts.tree.mechanism.constraints
     chains = inertia.chains
     last = {column.link: dof for dof, column in enumerate(inertia.columns)}
@@ -292,18 +346,46 @@ def _solve(
     groups = tuple(ContactPointGroup(chains[last[link]], count) for link, count in counts.items())
     structure = ConstraintStructure(
         chains, groups, tuple(limits), tuple(frictions), constraints.cone, constraints.impratio,
-        tuple(one.group for one in rows),
+        tuple(one.group for one in rows), tuple(one.group for one in cones),
     )  # fmt: skip
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
-    given += [x for column in inertia.columns for x in (*column.spin, *column.velocity)]
+    for column in inertia.columns:
+        given += [*column.spin, *(inertia.velocity_at_first(column) if _by_surface(contacts) else column.velocity)]
     given.append(damping)
     for one in (*(contact.inputs for contact in touching), *limits.values(), *frictions.values()):
         given += one
-    for one in rows:
+    for one in (*rows, *cones):
         given += one.inputs
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     return list(apply_loop(graph, constraint_loop(structure), given))
+
+
+def _named(cones: Sequence[Cones], forces: Sequence[Any]) -> tuple[list[_Contact], list[Any]]:
+    """Return the contacts of points among contacts by surface, and their forces."""
+    found, own, first = [], [], 0
+    for group in cones:
+        for number, name in enumerate(group.names):
+            found.append(_Contact(group.links[1], group.contacts[number], name))
+            own += forces[first + 3 * number : first + 3 * number + 3]
+        first += 3 * len(group.contacts)
+    return found, own
+
+
+def _note_pushes(contacts: Contacts, inertia: TreeInertia, cones: Sequence[Cones], forces: Sequence[Any]) -> None:
+    """Note the forces of contacts between shapes on both links, for sensors."""
+    if contacts.pushes is None:
+        return
+    touching = [(group, inputs) for group in cones for inputs in group.contacts]
+    for number, (group, inputs) in enumerate(touching):
+        if group.names:
+            continue
+        place, normal, first = (array(inputs[i : i + 3]) for i in (0, 3, 6))
+        push, along, across = forces[3 * number : 3 * number + 3]
+        force = push * normal + along * first + across * cross(normal, first)
+        for link, sign in zip(group.links, (-1.0, 1.0), strict=True):
+            if link >= 0:
+                contacts.pushes.append(ContactPush(link, place - inertia.from_first(link), sign * force))
 
 
 def _with_networks(
@@ -320,7 +402,7 @@ def _with_networks(
         friction = [along * a + across * b for a, b in zip(first, second, strict=True)]
         noted = None
         if contacts.pushes is not None:
-            arm = place - inertia.from_root(contact.link)
+            arm = place - contact_origin(contacts, inertia, contact.link)
             noted = ContactPush(contact.link, arm, push * normal + array(friction))
             contacts.pushes.append(noted)
         if not contact.name:
@@ -331,7 +413,8 @@ def _with_networks(
             if acted is not value:
                 if noted is not None:
                     noted.force = noted.force + (acted - value) * direction
-                row = inertia.row(contact.link, place - inertia.from_root(contact.link), direction)
+                arm = place - contact_origin(contacts, inertia, contact.link)
+                row = inertia.row(contact.link, arm, direction)
                 change = [old + (acted - value) * x for old, x in zip(change, row, strict=True)]
     if all(map(is_zero, change)):
         return acceleration

@@ -22,6 +22,7 @@ If no row is active, both directions return right after that check.
 
 from functools import partial
 
+from neurodyn.multibody.constraints.cones import ConeWriter
 from neurodyn.multibody.constraints.layout import (
     FORCE,
     PER_FRICTION,
@@ -55,7 +56,7 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
     """
     writer = _ConstraintWriter(structure)
     return Loop(
-        name="soft constraints", inputs=writer.inputs, outputs=writer.nv + 3 * writer.points, saved=0,
+        name="soft constraints", inputs=writer.inputs, outputs=writer.outputs, saved=0,
         forward=writer.forward(), adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
     )  # fmt: skip
 
@@ -72,11 +73,12 @@ class _ConstraintWriter:
     def __init__(self, structure: ConstraintStructure) -> None:
         self.structure = structure
         at = ConstraintLayout(structure)
-        self.nv, self.points, self.inputs = at.nv, at.points, at.inputs
+        self.nv, self.points, self.inputs, self.outputs = at.nv, at.points, at.inputs, at.outputs
         self._entries = at.entries
         self._chains = structure.filled  # of H
         self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
         self._rows = RowWriter(structure.rows, at.first_rows, self._entry)
+        self._cones = ConeWriter(structure.cones, at, self._entry, structure.cone, structure.impratio)
         self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
         self._first_point, self._first_limit, self._first_friction = at.first_point, at.first_limit, at.first_friction
 
@@ -89,7 +91,7 @@ class _ConstraintWriter:
             [
                 f"real a[{self.nv}];",
                 *(f"a[{i}] = in[{self._free + i}];" for i in dofs),
-                f"for (int i = {self.nv}; i < {self.nv + 3 * self.points}; ++i) out[i] = (real)0;",
+                f"for (int i = {self.nv}; i < {self.outputs}; ++i) out[i] = (real)0;",
                 self._contacts(),
                 *self._row_tables(),
                 f"if ({self._may_push()}) {{",
@@ -112,6 +114,7 @@ class _ConstraintWriter:
                 "if (!ANY(live > (real)0)) break;",
                 "}",
                 self._forces(),
+                *filter(None, [self._cones.forces()]),
                 "}",
                 *(f"out[{i}] = a[{i}];" for i in dofs),
             ]
@@ -176,7 +179,7 @@ room += 3 * n; ++count;
 
     def _row_tables(self) -> list[str]:
         """Return text that declares what the rows need, if there are any."""
-        return [self._rows.declared()] if self.structure.rows else []
+        return list(filter(None, [self._rows.declared(), self._cones.declared()]))
 
     def _may_push(self) -> str:
         """Return the condition that any row may be active."""
@@ -186,7 +189,7 @@ room += 3 * n; ++count;
         masks = [f"({self._limit(k, 0)} > (real)0)" for k in range(len(self.structure.limits))]
         masks += [f"({self._friction(k, 2)} > (real)0)" for k in range(len(self.structure.frictions))]
         masks += own
-        parts = ["count > 0"] if self.points else []
+        parts = [*(["count > 0"] if self.points else []), *self._cones.may_push()]
         return " || ".join([*parts, *([f"ANY({' | '.join(masks)})"] if masks else [])]) or "false"
 
     def _each_contact(self, *body: str) -> str:
@@ -230,8 +233,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         for k, dof in enumerate(self.structure.frictions):
             lines += [self._friction_cost(k, "h", f"a[{dof}]"), f"pushed += h{k}_F * h{k}_F;"]
             lines += [f"g[{dof}] -= h{k}_F; {self._h(dof, dof)} += h{k}_W;"]
-        if self.structure.rows:
-            lines += [self._rows.gradient()]
+        lines += filter(None, [self._rows.gradient(), self._cones.gradient()])
         return "\n".join(lines)
 
     def _from_mass_matrix(self) -> str:
@@ -335,8 +337,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + s[{dof}])')}"]
             lines += [f"const real l = h{k}_F - h{k}_W * s[{dof}] - x{k}_F; missed += l * l / {self._friction(k, 0)};"]
             lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
-        if self.structure.rows:
-            lines += [self._rows.whole_step()]
+        lines += filter(None, [self._rows.whole_step(), self._cones.whole_step()])
         return "\n".join(lines)
 
     def _line_search(self) -> str:
@@ -364,8 +365,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         for k, dof in enumerate(self.structure.frictions):
             lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + reach * s[{dof}])')}"]
             lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
-        if self.structure.rows:
-            lines += [self._rows.along()]
+        lines += filter(None, [self._rows.along(), self._cones.along()])
         return "\n".join([*lines, "}"])
 
     def _forces(self) -> str:
@@ -383,7 +383,13 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
         lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]
         lines += [self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
-        lines += [self._seeded(), self._factored(), self._solved("b"), self._product("Ms", "s")]
+        lines += [
+            self._seeded(),
+            *filter(None, [self._cones.seeded()]),
+            self._factored(),
+            self._solved("b"),
+            self._product("Ms", "s"),
+        ]
         lines += [f"adj[{self._free + i}] += Ms[{i}];" for i in dofs]
         for k, (i, j) in enumerate(self._entries):
             both = f"s[{i}] * d[{j}] + s[{j}] * d[{i}]" if i != j else f"s[{i}] * d[{i}]"
@@ -467,8 +473,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             lines += [f"adj[{first}] -= SELECT(h{k}_under | h{k}_over, (real)0, s[{dof}] * h{k});"]
             lines += [f"adj[{first + 1}] -= s[{dof}] * h{k}_W;"]
             lines += [f"adj[{first + 2}] += SELECT(h{k}_under, -s[{dof}], SELECT(h{k}_over, s[{dof}], (real)0));"]
-        if self.structure.rows:
-            lines += [self._rows.pulled()]
+        lines += filter(None, [self._rows.pulled(), self._cones.pulled()])
         return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, Inertia, JointPrint, Link, Vector
-from neurodyn.core.description.scene import Pose
+from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
@@ -24,6 +24,7 @@ from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
 from neurodyn.sim.mujoco.couplings import ModelLinks, modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.simulators import AssetLimits
 from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
@@ -58,6 +59,7 @@ def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
     names = [joint.name for joint in robot.joints]
     links = tree.links(names)
     x, y, z = map(float, model.opt.gravity)
+    where = tree.where(names)
     shapes = tuple(_shape(model, geom, tree) for geom in geoms if tree.link_of(int(model.geom_bodyid[geom])) >= 0)
     return Articulation(
         links=links,
@@ -66,19 +68,35 @@ def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
         fingerprint=_fingerprint(model, links),
         find_constraints=partial(_constraints, model, robot, shapes, geoms, links),
         base_com=links[0].com if robot.spec.floating else (0.0, 0.0, 0.0),
-        couplings=_couplings(model, tree.model_links(names)),
+        couplings=_couplings(model, robot, where, geoms, shapes),
     )
 
 
-def _couplings(model: Any, links: ModelLinks) -> dict[str, Any]:
-    """Return the tendons and equalities of a mechanism, with the positions at which their constraints have weights."""
-    found = {"tendons": modelled_tendons(model, links)[0], "equalities": modelled_equalities(model, links)[0]}
-    reference: list[float] = []
+def _couplings(
+    model: Any, robot: Robot, where: ModelLinks, geoms: list[int], shapes: tuple[BuiltShape, ...]
+) -> dict[str, Any]:
+    """Return tendons, equalities and contacts of a model as fields of a mechanism."""
+    labels = {shape.label: name for shape, name in zip(shapes, shape_names(shapes), strict=True)}
+    ground = {geom: labels[name] for geom in geoms if (name := model.geom(geom).name) in labels}
+    contacts = read_contacts(model, where, geoms, pairs=robot.self_contacts, ground=ground)
+    found: dict[str, Any] = {
+        "surfaces": contacts.surfaces, "shape_contacts": contacts.contacts, "ground_shapes": contacts.ground,
+        "tendons": modelled_tendons(model, where)[0], "equalities": modelled_equalities(model, where)[0],
+    }  # fmt: skip
+    reference = _reference(model)
+    if any(x not in (0.0, 1.0) for x in reference) and any(found.values()):
+        found["reference"] = reference
+    return {name: value for name, value in found.items() if value}
+
+
+def _reference(model: Any) -> tuple[float, ...]:
+    """Return the positions at which MuJoCo takes inverse weights."""
+    found: list[float] = []
     for joint in range(model.njnt):
-        start, turning = int(model.jnt_qposadr[joint]), joint_kind(model, joint) in ("free", "ball")
-        own = model.qpos0[start : start + len(COORDINATES[joint_kind(model, joint)].q)].tolist()
-        reference += [*own[:-4], *own[-3:], own[-4]] if turning else own
-    return {**{what: one for what, one in found.items() if one}, "reference": tuple(reference)}
+        start, kind = int(model.jnt_qposadr[joint]), joint_kind(model, joint)
+        own = model.qpos0[start : start + {"free": 7, "ball": 4}.get(kind, 1)].tolist()
+        found += [*own[:-4], *own[-3:], own[-4]] if kind in ("free", "ball") else own
+    return tuple(found)
 
 
 class _BodyTree:
@@ -99,6 +117,18 @@ class _BodyTree:
     def link_of(self, body: int) -> int:
         """Return the link that a body of the model is a part of; -1 for the world."""
         return self._link_of.get(self.groups[body - 1][0], -1)
+
+    def where(self, names: list[str]) -> ModelLinks:
+        """Return where joints and bodies are, by the names of the links."""
+        model = self.model
+        joints = {
+            joint: name for joint, name in enumerate(names) if joint_kind(model, joint) in ("revolute", "prismatic")
+        }
+        bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
+        for body in range(1, model.nbody):
+            link = self.link_of(body)
+            bodies[body] = (names[link] if link >= 0 else "", _pose(self.offset(body)))
+        return ModelLinks(joints, bodies)
 
     def offset(self, body: int) -> np.ndarray:
         """Return the pose of a body of the model in the frame of its link, or in the world."""

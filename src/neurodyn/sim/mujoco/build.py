@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a declared robot to a MuJoCo model of one world, with a scene that can be moved.
 
-Bodies of a robot do not collide with each other, only with scenes, and contact begins where surfaces meet, as in
-`sim.build`. The asset's actuators are left out: drives and torques of the declaration take their place, which are
-actuators again where MuJoCo knows them.
+Unless the declaration says `self_contacts`, bodies of a robot do not collide with each other, only with scenes, and
+contact begins where surfaces meet, as in `sim.build`. The asset's actuators are left out: drives and torques of the
+declaration take their place, which are actuators again where MuJoCo knows them.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ SCENE = "neurodyn scene"
 
 _FORCE, _MOST_CONTACTS = 1 << 1, 8  # of a contact sensor: its reading, and contacts of a shape
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
-_TORQUE_DRIVEN = ("actuators", "sensors", "keys", "pairs", "excludes", "plugins")
+_TORQUE_DRIVEN = ("actuators", "sensors", "keys", "plugins")
+_SCENE_BIT = 1 << 30  # by which shapes of the robot touch scenes
 _FIELDS = {"armature": "dof_armature", "damping": "dof_damping", "friction": "dof_frictionloss"}
 _INTEGRATORS = {"euler": "mjINT_EULER", "implicitfast": "mjINT_IMPLICITFAST"}
 
@@ -48,8 +49,8 @@ class BuiltModel:
     @property
     def geoms(self) -> list[int]:
         """The robot's geoms that can touch something."""
-        robot = self.model.geom_contype != 0
-        return np.flatnonzero(robot).tolist()
+        touching = (self.model.geom_contype != 0) | (self.model.geom_conaffinity != 0)
+        return np.flatnonzero(touching & (self.model.geom_bodyid != _scene_body(self.model))).tolist()
 
 
 def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
@@ -69,6 +70,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
             spec.delete(element)
     for geom in list(spec.worldbody.geoms):  # the ground is a scene of the declaration
         spec.delete(geom)
+    _keep_pairs(spec, robot)
     if takes_commands(robot):
         add_actuators(spec, robot)
     if scene is not None:
@@ -84,6 +86,17 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     data = import_mujoco().MjData(model)
     import_mujoco().mj_setConst(model, data)
     return built
+
+
+def _keep_pairs(spec: Any, robot: Robot) -> None:
+    """Remove the pairs and exclusions of contacts of what is not there, all of them without contacts of its own."""
+    geoms, bodies = {geom.name for geom in spec.geoms}, {body.name for body in spec.bodies}
+    for pair in list(spec.pairs):
+        if not robot.self_contacts or not {pair.geomname1, pair.geomname2} <= geoms:
+            spec.delete(pair)
+    for exclude in list(spec.excludes):
+        if not robot.self_contacts or not {exclude.bodyname1, exclude.bodyname2} <= bodies:
+            spec.delete(exclude)
 
 
 def joint_kind(model: Any, joint: int) -> JointKind:
@@ -172,7 +185,7 @@ def _set_masses(model: Any, robot: Robot) -> None:
 
 
 def _set_contacts(model: Any, robot: Robot) -> None:
-    """Let the declared colliders touch scenes and nothing else, without margins, with the declared material."""
+    """Let the declared colliders touch scenes with the declared material; each other, and with margins, if declared."""
     material = robot.material or ContactMaterial()
     scene = model.geom_bodyid == _scene_body(model)
     touching = ((model.geom_contype != 0) | (model.geom_conaffinity != 0)) & ~scene
@@ -183,10 +196,18 @@ def _set_contacts(model: Any, robot: Robot) -> None:
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
             f"{choices({short_label(name) for names in labels.values() for name in names})}"
         )
+    bits = (model.geom_contype.copy(), model.geom_conaffinity.copy())
     model.geom_contype[:], model.geom_conaffinity[:] = 0, 0
-    model.geom_contype[chosen_geoms] = 1
-    model.geom_conaffinity[scene] = 1
-    model.geom_margin[:], model.geom_gap[:] = 0.0, 0.0
+    if robot.self_contacts:
+        for array, own in zip((model.geom_contype, model.geom_conaffinity), bits, strict=True):
+            array[chosen_geoms] = own[chosen_geoms]
+        model.geom_contype[chosen_geoms] |= _SCENE_BIT
+        model.geom_conaffinity[chosen_geoms] &= ~_SCENE_BIT
+    else:
+        model.geom_contype[chosen_geoms] = 1
+        model.geom_margin[:] = 0.0
+    model.geom_gap[:] = 0.0
+    model.geom_conaffinity[scene] = _SCENE_BIT if robot.self_contacts else 1
     priorities = model.geom_priority[chosen_geoms]
     model.geom_priority[scene] = int(priorities.min(initial=0)) - 1  # the robot's own numbers hold
     if material.friction is not None:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contacts between shapes of two links as plain data, with MuJoCo's meaning; and what surfaces do in them."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from neurodyn.core.config import Config
+from neurodyn.core.description.contacts import SOLIMP, SOLREF, ConstraintParameters, constraint_quantities
+from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
+from neurodyn.core.errors import require
+
+SURFACE = "surface."
+"""How the names of the quantities of surfaces begin: "surface.NAME.slide"."""
+
+ContactDimension = Literal[1, 3, 4, 6]
+"""Rows of a contact, MuJoCo's condim: the normal; sliding; torsion about the normal; rolling."""
+
+FRICTION = ("slide", "torsion", "roll")
+"""Names of the coefficients of friction [1, m, m]."""
+
+TouchingKind = Literal["sphere", "capsule", "box"]
+
+
+class ContactSurface(Config, frozen=True):
+    """Friction and softness of contacts; many contacts may have the same.
+
+    Attributes:
+        name: Its name.
+        dimension: Rows of a contact.
+        friction: Coefficients of sliding, torsion [m] and rolling [m].
+        ratios: Friction along the second tangent over that along the first, of sliding and of rolling.
+        softness: Softness of the contacts.
+        margin: Distance at which surfaces already touch [m].
+    """
+
+    name: str
+    dimension: ContactDimension = 3
+    friction: Vector3 = (1.0, 0.005, 0.0001)
+    ratios: tuple[float, float] = (1.0, 1.0)
+    softness: ConstraintParameters = ConstraintParameters()
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        where = f"surface {self.name!r}"
+        require(bool(self.name) and set(self.name).isdisjoint("./@() "), where, "its name", "a word")
+        require(all(0 < x < math.inf for x in self.friction), f"{where}: friction", list(self.friction), "above 0")
+        require(all(0 < x < math.inf for x in self.ratios), f"{where}: ratios", list(self.ratios), "above 0")
+        require(0 <= self.margin < math.inf, f"{where}: margin", self.margin, "a finite number of at least 0 [m]")
+
+    def _scalars(self) -> dict[str, float]:
+        used = {1: 0, 3: 1, 4: 2, 6: 3}[self.dimension]
+        return dict(zip(FRICTION[:used], self.friction, strict=False)) | {"margin": self.margin}
+
+    def quantities(self) -> dict[str, float]:
+        """Return its numbers by the names of their quantities."""
+        start = f"{SURFACE}{self.name}"
+        values = {f"{start}.{what}": float(x) for what, x in self._scalars().items()}
+        return values | constraint_quantities(f"{start}.solref", f"{start}.solimp", self.softness)
+
+    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+        """Return the bounds of the quantities whose bounds do not follow from their names."""
+        return {f"{SURFACE}{self.name}.{what}": (0.0, None) for what in self._scalars()}
+
+    def with_quantities(self, named: Mapping[str, float]) -> "ContactSurface":
+        """Return the surface with other values of its quantities."""
+        start = f"{SURFACE}{self.name}"
+        values = {what: named[f"{start}.{what}"] for what in self._scalars()}
+        friction = tuple(values.get(what, old) for what, old in zip(FRICTION, self.friction, strict=True))
+        time, ratio = (named[f"{start}.solref.{part}"] for part in SOLREF)
+        first, last, width, midpoint, power = (named[f"{start}.solimp.{part}"] for part in SOLIMP)
+        softness = ConstraintParameters(solref=(time, ratio), solimp=(first, last, width, midpoint, power))
+        return msgspec.structs.replace(self, friction=friction, softness=softness, margin=values["margin"])
+
+
+class TouchingShape(Config, frozen=True):
+    """A shape that can touch another one.
+
+    Attributes:
+        name: Label of the shape.
+        link: Name of its link; empty for the world.
+        kind: Kind of shape.
+        size: Sphere: radius. Capsule, along z: radius, half length. Box: half edges [m].
+        place: Its pose in the frame of the link's body, or in the world.
+        centre: Point of the body at which its inverse weight is taken; unset for the link's centre of mass [m].
+    """
+
+    name: str
+    link: str
+    kind: TouchingKind
+    size: Vector3
+    place: Pose = IDENTITY
+    centre: Vector3 | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        used = self.size[: {"sphere": 1, "capsule": 2, "box": 3}[self.kind]]
+        valid = "finite numbers above 0 [m]"
+        require(all(0 < x < math.inf for x in used), f"shape {self.name!r}: size", list(self.size), valid)
+        fine = abs(math.hypot(*self.place[3:]) - 1.0) < 1e-6 and all(map(math.isfinite, self.place))
+        require(fine, f"shape {self.name!r}: place", list(self.place), "a position [m] and a unit quaternion")
+
+    @property
+    def reach(self) -> float:
+        """Radius of a sphere around its centre that holds it [m]."""
+        if self.kind == "box":
+            return math.hypot(*self.size)
+        return self.size[0] + (self.size[1] if self.kind == "capsule" else 0.0)
+
+
+class ShapeContact(Config, frozen=True):
+    """Two shapes that can touch.
+
+    Attributes:
+        first: The shape from which the contact's normal points.
+        second: The other one.
+        surface: Name of the surface.
+    """
+
+    first: TouchingShape
+    second: TouchingShape
+    surface: str
+
+    def __post_init__(self) -> None:
+        where = f"contact of {self.first.name!r} and {self.second.name!r}"
+        require(self.first.link != self.second.link, f"{where}: link", repr(self.first.link), "two links")
+        order = [("sphere", "capsule", "box").index(one.kind) for one in (self.first, self.second)]
+        require(order[0] <= order[1], f"{where}: kinds", self.first.kind, "sphere before capsule before box")
+
+
+class GroundShape(Config, frozen=True):
+    """What a shape of the robot does in contacts with the ground.
+
+    Attributes:
+        surface: Name of the surface; empty for what `SoftConstraints` say.
+        centre: Point of its body at which the inverse weight is taken; unset for the link's centre of mass [m].
+    """
+
+    surface: str = ""
+    centre: Vector3 | UnsetType = UNSET
+
+
+def require_shape_contacts(
+    contacts: Sequence[ShapeContact], surfaces: Sequence[ContactSurface], ground: Mapping[str, GroundShape],
+    links: Collection[str],
+) -> None:  # fmt: skip
+    """Raise a ValueError for contacts of links or surfaces that do not exist, and for two surfaces with one name."""
+    names = [surface.name for surface in surfaces]
+    for name in names:
+        require(names.count(name) == 1, f"surface {name!r}", "there twice", "a name of its own for each")
+    for one in contacts:
+        where = f"contact of {one.first.name!r} and {one.second.name!r}"
+        for shape in (one.first, one.second):
+            valid = f"one of {', '.join(links)}, or nothing for the world"
+            require(shape.link in ("", *links), f"{where}: link", repr(shape.link), valid)
+    for name in (one.surface for one in (*contacts, *ground.values()) if one.surface or one in contacts):
+        require(name in names, "contacts: surface", repr(name), f"one of {', '.join(names) or '(none)'}")

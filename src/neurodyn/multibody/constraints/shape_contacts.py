@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contacts between shapes of two links, and of points with the ground, by surface: groups of the constraint solver."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from neurodyn.core.description.contacts import SOLIMP, SOLREF, ContactPoint
+from neurodyn.core.description.shape_contacts import SURFACE, ContactSurface, ShapeContact, TouchingShape
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
+from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.layout import ConeGroup
+from neurodyn.multibody.contact_model import Contacts
+from neurodyn.multibody.mass_matrix import TreeInertia
+from neurodyn.multibody.points import PointContact
+from neurodyn.multibody.shape_pairs import COLLIDERS, PlacedShape
+from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
+
+_LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
+_SOFTNESS = (*(f"solref.{part}" for part in SOLREF), *(f"solimp.{part}" for part in SOLIMP))
+_SLOT = 12  # numbers of a contact: `layout.PER_CONE`
+
+
+@dataclass
+class Cones:
+    """Contacts of one group: its structure, and the inputs of the solver (`layout.ConeGroup`)."""
+
+    links: tuple[int, int]  # the normal points from the first to the second; -1 for the world
+    dofs: tuple[int, ...]
+    signs: tuple[int, ...]
+    surface: ContactSurface
+    own: list[Any]  # of the group
+    contacts: list[list[Any]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the points of contacts with the ground
+
+    @property
+    def group(self) -> ConeGroup:
+        """The structure of the contacts."""
+        return ConeGroup(self.dofs, self.signs, self.surface.dimension, len(self.contacts))
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs of the solver."""
+        return [*self.own, *(x for contact in self.contacts for x in contact)]
+
+
+class SurfaceContacts:
+    """The contacts of a step, by links and surface.
+
+    Positions are relative to the origin of the mechanism's first link.
+    """
+
+    def __init__(self, contacts: Contacts, inertia: TreeInertia, weights: InverseWeights) -> None:
+        self._contacts, self._inertia, self._weights = contacts, inertia, weights
+        self._mechanism = contacts.tree.mechanism
+        self._surfaces = {surface.name: surface for surface in self._mechanism.surfaces or ()}
+        self._last = {column.link: dof for dof, column in enumerate(inertia.columns)}
+        self._bodies: dict[tuple[int, Any], Any] = {}
+        self._centres: dict[str, Vector] = {}
+
+    def of_shapes(self) -> list[Cones]:
+        """Return the contacts of all pairs of shapes."""
+        alike: dict[tuple[str, str, str], list[ShapeContact]] = {}
+        for one in self._mechanism.shape_contacts or ():
+            alike.setdefault((one.surface, one.first.kind, one.second.kind), []).append(one)
+        return [cones for pairs in alike.values() for cones in self._of_kind(pairs)]
+
+    def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
+        """Return the contacts of points with the ground; `axes` are those of their capsules, None for other shapes."""
+        found: dict[tuple[int, str], Cones] = {}
+        always = bool(self._mechanism.constraints.follows_capsules)
+        for (point, touch), axis in zip(touched, axes, strict=True):
+            own = (self._mechanism.ground_shapes or {})[point.shape]
+            surface = self._surfaces[own.surface]
+            key = touch.link, surface.name
+            if key not in found:
+                found[key] = self._group(-1, touch.link, surface)
+            depth = touch.depth + self._number(surface, "margin")
+            yields = self._yields(surface)
+            weight = self._weight(surface, [(touch.link, own.centre or None)])
+            place = self._inertia.from_first(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
+            first = tangent(touch.normal, axis, always=always)
+            found[key].names.append(touch.name)
+            found[key].contacts.append(
+                [*place, *touch.normal, *first, depth, yields.weight(depth, weight), yields.reference(depth)]
+            )
+        return list(found.values())
+
+    def _of_kind(self, pairs: list[ShapeContact]) -> list[Cones]:
+        """Return the contacts of pairs of the same kinds of shapes with the same surface, computed in a loop."""
+        contacts, surface = self._contacts, self._surfaces[pairs[0].surface]
+        collide, slots = COLLIDERS[pairs[0].first.kind, pairs[0].second.kind]
+        numbers = [contacts.scope(f"{SURFACE}{surface.name}.{what}") for what in (*_SOFTNESS, "margin")]
+        ends: dict[tuple[Any, ...], int] = {}
+        blocks, items, groups = [], [], []
+        for one in pairs:
+            links = tuple(self._index(shape) for shape in (one.first, one.second))
+            key = (*links, one.first.centre, one.second.centre)
+            if key not in ends:
+                ends[key] = len(blocks)
+                weighed = [
+                    (link, shape.centre or None) for link, shape in zip(links, (one.first, one.second), strict=True)
+                ]
+                blocks.append([*self._pose(links[0]), *self._pose(links[1]), self._weight(surface, weighed)])
+                groups.append(self._group(*links, surface))
+            items.append((ends[key], [self._near(one, numbers[-1]), *_numbers(one.first), *_numbers(one.second)]))
+        dt = contacts.dt
+
+        def row(shared: list[Any], block: list[Any], item: list[Any]) -> Sequence[Any]:
+            given = dict(zip(_SOFTNESS, shared, strict=False))
+            yields, margin = yielding(given.__getitem__, "solref", "solimp", dt), shared[-1]
+            first, second = _placed(block[:12], item[1:16]), _placed(block[12:24], item[16:31])
+            made: list[Any] = []
+            for touch in collide(first, second, margin):
+                depth = margin - touch.distance
+                made += [*touch.place, *touch.normal, *tangent(touch.normal), depth]
+                made += [yields.weight(depth, block[24]), yields.reference(depth)]
+            return made
+
+        graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
+        name = f"contacts of {pairs[0].first.kind} and {pairs[0].second.kind}"
+        for (number, _), made in zip(items, mapped(graph, name, row, numbers, blocks, items), strict=True):
+            groups[number].contacts += [made[_SLOT * k : _SLOT * (k + 1)] for k in range(slots)]
+        return groups
+
+    def _group(self, first: int, second: int, surface: ContactSurface) -> Cones:
+        """Return a group without contacts, of two links, -1 for the world."""
+        sets = [set(self._inertia.chains[self._last[link]]) if link >= 0 else set() for link in (first, second)]
+        dofs = tuple(sorted(sets[0] ^ sets[1]))
+        own: list[Any] = [0.0] * 6
+        own[1] = self._yields(surface).damping
+        own[0], own[2:] = self._friction(surface)
+        return Cones((first, second), dofs, tuple(1 if dof in sets[1] else -1 for dof in dofs), surface, own)
+
+    def _friction(self, surface: ContactSurface) -> tuple[Any, list[Any]]:
+        """Return the coefficient along the first tangent, and the scales of the other rows."""
+        if surface.dimension == 1:
+            return 1.0, [1.0] * 4
+        slide = self._coefficient(surface, "slide")
+        scales: list[Any] = [surface.ratios[0], 1.0, 1.0, 1.0]
+        if surface.dimension > 3:
+            scales[1] = self._coefficient(surface, "torsion") / slide
+        if surface.dimension > 4:
+            scales[2] = self._coefficient(surface, "roll") / slide
+            scales[3] = surface.ratios[1] * scales[2]
+        return slide, scales
+
+    def _coefficient(self, surface: ContactSurface, what: str) -> Any:
+        return maximum(self._number(surface, what), _LEAST_FRICTION)
+
+    def _number(self, surface: ContactSurface, what: str) -> Any:
+        return self._contacts.scope(f"{SURFACE}{surface.name}.{what}")
+
+    def _yields(self, surface: ContactSurface) -> Yielding:
+        start = f"{SURFACE}{surface.name}"
+        return yielding(self._contacts.scope, f"{start}.solref", f"{start}.solimp", self._contacts.dt)
+
+    def _weight(self, surface: ContactSurface, ends: Sequence[tuple[int, Any]]) -> Any:
+        """Return A of contacts between links, each with the point at which its weight is taken."""
+        total: Any = 0.0
+        for end in ends:
+            if end[0] >= 0:
+                if end not in self._bodies:
+                    self._bodies[end] = self._weights.body(*end)
+                total = total + self._bodies[end]
+        constraints = self._mechanism.constraints
+        if surface.dimension == 1 or constraints.cone == "elliptic":
+            return total
+        slide = self._coefficient(surface, "slide")
+        return total * (2.0 * slide * slide / constraints.impratio * (1.0 + slide * slide))
+
+    def _index(self, shape: TouchingShape) -> int:
+        return self._contacts.tree.index_of[shape.link] if shape.link else -1
+
+    def _pose(self, link: int) -> list[Any]:
+        """Return rotation and origin of a link's body, or of the world."""
+        if link < 0:
+            return [*IDENTITY.flat, *(-1.0 * self._contacts.poses[0].origin)]
+        tree, pose = self._contacts.tree, self._contacts.poses[link]
+        turn = pose.turn @ array([tree.turned_to_link(link, axis) for axis in IDENTITY]).T
+        return [*turn.flat, *(self._inertia.from_first(link) + pose.turn @ tree.in_link_frame(link, array([0.0] * 3)))]
+
+    def _near(self, one: ShapeContact, margin: Any) -> Any:
+        """Return a number above 0 where spheres around the shapes touch."""
+        apart = self._centre(one.first) - self._centre(one.second)
+        return one.first.reach + one.second.reach + margin - safe_sqrt(dot(apart, apart))
+
+    def _centre(self, shape: TouchingShape) -> Vector:
+        if shape.name not in self._centres:
+            block = self._pose(self._index(shape))
+            self._centres[shape.name] = array(block[9:]) + array(block[:9]).reshape(3, 3) @ array(shape.place[:3])
+        return self._centres[shape.name]
+
+
+def _numbers(shape: TouchingShape) -> list[float]:
+    """Return position, rotation and size of a shape in its body."""
+    return [*shape.place[:3], *array(quaternion_matrix(shape.place[3:])).flat, *shape.size]
+
+
+def _placed(pose: Sequence[Any], own: Sequence[Any]) -> PlacedShape:
+    turn = array(pose[:9]).reshape(3, 3)
+    return PlacedShape(array(pose[9:]) + turn @ array(own[:3]), turn @ array(own[3:12]).reshape(3, 3), array(own[12:]))

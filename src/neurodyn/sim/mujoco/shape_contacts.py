@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contacts between the geoms of a compiled MuJoCo model as records of a mechanism."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from neurodyn.core.description.scene import Pose, Vector3
+from neurodyn.core.description.shape_contacts import (
+    ContactDimension,
+    ContactSurface,
+    GroundShape,
+    ShapeContact,
+    TouchingKind,
+    TouchingShape,
+)
+from neurodyn.sim.bodies import compose
+from neurodyn.sim.mujoco.couplings import ModelLinks
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.soft_constraints import constraint_parameters
+
+_KINDS: dict[str, TouchingKind] = {"mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_BOX": "box"}
+_LEAST, _LEAST_FRICTION = 1e-15, 1e-5
+_FILTER_PARENT = 1 << 10
+
+
+@dataclass(frozen=True)
+class ReadContacts:
+    """Contacts between the shapes of links.
+
+    Attributes:
+        surfaces: The surfaces of contacts between links and with the ground.
+        contacts: The pairs.
+        ground: What geoms do in contacts with the ground, by the names given; without surfaces where they differ in
+            nothing but the coefficient of sliding.
+        left_out: How many pairs of kinds of geoms have no collider, by their names in MJCF.
+    """
+
+    surfaces: tuple[ContactSurface, ...] = ()
+    contacts: tuple[ShapeContact, ...] = ()
+    ground: dict[str, GroundShape] = field(default_factory=dict)
+    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def read_contacts(
+    model: Any, links: ModelLinks, geoms: list[int], *, pairs: bool = True, ground: dict[int, str] | None = None
+) -> ReadContacts:
+    """Return the contacts among geoms of a compiled model that move, or that others of them can touch.
+
+    Args:
+        model: The `mujoco.MjModel`.
+        links: Where its bodies are in the mechanism.
+        geoms: The geoms.
+        pairs: Whether to read contacts between geoms.
+        ground: Geoms that touch the ground, with the names that the mechanism's contact points have for them.
+    """
+    reader = _Reader(model, links)
+    contacts = [one for pair in (reader.pairs(geoms) if pairs else ()) if (one := reader.contact(*pair)) is not None]
+    own = {geom: reader.of_geom(geom) for geom in ground or {}}
+    plain = len({(one.solref, one.solimp) for one in own.values()}) <= 1 and all(one.plain for one in own.values())
+    shapes = {
+        name: GroundShape(surface="" if plain else reader.surface(own[geom]), centre=reader.centre(geom))
+        for geom, name in (ground or {}).items()
+    }
+    return ReadContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.left_out)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The numbers of a contact."""
+
+    dimension: ContactDimension
+    friction: tuple[float, ...]  # five
+    solref: tuple[float, ...]
+    solimp: tuple[float, ...]
+    margin: float
+
+    @property
+    def plain(self) -> bool:
+        """Whether all that is special of it is its coefficient of sliding."""
+        return self.dimension == 3 and not self.margin
+
+
+class _Reader:
+    def __init__(self, model: Any, links: ModelLinks) -> None:
+        self._model, self._links = model, links
+        self._types = import_mujoco().mjtGeom
+        self.surfaces: dict[_Numbers, ContactSurface] = {}
+        self.left_out: Counter[tuple[str, str]] = Counter()
+
+    def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, _Numbers]]:
+        """Yield the pairs that may touch: those of `pair` elements, then those by the bits of the geoms."""
+        model, declared = self._model, set()
+        for pair in range(model.npair):
+            ends = int(model.pair_geom1[pair]), int(model.pair_geom2[pair])
+            if all(end in geoms for end in ends):
+                declared.add(frozenset(ends))
+                yield (*ends, self._of_pair(pair))
+        excluded = {int(signature) for signature in model.exclude_signature}
+        for position, one in enumerate(geoms):
+            for other in geoms[position + 1 :]:
+                if frozenset((one, other)) not in declared and self._meet(one, other, excluded):
+                    yield one, other, self._mixed(one, other)
+
+    def _meet(self, one: int, other: int, excluded: set[int]) -> bool:
+        model = self._model
+        bits = (model.geom_contype[one] & model.geom_conaffinity[other]) | (
+            model.geom_contype[other] & model.geom_conaffinity[one]
+        )
+        bodies = sorted(int(model.geom_bodyid[geom]) for geom in (one, other))
+        welds = [int(model.body_weldid[body]) for body in bodies]
+        if not bits or welds[0] == welds[1] or (bodies[0] << 16) + bodies[1] in excluded:
+            return False
+        if int(model.opt.disableflags) & _FILTER_PARENT or 0 in welds:
+            return True
+        parents = [int(model.body_weldid[model.body_parentid[weld]]) for weld in welds]
+        return welds[0] != parents[1] and welds[1] != parents[0]
+
+    def contact(self, one: int, other: int, numbers: _Numbers) -> ShapeContact | None:
+        """Return the contact of two geoms; None if their kinds have no collider, or nothing moves."""
+        first, second = sorted((one, other), key=lambda geom: int(self._model.geom_type[geom]))
+        kinds = [self._types(int(self._model.geom_type[geom])).name for geom in (first, second)]
+        names = [self._links.bodies[int(self._model.geom_bodyid[geom])][0] for geom in (first, second)]
+        if names[0] == names[1] or "mjGEOM_PLANE" in kinds or "mjGEOM_HFIELD" in kinds:
+            return None
+        if any(kind not in _KINDS for kind in kinds):
+            self.left_out[kinds[0][7:].lower(), kinds[1][7:].lower()] += 1
+            return None
+        return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
+
+    def surface(self, numbers: _Numbers) -> str:
+        """Return the name of the surface with these numbers."""
+        if numbers not in self.surfaces:
+            slide, across, torsion, roll, roll_across = (max(x, _LEAST_FRICTION) for x in numbers.friction)
+            self.surfaces[numbers] = ContactSurface(
+                name=f"surface{len(self.surfaces) + 1}", dimension=numbers.dimension, friction=(slide, torsion, roll),
+                ratios=(across / slide, roll_across / roll), margin=numbers.margin,
+                softness=constraint_parameters(numbers.solref, numbers.solimp, exact=True),
+            )  # fmt: skip
+        return self.surfaces[numbers].name
+
+    def _shape(self, geom: int) -> TouchingShape:
+        model = self._model
+        name, pose = self._links.bodies[int(model.geom_bodyid[geom])]
+        w, x, y, z = map(float, model.geom_quat[geom])
+        place = compose(np.array(pose), np.array([*map(float, model.geom_pos[geom]), x, y, z, w]))
+        a, b, c = (float(value) for value in model.geom_size[geom])
+        kind = _KINDS[self._types(int(model.geom_type[geom])).name]
+        label = model.geom(geom).name or f"geom{geom}"
+        return TouchingShape(
+            name=label, link=name, kind=kind, size=(a, b, c), place=_pose(place),
+            centre=self.centre(geom) if name else UNSET,
+        )  # fmt: skip
+
+    def centre(self, geom: int) -> Vector3:
+        """Return the centre of mass of a geom's own body in the frame of its link's body."""
+        body = int(self._model.geom_bodyid[geom])
+        own = np.array([*map(float, self._model.body_ipos[body]), 0.0, 0.0, 0.0, 1.0])
+        x, y, z, *_ = compose(np.array(self._links.bodies[body][1]), own)
+        return float(x), float(y), float(z)
+
+    def of_geom(self, geom: int) -> _Numbers:
+        """Return the numbers of contacts in which a geom has its own way."""
+        model = self._model
+        slide, torsion, roll = map(float, model.geom_friction[geom])
+        return _Numbers(
+            _dimension(model.geom_condim[geom]), (slide, slide, torsion, roll, roll),
+            _floats(model.geom_solref[geom]), _floats(model.geom_solimp[geom]), float(model.geom_margin[geom]),
+        )  # fmt: skip
+
+    def _of_pair(self, pair: int) -> _Numbers:
+        model = self._model
+        return _Numbers(
+            _dimension(model.pair_dim[pair]), _floats(model.pair_friction[pair]), _floats(model.pair_solref[pair]),
+            _floats(model.pair_solimp[pair]), float(model.pair_margin[pair]),
+        )  # fmt: skip
+
+    def _mixed(self, one: int, other: int) -> _Numbers:
+        """Return the numbers of a contact as MuJoCo mixes those of two geoms."""
+        model = self._model
+        mine, theirs = self.of_geom(one), self.of_geom(other)
+        margin = mine.margin + theirs.margin
+        first, second = (int(model.geom_priority[geom]) for geom in (one, other))
+        if first != second:
+            chosen = mine if first > second else theirs
+            return _Numbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, margin)
+        share = _share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
+        mixed = [_blend(share, a, b) for a, b in ((mine.solref, theirs.solref), (mine.solimp, theirs.solimp))]
+        if not (mine.solref[0] > 0 and theirs.solref[0] > 0):
+            mixed[0] = tuple(map(min, mine.solref, theirs.solref))
+        friction = tuple(map(max, mine.friction, theirs.friction))
+        dimension = max(mine.dimension, theirs.dimension)
+        return _Numbers(dimension, friction, mixed[0], mixed[1], margin)
+
+
+def _share(one: float, other: float) -> float:
+    """Return the weight of the first geom's softness."""
+    if one >= _LEAST and other >= _LEAST:
+        return one / (one + other)
+    return 0.5 if one < _LEAST and other < _LEAST else float(one >= _LEAST)
+
+
+def _blend(share: float, one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
+    return _floats([share * a + (1.0 - share) * b for a, b in zip(one, other, strict=True)])
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _dimension(condim: Any) -> ContactDimension:
+    found = int(condim)
+    assert found in (1, 3, 4, 6)
+    return found
+
+
+def _pose(values: Any) -> Pose:
+    x, y, z, qx, qy, qz, qw = (float(value) for value in values)
+    return (x, y, z, qx, qy, qz, qw)
