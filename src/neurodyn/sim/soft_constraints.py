@@ -28,6 +28,7 @@ def constraints_of_shapes(
     limits: Mapping[str, ConstraintParameters],
     joint_friction: Mapping[str, ConstraintParameters],
     rows: Mapping[str, ShapeNumbers],
+    own_ways: bool = False,
 ) -> SoftConstraints:
     """Return the compliance of the constraints of a robot.
 
@@ -42,6 +43,7 @@ def constraints_of_shapes(
         limits: Compliance of the limits, by joint.
         joint_friction: Compliance of joint friction, by joint.
         rows: The numbers of each collision shape, by its name.
+        own_ways: Whether the mechanism says elsewhere how shapes yield in a way of their own (`ground_shapes`).
     """
     scalar = {joint.name for joint in robot.joints if joint.scalar}
     limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
@@ -65,7 +67,7 @@ def constraints_of_shapes(
     yields = [(tuple(ref), tuple(imp)) for ref, imp in zip(numbers["solref"], numbers["solimp"], strict=True)]
     contact = _most_common(yields)
     others = [shape for shape, own in zip(rows, yields, strict=True) if own != contact]
-    if others:
+    if others and not own_ways:
         notice(
             f"{robot.name}: {len(others)} of {len(rows)} shapes yield in contacts in a way of their own "
             f"({choices(others)}), which soft contacts do not model: all yield by solref {list(contact[0])} and solimp "
@@ -87,7 +89,7 @@ def _declared(parameters: Mapping[str, ConstraintParameters], names: set[str]) -
 def constraint_parameters(
     solref: Sequence[float], solimp: Sequence[float], *, exact: bool = False
 ) -> ConstraintParameters:
-    """Return the compliance of a constraint, clipped as MuJoCo does at every step; unless `exact`, in float32's digits."""
+    """Return the compliance of a constraint, clipped as MuJoCo clips it; unless `exact`, in float32's digits."""
     time, ratio = solref if exact else rounded(solref)
     first, last, width, midpoint, power = solimp if exact else rounded(solimp)
     first, last, midpoint = (min(max(share, _LEAST_SHARE), _MOST_SHARE) for share in (first, last, midpoint))

@@ -114,8 +114,8 @@ class Mechanism(Config, HasJoints, frozen=True):
         equalities: Equality constraints; unset for none.
         surfaces: Friction and softness of contacts of shapes; unset for none.
         shape_contacts: Pairs of shapes of two links that can touch, in soft contacts; unset for none.
-        ground_shapes: What shapes do in soft contacts of `points` with the ground, by the name of the shape, in place of
-            what `constraints` says; unset for nothing else. Either all or none of them have a surface.
+        ground_shapes: What shapes do in soft contacts of `points` with the ground, by the name of the shape, in place
+            of what `constraints` says; unset for nothing else. Either all or none of them have a surface.
         reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
         hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
             not turned: springs within links. Unset for none.

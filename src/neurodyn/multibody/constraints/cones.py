@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of contacts of shapes: their part of the native solver and its adjoint (`layout.ConeGroup`).
 
-A contact has 1, 3, 4 or 6 rows: normal; tangents; torsion about the normal; rolling about the tangents. Rows of friction
-are scaled to the coefficient of the first tangent, which makes the cone isotropic in them. A contact between two links
+A contact has 1, 3, 4 or 6 rows: normal; tangents; torsion about the normal; rolling about the tangents. Rows of
+friction are scaled to the coefficient of the first tangent, which makes the cone isotropic in them. A contact between two links
 has the difference of their motions: joints that move both cancel, and those of the first link count negatively.
 
 Contacts that touch are numbered as they are found. Contact i has its residuals in `cy[12 i]` and their change along a
@@ -277,8 +277,8 @@ const real D = cD[i]; const real mu = in[cstart[cof[i]]]; (void)n; (void)dofs; (
 
     def _ellipse(self) -> str:
         return (
-            f"const real share = (real){1.0 / self._impratio!r} * mu * mu; const real per = (real)1 / ((real)1 + share);"
-            " real square = (real)0; for (int r = 1; r < m; ++r) square += Y[r] * Y[r];"
+            f"const real share = (real){1.0 / self._impratio!r} * mu * mu;"
+            " const real per = (real)1 / ((real)1 + share); real square = (real)0; for (int r = 1; r < m; ++r) square += Y[r] * Y[r];"
             " const real tau = ::wp::sqrt(SELECT(square > (real)1e-30, square, (real)1e-30));"
             " const real inverse = (real)1 / tau; const real gap = Y[0] - mu * tau; const real stiff = D * per;"
             " const mask sticking = share * Y[0] + mu * tau <= (real)0;"

@@ -23,21 +23,7 @@ from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-        cones = _surface_contacts(contacts, inertia, weights)
-        apart = contacts.tree.centripetal(contacts.q, contacts.qd)
-        free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
-        acceleration = free
-        if touching or limits or frictions or rows or cones:
-            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows, cones)
-            forces = solution[len(free) :]
-            _note_pushes(contacts, inertia, cones, forces[3 * len(touching) :])
-            named, own = _named(cones, forces[3 * len(touching) :])
-            pushing = [*touching, *named], [*forces[: 3 * len(touching)], *own]
-            acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
-        acceleration = _damped(contacts, inertia, acceleration)
-        if contacts.tree.mechanism.constraints.implicit is True:
-            acceleration = _spinning(contacts, inertia, acceleration, apart)
-        return [a + apart.get(dof, 0.0) for dof, a in enumerate(acceleration)] if apart else acceleration
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""

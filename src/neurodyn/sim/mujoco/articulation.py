@@ -84,7 +84,7 @@ def _couplings(
         "tendons": modelled_tendons(model, where)[0], "equalities": modelled_equalities(model, where)[0],
     }  # fmt: skip
     reference = _reference(model)
-    if any(x not in (0.0, 1.0) for x in reference) and any(found.values()):
+    if any(x not in (0.0, 1.0) for x in reference):
         found["reference"] = reference
     return {name: value for name, value in found.items() if value}
 
@@ -95,6 +95,7 @@ def _reference(model: Any) -> tuple[float, ...]:
     for joint in range(model.njnt):
         start, kind = int(model.jnt_qposadr[joint]), joint_kind(model, joint)
         own = model.qpos0[start : start + {"free": 7, "ball": 4}.get(kind, 1)].tolist()
+        own[:-4] = [0.0] * (len(own) - 4)  # where a free body is does not matter
         found += [*own[:-4], *own[-3:], own[-4]] if kind in ("free", "ball") else own
     return tuple(found)
 
@@ -133,15 +134,6 @@ class _BodyTree:
     def offset(self, body: int) -> np.ndarray:
         """Return the pose of a body of the model in the frame of its link, or in the world."""
         return self.groups[body - 1][1]
-
-    def model_links(self, names: list[str]) -> ModelLinks:
-        """Return where joints and bodies of the model are in the mechanism, whose links have these names."""
-        scalar = {joint: name for joint, name in enumerate(names) if joint_kind(self.model, joint) not in _TURNING}
-        bodies: dict[int, tuple[str, Pose]] = {0: ("", _pose((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)))}
-        for body in range(1, self.model.nbody):
-            link = self.link_of(body)
-            bodies[body] = (names[link] if link >= 0 else "", _pose(self.offset(body)))
-        return ModelLinks(scalar, bodies)
 
     def links(self, names: list[str]) -> tuple[Link, ...]:
         """Return the links, named after their joints."""
@@ -284,13 +276,14 @@ def _constraints(
     }  # fmt: skip
     constraints = constraints_of_shapes(
         robot, cone="elliptic" if int(model.opt.cone) else "pyramidal", impratio=rounded([model.opt.impratio])[0],
-        limits=limits, joint_friction=frictions, rows=rows,
+        limits=limits, joint_friction=frictions, rows=rows, own_ways=True,
     )  # fmt: skip
-    margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_margin[joint]}
+    margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_limited[joint]}
+    margins = {name: margin for name, margin in margins.items() if margin}
     implicit = int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST)
     return msgspec.structs.replace(
-        constraints, follows_capsules=True, limit_margins=margins or UNSET, implicit=implicit,
-        free_point="origin",
+        constraints, follows_capsules=True, free_point="origin", limit_margins=margins or UNSET,
+        implicit=implicit,
     ), springs  # fmt: skip
 
 
