@@ -77,7 +77,11 @@ def mechanism_of(model):
             half = np.array([*(np.sin(value / 2) * axis), np.cos(value / 2)])
             frame = compose(frame, np.array([0, 0, 0, *half] if kind == "revolute" else [*(value * axis), 0, 0, 0, 1]))
         mass, centre, inertia = merged(model, carried, body)
-        own = {}
+        own = {} if single else {"damping": model.dof_damping[dof], "friction": model.dof_frictionloss[dof]}
+        if kind == "ball":
+            own["armature"] = model.dof_armature[dof]
+        if not single:
+            frictions[name] = softness(model.dof_solref[dof], model.dof_solimp[dof])
         if single:
             limited = bool(model.jnt_limited[joint])
             own = {
@@ -163,8 +167,13 @@ class Stepper:
                 data.qvel[b : b + 3] = velocity - np.cross(spin, arm)
                 data.qvel[b + 3 : b + 6] = rotate(turn * torch.tensor([-1.0, -1, -1, 1]), torch.tensor(spin)).numpy()
                 q, v = q + 7, v + 6
+            elif kind == 1:
+                turn = torch.tensor(x[q : q + 4])
+                data.qpos[a : a + 4] = [x[q + 3], *x[q : q + 3]]
+                spin = torch.tensor(x[nq + v : nq + v + 3])
+                data.qvel[b : b + 3] = rotate(turn * torch.tensor([-1.0, -1, -1, 1]), spin).numpy()
+                q, v = q + 4, v + 3
             else:
-                assert kind > 1
                 data.qpos[a], data.qvel[b] = x[q], x[nq + v]
                 q, v = q + 1, v + 1
 
@@ -178,6 +187,10 @@ class Stepper:
                 arm = rotate(turn, torch.tensor(link.com, dtype=F64)).numpy()
                 q += [*data.qpos[a : a + 3], *turn.tolist()]
                 qd += [*(data.qvel[b : b + 3] + np.cross(spin, arm)), *spin]
+            elif kind == 1:
+                turn = torch.tensor([*data.qpos[a + 1 : a + 4], data.qpos[a]], dtype=F64)
+                q += turn.tolist()
+                qd += rotate(turn, torch.tensor(data.qvel[b : b + 3], dtype=F64)).tolist()
             else:
                 q.append(data.qpos[a])
                 qd.append(data.qvel[b])

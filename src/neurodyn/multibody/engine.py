@@ -36,6 +36,7 @@ from neurodyn.multibody.tendons import tendon_damping, tendon_motions, tendon_to
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+from neurodyn.multibody.turning import along, turning_damping
 from neurodyn.multibody.vectors import Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
@@ -219,6 +220,12 @@ class Engine:
         tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
+        turning = turning_damping(tree, q)
+        for row, value in turning:
+            rate = along(row, qd)
+            for dof, x in row.items():
+                added[dof] = added.get(dof, 0.0) - value * x * rate
+        drives.implicit += turning
         torque = self._torques(scope, tree, q, qd, drives.torque, added)
         if mechanism.constraints.implicit is True:
             drives.implicit += tendon_damping(tendons, scope)

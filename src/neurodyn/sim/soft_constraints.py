@@ -45,13 +45,13 @@ def constraints_of_shapes(
         rows: The numbers of each collision shape, by its name.
         own_ways: Whether the mechanism says elsewhere how shapes yield in a way of their own (`ground_shapes`).
     """
-    scalar = {joint.name for joint in robot.joints if joint.scalar}
+    every = {joint.name for joint in robot.joints}
     limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
     constraints = SoftConstraints(
         cone=cone,
         impratio=impratio,
         limits=_declared(limits, limited),
-        joint_friction=_declared(joint_friction, scalar),
+        joint_friction=_declared(joint_friction, every),
     )
     if not rows:
         return constraints

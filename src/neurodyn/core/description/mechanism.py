@@ -269,8 +269,10 @@ class Mechanism(Config, HasJoints, frozen=True):
 
 
 def _scalars(link: Link) -> tuple[str, ...]:
-    """Return the names of a link's numbers: a free joint has neither friction nor a rotor."""
-    return ("mass",) if link.joint.kind == "free" else _SCALARS
+    """Return the names of a link's numbers: a free joint has damping and friction only if they are not zero."""
+    if link.joint.kind == "free":
+        return ("mass", *(what for what in ("damping", "friction") if getattr(link, what)))
+    return _SCALARS
 
 
 Vector = tuple[float, ...]

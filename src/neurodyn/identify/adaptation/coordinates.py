@@ -169,7 +169,7 @@ class CoordinateSpace(BoxedSpace):
         return result
 
 
-class PartOfSpace:
+class PartOfSpace(BoxedSpace):
     """Some coordinates of a space, of which the others keep their nominal values; a `Space` of least squares.
 
     Attributes:
@@ -190,14 +190,6 @@ class PartOfSpace:
         whole = self._whole.nominal.expand(*x.shape[:-1], -1).clone()
         whole[..., self.kept] = x
         return self._whole.values(whole)
-
-    def clipped(self, x: Tensor) -> Tensor:
-        """Return the nearest coordinates within the bounds."""
-        return torch.minimum(torch.maximum(x, self.lower), self.upper)
-
-    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates lie on a bound that a descent step would cross, shape [..., n]."""
-        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 def _inertial(link: str) -> list[str]:

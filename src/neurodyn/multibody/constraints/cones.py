@@ -2,8 +2,9 @@
 """Texts of contacts of shapes: their part of the native solver and its adjoint (`layout.ConeGroup`).
 
 A contact has 1, 3, 4 or 6 rows: normal; tangents; torsion about the normal; rolling about the tangents. Rows of
-friction are scaled to the coefficient of the first tangent, which makes the cone isotropic in them. A contact between two links
-has the difference of their motions: joints that move both cancel, and those of the first link count negatively.
+friction are scaled to the coefficient of the first tangent, which makes the cone isotropic in them. A contact between
+two links has the difference of their motions: joints that move both cancel, and those of the first link count
+negatively.
 
 Contacts that touch are numbered as they are found. Contact i has its residuals in `cy[12 i]` and their change along a
 step behind them. The texts read `a`, `s`, `in`, `adj`, and declare only names within their own blocks.
@@ -278,7 +279,8 @@ const real D = cD[i]; const real mu = in[cstart[cof[i]]]; (void)n; (void)dofs; (
     def _ellipse(self) -> str:
         return (
             f"const real share = (real){1.0 / self._impratio!r} * mu * mu;"
-            " const real per = (real)1 / ((real)1 + share); real square = (real)0; for (int r = 1; r < m; ++r) square += Y[r] * Y[r];"
+            " const real per = (real)1 / ((real)1 + share);"
+            " real square = (real)0; for (int r = 1; r < m; ++r) square += Y[r] * Y[r];"
             " const real tau = ::wp::sqrt(SELECT(square > (real)1e-30, square, (real)1e-30));"
             " const real inverse = (real)1 / tau; const real gap = Y[0] - mu * tau; const real stiff = D * per;"
             " const mask sticking = share * Y[0] + mu * tau <= (real)0;"

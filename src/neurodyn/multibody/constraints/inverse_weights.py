@@ -10,6 +10,7 @@ from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons import added_inertia, tendon_motions
 from neurodyn.multibody.trace import maximum
 from neurodyn.multibody.trace.expression import TINY
+from neurodyn.multibody.turning import turning_rows
 from neurodyn.multibody.vectors import IDENTITY, array
 
 
@@ -23,7 +24,7 @@ class InverseWeights:
             q += [0.0] * link.joint.nq
             if not link.joint.scalar:
                 q[-1] = 1.0
-        rest = [0.0] * tree.mechanism.nv
+        self._q, rest = q, [0.0] * tree.mechanism.nv
         self._links = Kinematics(tree, tree.motions(q, rest))
         self._tendons = tendon_motions(self._links, tree.mechanism.tendons or (), q, rest, tree.quantity)
         self._inertia = TreeInertia(tree, self._links.poses, added_inertia(self._tendons))
@@ -31,6 +32,14 @@ class InverseWeights:
     def joint(self, dof: int) -> Any:
         """Return $w_{dof}$ of a joint with one degree of freedom [1/(kg m^2) or 1/kg]."""
         return self._yield([1.0 if i == dof else 0.0 for i in range(self._links.tree.mechanism.nv)])
+
+    def turning_joint(self, index: int) -> list[Any]:
+        """Return those of the linear [1/kg] and angular velocities [1/(kg m^2)] of a free or ball joint."""
+        tree, weights = self._links.tree, []
+        for rows in turning_rows(tree, index, self._q):
+            yields = [self._yield([row.get(dof, 0.0) for dof in range(tree.mechanism.nv)]) for row in rows]
+            weights.append((yields[0] + yields[1] + yields[2]) / 3.0 if yields else 0.0)
+        return weights
 
     def tendon(self, name: str) -> Any:
         """Return the inverse weight of a tendon, above 0 even where none of its joints changes its length [1/kg]."""

@@ -104,7 +104,7 @@ class SurfaceContacts:
                     (link, shape.centre or None) for link, shape in zip(links, (one.first, one.second), strict=True)
                 ]
                 blocks.append([*self._pose(links[0]), *self._pose(links[1]), self._weight(surface, weighed)])
-                groups.append(self._group(*links, surface))
+                groups.append(self._group(links[0], links[1], surface))
             items.append((ends[key], [self._near(one, numbers[-1]), *_numbers(one.first), *_numbers(one.second)]))
         dt = contacts.dt
 

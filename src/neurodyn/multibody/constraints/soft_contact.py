@@ -23,6 +23,7 @@ from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
+from neurodyn.multibody.turning import along, turning_rows
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
@@ -125,7 +126,7 @@ class SoftContactModel(ContactModel):
             values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
         for link in mechanism.links:
             name = link.joint.name
-            if not link.joint.scalar:
+            if not link.joint.scalar and not link.friction:
                 continue
             if link.lower is not None or link.upper is not None:
                 limit = constraints.limits.get(name, ConstraintParameters())
@@ -141,7 +142,7 @@ class SoftContactModel(ContactModel):
         touching, damping = _contacts(contacts, inertia, weights)
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
-        rows = coupling_rows(contacts, weights)
+        rows = [*coupling_rows(contacts, weights), *_turning_frictions(contacts, weights)]
         cones = _surface_contacts(contacts, inertia, weights)
         apart = contacts.tree.centripetal(contacts.q, contacts.qd)
         free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
@@ -316,6 +317,23 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
         yields = yielding(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
         rest = yields.damping * contacts.qd[dof]
         found[dof] = [yields.weight(0.0, inverse.joint(dof)), rest, most]
+    return found
+
+
+def _turning_frictions(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
+    """Return the rows of dry friction of free and ball joints."""
+    found: list[ConstraintRows] = []
+    for index, link in enumerate(contacts.tree.links):
+        if link.joint.scalar or not link.friction:
+            continue
+        name = link.joint.name
+        most = contacts.scope(f"{name}.friction")
+        yields = yielding(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+        parts = zip(turning_rows(contacts.tree, index, contacts.q), inverse.turning_joint(index), strict=True)
+        for rows, weight in parts:
+            for row in rows:
+                rest = yields.damping * along(row, contacts.qd)
+                found.append(ConstraintRows("friction", [row], [yields.weight(0.0, weight)], [rest], [most]))
     return found
 
 

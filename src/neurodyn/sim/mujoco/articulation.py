@@ -193,14 +193,12 @@ class _BodyTree:
         """Return the passive quantities of a joint that are not zero, and the range of its actuators' torque."""
         model, kind = self.model, joint_kind(self.model, joint)
         dof = int(model.jnt_dofadr[joint])
-        if kind == "free":
-            return {}
         values = {
             "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
             "friction": model.dof_frictionloss[dof],
         }  # fmt: skip
-        if kind == "ball":
-            return {name: float(value) for name, value in values.items()}
+        if kind in ("free", "ball"):
+            return {name: float(value) for name, value in values.items() if kind == "ball" or name != "armature"}
         given: dict[str, Any] = {}
         if model.nu and model.jnt_actfrclimited[joint]:
             given["effort_range"] = tuple(map(float, model.jnt_actfrcrange[joint]))

@@ -193,7 +193,7 @@ class _Reader:
         if not (mine.solref[0] > 0 and theirs.solref[0] > 0):
             mixed[0] = tuple(map(min, mine.solref, theirs.solref))
         friction = tuple(map(max, mine.friction, theirs.friction))
-        dimension = max(mine.dimension, theirs.dimension)
+        dimension: ContactDimension = max(mine.dimension, theirs.dimension)  # pyright: ignore[reportAssignmentType]
         return _Numbers(dimension, friction, mixed[0], mixed[1], margin)
 
 

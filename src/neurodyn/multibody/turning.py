@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damping and dry friction of free and ball joints, along MuJoCo's velocities of them.
+
+These are the velocity of the body's origin and the angular velocity in body axes; those of a mechanism are the velocity
+of the nominal centre of mass and the angular velocity in the axes of the joint's frame in the parent.
+"""
+
+from typing import Any
+
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.mass_matrix import SparseRow, is_zero
+from neurodyn.multibody.vectors import IDENTITY, array, cross
+
+
+def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow], list[SparseRow]]:
+    """Return MuJoCo's linear and angular velocities of a free or ball joint as rows over the velocity coordinates."""
+    dofs = tree.v_of(index, list(range(tree.mechanism.nv)))
+    spins = dofs[-3:]
+    turn = array(quaternion_matrix(tree.q_of(index, q)[-4:]))
+    angular = [dict(zip(spins, turn[:, axis], strict=True)) for axis in range(3)]
+    if tree.links[index].joint.kind == "ball":
+        return [], angular
+    arm = tree.arm(index, q)
+    linear = [
+        {dofs[axis]: 1.0, **dict(zip(spins, -1.0 * cross(arm, IDENTITY[axis]), strict=True))} for axis in range(3)
+    ]
+    return linear, angular
+
+
+def turning_damping(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
+    """Return the damping of free and ball joints, as forces -c J^T J qd: rows J with their c."""
+    found = []
+    for index, link in enumerate(tree.links):
+        name = f"{link.joint.name}.damping"
+        if not link.joint.scalar and link.damping and not is_zero(value := tree.quantity(name)):
+            found += [(row, value) for rows in turning_rows(tree, index, q) for row in rows]
+    return found
+
+
+def along(row: SparseRow, velocities: list[Any]) -> Any:
+    """Return the velocity along a row."""
+    return sum((x * velocities[dof] for dof, x in row.items()), start=0.0)
