@@ -2,8 +2,8 @@
 """The fit of what a worn robot has: short windows first, then longer ones, each from where the last one ended.
 
 Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
-(`adaptation.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the
-floor has is tried on a few windows first.
+(`adaptation.coordinates`). Motors and springs take up their state in the frames before a window. Which cone of
+friction the floor has, and whether links bend, is tried on a few windows first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_cont
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.adaptation.coordinates import CoordinateSpace
-from neurodyn.identify.adaptation.elastic_links import bending, with_springs
+from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
 from neurodyn.identify.adaptation.usual import usual_coordinates
 from neurodyn.identify.identifiability import Identifiability, identifiability
@@ -140,7 +140,7 @@ def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> lis
 
 def springs_of(names: Sequence[str]) -> str:
     """Return springs in links in words."""
-    return f"springs in the links of {', '.join(names)}"
+    return f"{SPRINGS} {', '.join(names)}"
 
 
 def _and(one: str, other: str) -> str:
@@ -154,7 +154,7 @@ class Fitting:
         model: The structure.
         dynamics: Its dynamics.
         x: Where the search stands, shape [n].
-        past: Frames before a window in which motors take up their state.
+        past: Frames before a window in which motors and springs take up their state.
         stages: Stages of the search.
         noise: Noise of the log's states.
         scale: Divisor of the errors of each channel, shape [2 nv].
@@ -307,8 +307,9 @@ def first_coordinates(space: CoordinateSpace) -> Tensor:
 
 
 def past_frames(dynamics: HybridDynamics, settings: AdaptationSettings) -> int:
-    """Return the frames before a window in which motors take up their state."""
-    return max(1, round(settings.past / dynamics.spec.dt)) if dynamics.memory else 0
+    """Return the frames before a window in which motors and springs take up their state."""
+    seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
+    return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
 
 
 def stage_frames(stage: FitStage, dt: float) -> int:
@@ -323,20 +324,22 @@ def replaced_windows(stage: FitStage, windows: int) -> FitStage:
 
 def best_structure(
     models: Sequence[FitModel], store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
-) -> Fitting:
+) -> tuple[Fitting, Fitting | None]:
     """Return the fitting of the declared structure, or of another one that fits a few windows far better.
 
     `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept.
+    Where springs are kept, what was best without them comes second.
     """
     cones = (len(models) + 1) // 2
     kept = Fitting(models[0], store, settings, threads, told)
-    best, cost = 0, kept.screen()
+    best, cost, rigid = 0, kept.screen(), None
     for which in range(1, cones + (len(models) > cones)):
         number = which if which < cones else cones + best
         fitting = Fitting(models[number], store, settings, threads, told, scale=kept.scale)
         if (now := fitting.screen()) < (1.0 - settings.structure_gain) * cost:
+            rigid = kept if number >= cones else None
             best, cost, kept = number, now, fitting
-    return kept
+    return kept, rigid
 
 
 def trimmed(model: FitModel, x: Tensor) -> FitModel:
