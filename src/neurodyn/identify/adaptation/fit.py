@@ -327,18 +327,28 @@ def best_structure(
 ) -> tuple[Fitting, Fitting | None]:
     """Return the fitting of the declared structure, or of another one that fits a few windows far better.
 
-    `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept.
-    Where springs are kept, what was best without them comes second.
+    `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept,
+    and with springs the cones again, which rigid links may hide. Where springs are kept, what was best without them
+    comes second.
     """
-    cones = (len(models) + 1) // 2
-    kept = Fitting(models[0], store, settings, threads, told)
-    best, cost, rigid = 0, kept.screen(), None
-    for which in range(1, cones + (len(models) > cones)):
-        number = which if which < cones else cones + best
-        fitting = Fitting(models[number], store, settings, threads, told, scale=kept.scale)
-        if (now := fitting.screen()) < (1.0 - settings.structure_gain) * cost:
-            rigid = kept if number >= cones else None
-            best, cost, kept = number, now, fitting
+    plain, bent = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
+    kept = Fitting(plain[0], store, settings, threads, told)
+    cost, rigid = kept.screen(), None
+
+    def better(number: int, among: Sequence[FitModel]) -> bool:
+        nonlocal kept, cost
+        fitting = Fitting(among[number], store, settings, threads, told, scale=kept.scale)
+        if (now := fitting.screen()) >= (1.0 - settings.structure_gain) * cost:
+            return False
+        kept, cost = fitting, now
+        return True
+
+    best = max((number for number in range(1, len(plain)) if better(number, plain)), default=0)
+    without = kept
+    if bent and better(best, bent):
+        rigid = without
+        for other in set(range(len(bent))) - {best}:
+            better(other, bent)
     return kept, rigid
 
 
