@@ -8,6 +8,7 @@ The ants are dynamics here, in plain MuJoCo and without noise of sensors.
 """
 
 import argparse
+import dataclasses
 import runpy
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ from mujoco.rollout import Rollout
 from torch import Tensor
 
 from _common import single_thread, write_result
-from neurodyn.dynamics.base import BaseDynamics
+from neurodyn.dynamics import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_command
 from neurodyn.geometry.rotation import conjugate, rotate
@@ -46,7 +47,7 @@ class AntInMujoco(BaseDynamics):
         model = mujoco.MjModel.from_xml_string(ANTS["model_text"](kind.wear, kind.stiffness))
         self.robot = load_robot("ant")
         self.spec, self._model = self.robot.spec, model
-        self._data, self._rollout = mujoco.MjData(model), Rollout(nthread=0)
+        self._data, self._runner = mujoco.MjData(model), Rollout(nthread=0)
         joints = [model.joint(joint) for joint in ANTS["JOINTS"]]
         self._q = [1 + int(joint.qposadr[0]) for joint in joints]
         self._v = [1 + model.nq + int(joint.dofadr[0]) for joint in joints]
@@ -68,7 +69,7 @@ class AntInMujoco(BaseDynamics):
         """Advance a frame."""
         torque = frame_command(self.spec, state, control).detach().double().numpy()
         held = np.repeat(torque[:, None], self._substeps, 1)
-        full = self._rollout.rollout(self._model, self._data, carry, held)[0][:, -1]
+        full = self._runner.rollout(self._model, self._data, carry, held)[0][:, -1]
         return full, Step(state=self._seen(torch.from_numpy(full), state.q))
 
     def reset(self, carry: np.ndarray, context: State | Window, mask: Tensor) -> np.ndarray:
@@ -98,7 +99,7 @@ def train(ant: str, args: argparse.Namespace) -> None:
         task=TASK, dynamics="analytic", out=args.train, iterations=args.iterations, seed=args.seed, resume=args.resume
     )
     job = open_training(request)
-    where = msgspec.structs.replace(job.where, dynamics=AntInMujoco(ant))
+    where = dataclasses.replace(job.where, dynamics=AntInMujoco(ant))
     train_policy(msgspec.structs.replace(job, where=where, reference=None))
 
 
