@@ -79,7 +79,7 @@ class ElasticAnt(WornAnt):
     """Less worn, with a spring in each lower leg that no declaration knows."""
 
     wear = 0.3
-    stiffness = 150.0
+    stiffness = 500.0
 
 
 class DeclaredAnt(WornAnt):
@@ -124,7 +124,7 @@ def _leg_text(leg, wear, stiffness):
     if stiffness is not None:  # the half towards the foot hangs on a spring; lighter, because the halves overlap
         lower = f"""<geom fromto="0 0 0 {x} {y} 0" density="863"/>
           <body name="foot_{leg}" pos="{x} {y} 0">
-            <joint name="spring_{leg}" axis="{axis}" range="-.6 .6" stiffness="{stiffness}" damping="2" armature=".01"
+            <joint name="spring_{leg}" axis="{axis}" stiffness="{stiffness}" damping="6" armature=".01"
               frictionloss="0"/>
             <geom fromto="0 0 0 {x} {y} 0" density="863"/>
           </body>"""

@@ -37,8 +37,9 @@ INTERNALS = {
     "neurodyn.multibody.complementarity", "neurodyn.multibody.points", "neurodyn.multibody.trace.program",
     "neurodyn.multibody.trace.recurrence", "neurodyn.nets.members", "neurodyn.nets.transformer",
     "neurodyn.policy.artifact", "neurodyn.policy.evaluation", "neurodyn.policy.logs", "neurodyn.policy.ppo",
-    "neurodyn.policy.requests", "neurodyn.robots.plausible", "neurodyn.robots.sections", "neurodyn.sim.engine",
-    "neurodyn.sim.generate", "neurodyn.sim.sampling", "neurodyn.walking.convex_mpc", "neurodyn.walking.state",
+    "neurodyn.policy.requests", "neurodyn.policy.train", "neurodyn.robots.plausible", "neurodyn.robots.sections",
+    "neurodyn.sim.engine", "neurodyn.sim.generate", "neurodyn.sim.sampling", "neurodyn.walking.convex_mpc",
+    "neurodyn.walking.state",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""
 

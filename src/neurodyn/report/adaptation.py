@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
+from neurodyn.identify.adaptation.elastic_links import SPRINGS
 from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
@@ -107,10 +108,11 @@ def _differs(result: AdaptationFigures) -> str:
 
 
 def left(result: AdaptationFigures) -> list[Table]:
-    """Return what the model leaves unexplained, and what it left without networks."""
+    """Return what the model leaves unexplained, and what was left without springs or networks."""
     found = [_unexplained(f"Unexplained by the {_NAMES[result.chosen]} model", result.unexplained)]
     if result.unexplained_before:
-        found.append(_unexplained("Unexplained without networks", result.unexplained_before))
+        without = "with rigid links" if SPRINGS in result.structure else "without networks"
+        found.append(_unexplained(f"Unexplained {without}", result.unexplained_before))
     return found
 
 

@@ -13,6 +13,8 @@ from neurodyn.geometry.rotation import quaternion_matrix
 
 SPRING = "spring"
 """What a hidden joint is called, after the joint whose link bends."""
+SPRINGS = "springs in the links of"
+"""How a structure with hidden joints is called."""
 _RATE, _DAMPED = 60.0, 0.1
 """Natural frequency [rad/s] and damping ratio of a spring before any log."""
 

@@ -2,8 +2,9 @@
 """The fit of what a worn robot has: short windows first, then longer ones, each from where the last one ended.
 
 Levenberg-Marquardt with a robust loss, in coordinates that are standard deviations of what is known beforehand
-(`adaptation.coordinates`). Motors take up their state from the commands before a window. Which cone of friction the
-floor has is tried on a few windows first. Joint limits, of which there are many, follow in the last stage.
+(`adaptation.coordinates`). Motors and springs take up their state in the frames before a window. Which cone of
+friction the floor has, and whether links bend, is tried on a few windows first. Joint limits, of which there are many,
+follow in the last stage.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_cont
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpace
-from neurodyn.identify.adaptation.elastic_links import bending, with_springs
+from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage
 from neurodyn.identify.adaptation.usual import LIMITS, usual_coordinates
 from neurodyn.identify.identifiability import Identifiability, identifiability
@@ -140,7 +141,7 @@ def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> lis
 
 def springs_of(names: Sequence[str]) -> str:
     """Return springs in links in words."""
-    return f"springs in the links of {', '.join(names)}"
+    return f"{SPRINGS} {', '.join(names)}"
 
 
 def _and(one: str, other: str) -> str:
@@ -154,7 +155,7 @@ class Fitting:
         model: The structure.
         dynamics: Its dynamics.
         x: Where the search stands, shape [n].
-        past: Frames before a window in which motors take up their state.
+        past: Frames before a window in which motors and springs take up their state.
         stages: Stages of the search.
         noise: Noise of the log's states.
         scale: Divisor of the errors of each channel, shape [2 nv].
@@ -305,8 +306,9 @@ def first_coordinates(space: CoordinateSpace) -> Tensor:
 
 
 def past_frames(dynamics: HybridDynamics, settings: AdaptationSettings) -> int:
-    """Return the frames before a window in which motors take up their state."""
-    return max(1, round(settings.past / dynamics.spec.dt)) if dynamics.memory else 0
+    """Return the frames before a window in which motors and springs take up their state."""
+    seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
+    return max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
 
 
 def stage_frames(stage: FitStage, dt: float) -> int:
@@ -321,20 +323,32 @@ def replaced_windows(stage: FitStage, windows: int) -> FitStage:
 
 def best_structure(
     models: Sequence[FitModel], store: Store, settings: AdaptationSettings, threads: int, told: Told | None = None
-) -> Fitting:
+) -> tuple[Fitting, Fitting | None]:
     """Return the fitting of the declared structure, or of another one that fits a few windows far better.
 
-    `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept.
+    `models` are those of `structures`: cones of friction are compared first, then springs with the cone that was kept,
+    and with springs the cones again, which rigid links may hide. Where springs are kept, what was best without them
+    comes second.
     """
-    cones = (len(models) + 1) // 2
-    kept = Fitting(models[0], store, settings, threads, told)
-    best, cost = 0, kept.screen()
-    for which in range(1, cones + (len(models) > cones)):
-        number = which if which < cones else cones + best
-        fitting = Fitting(models[number], store, settings, threads, told, scale=kept.scale)
-        if (now := fitting.screen()) < (1.0 - settings.structure_gain) * cost:
-            best, cost, kept = number, now, fitting
-    return kept
+    plain, bent = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
+    kept = Fitting(plain[0], store, settings, threads, told)
+    cost, rigid = kept.screen(), None
+
+    def better(number: int, among: Sequence[FitModel]) -> bool:
+        nonlocal kept, cost
+        fitting = Fitting(among[number], store, settings, threads, told, scale=kept.scale)
+        if (now := fitting.screen()) >= (1.0 - settings.structure_gain) * cost:
+            return False
+        kept, cost = fitting, now
+        return True
+
+    best = max((number for number in range(1, len(plain)) if better(number, plain)), default=0)
+    without = kept
+    if bent and better(best, bent):
+        rigid = without
+        for other in set(range(len(bent))) - {best}:
+            better(other, bent)
+    return kept, rigid
 
 
 def trimmed(model: FitModel, x: Tensor) -> FitModel:

@@ -145,7 +145,7 @@ class AdaptationFigures(Record, frozen=True):
         rungs: The ladder.
         chosen: Name of the rung that the model is.
         unexplained: What it leaves unexplained.
-        unexplained_before: What the rung below leaves, where networks are kept.
+        unexplained_before: What rigid links leave where springs are kept, or else no networks where these are.
         log: The check of the logs.
         next: The motion to log next; UNSET where none is within limits.
         cpu_seconds: CPU time.

@@ -147,7 +147,7 @@ class _Adaptation:
             log = check_log(self.robot, self.store)
         models = structures(self.robot, self.name, settings.quantities)
         with stage(0.05, 0.6 if networks else 0.85):
-            fitting, fit = self._fit(models, metrics, resume)
+            fitting, fit, rigid = self._fit(models, metrics, resume)
         model = trimmed(fit.model, fit.x)
         values = model.space.values(fit.x).detach()
         rungs = {DECLARED: models[0].dynamics(self.store, self.threads), IDENTIFIED: self._settled(model, values)}
@@ -165,7 +165,9 @@ class _Adaptation:
         HYBRID.save(self.out, dynamics)
         with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
             after = self._unexplained(dynamics, past, fitting.noise)
-            before = self._unexplained(rungs[IDENTIFIED], past, fitting.noise) if chosen == NETWORKS else []
+            below = rungs[IDENTIFIED] if chosen == NETWORKS else None
+            below = below if rigid is None or chosen == DECLARED else rigid
+            before = [] if below is None else self._unexplained(below, past, fitting.noise)
             motion = next_motion(fitting, fit, self.out)
         figures = self._figures(fit, ladder, seconds, chosen, (after, before), log, motion)
         artifacts.write_json(self.out / "adaptation.json", figures.plain())
@@ -177,8 +179,10 @@ class _Adaptation:
         dynamics.physical.set_values(values)
         return dynamics
 
-    def _fit(self, models: list[FitModel], metrics: MetricsLog, resume: bool) -> tuple[Fitting, AdaptedFit]:
-        """Return the fit, or read that of a run which was stopped after it."""
+    def _fit(
+        self, models: list[FitModel], metrics: MetricsLog, resume: bool
+    ) -> tuple[Fitting, AdaptedFit, HybridDynamics | None]:
+        """Return the fit, or read that of a run which was stopped after it; and of one with springs the rigid model."""
         settings, step = self.settings, 0
         tree = artifacts.read_tree(self.out / "state", _STATE) if resume else None
         if tree is not None and int(tree["crc"]) != checksum(self.store):
@@ -198,17 +202,25 @@ class _Adaptation:
             model = models[int(tree["structure"])]
             fitting = Fitting(model, self.store, settings, self.threads, told)
             stages = [str(name) for name in artifacts.read_json(self.out / "state" / "stages.json")["stages"]]
-            return fitting, fitting.restored(tree, stages)
-        fitting = best_structure(models, self.store, settings, self.threads, told)
+            rigid = None
+            if "rigid" in tree:
+                model = models[int(tree["rigid_structure"])]
+                rigid = self._settled(model, model.space.values(tree["rigid"]))
+            return fitting, fitting.restored(tree, stages), rigid
+        fitting, other = best_structure(models, self.store, settings, self.threads, told)
         fit = fitting.run()
-        number = next(k for k, model in enumerate(models) if model.structure == fit.model.structure)
+        number = _place(models, fit.model)
         artifacts.write_json(self.out / "state" / "stages.json", {"stages": list(fit.costs)})
         saved = {
             "x": fit.x, "scale": fitting.scale, "structure": number, "crc": checksum(self.store),
             "costs": torch.tensor(list(fit.costs.values()), dtype=torch.float64),
         }  # fmt: skip
+        rigid = None
+        if other is not None:
+            rigid = self._settled(other.model, other.model.space.values(other.x).detach())
+            saved |= {"rigid": other.x, "rigid_structure": _place(models, other.model)}
         artifacts.write_tree(self.out / "state", _STATE, saved)
-        return fitting, fit
+        return fitting, fit, rigid
 
     def _ladder(self, rungs: dict[str, HybridDynamics], past: int) -> tuple[list[Rung], tuple[float, ...]]:
         """Judge the rungs, from the declaration up, on validation episodes; report them on test episodes, too."""
@@ -288,6 +300,10 @@ def verdict_of(ladder: list[Rung], chosen: str) -> Verdict:
             "see what is unexplained: a part that the declaration does not have may be missing",
         )  # fmt: skip
     return Verdict()
+
+
+def _place(models: list[FitModel], model: FitModel) -> int:
+    return next(k for k, one in enumerate(models) if one is model)
 
 
 def _has_tests(store: Store) -> bool:

@@ -37,6 +37,7 @@ class AdaptationSettings(Config, frozen=True):
         screen_iterations: Iterations of that comparison.
         structure_gain: Share of the cost by which another structure than the declared one has to be better.
         past: Time before a window in which motors take up their state [s].
+        past_of_springs: The same of a robot with springs, which swing for longer [s].
         huber: Residuals beyond so many scales count linearly instead of squared.
         progress: Share of the cost below which an iteration ends its stage.
         unsaid: A quantity whose standard deviation is above this share of what was known of it is one of which the logs
@@ -60,6 +61,7 @@ class AdaptationSettings(Config, frozen=True):
     screen_iterations: int = 7
     structure_gain: float = 0.05
     past: float = 0.065
+    past_of_springs: float = 0.2
     huber: float = 3.0
     progress: float = 0.005
     unsaid: float = 0.7
@@ -80,6 +82,6 @@ class AdaptationSettings(Config, frozen=True):
         require(len(self.horizons) > 0, "horizons", list(self.horizons), "at least one [s]")
         for name in ("structure_gain", "progress", "unsaid"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
-        above = ("screen", "screen_iterations", "past", "huber", "network_seconds", "network_steps", "starts")
+        above = ("screen", "screen_iterations", "past", "past_of_springs", "huber", "starts", "network_seconds")
         require(self.memory >= 0, "memory", self.memory, "a number of at least 0")
-        require_numbers(self, above=(*above, "hidden", "proposals", "proposal_seconds"))
+        require_numbers(self, above=(*above, "network_steps", "hidden", "proposals", "proposal_seconds"))

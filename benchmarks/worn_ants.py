@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What policies return in the ants of examples/worn_ant.py, and what one reaches that is trained in them.
+
+The ants are dynamics here, in plain MuJoCo and without noise of sensors.
+
+    python benchmarks/worn_ants.py --ants ElasticAnt --policies policies/run
+    python benchmarks/worn_ants.py --ants ElasticAnt --train policies/there --iterations 180
+"""
+
+import argparse
+import dataclasses
+import runpy
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import mujoco
+import numpy as np
+import torch
+from mujoco.rollout import Rollout
+from torch import Tensor
+
+from _common import single_thread, write_result
+from neurodyn.dynamics import BaseDynamics
+from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
+from neurodyn.dynamics.control import frame_command
+from neurodyn.geometry.rotation import conjugate, rotate
+from neurodyn.policy import SampledStarts
+from neurodyn.policy.evaluation import load_policy, play
+from neurodyn.policy.requests import TrainPolicyRequest
+from neurodyn.policy.train import open_training, train_policy
+from neurodyn.robots import load as load_robot
+from neurodyn.tasks import load
+
+ANTS = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "worn_ant.py"))
+TASK = "ant-run"
+
+
+class AntInMujoco(BaseDynamics):
+    """An ant of the example; the carry is the full state of each world, springs and motors included."""
+
+    kind = "analytic"
+
+    def __init__(self, name: str) -> None:
+        kind = ANTS[name]
+        model = mujoco.MjModel.from_xml_string(ANTS["model_text"](kind.wear, kind.stiffness))
+        self.robot = load_robot("ant")
+        self.spec, self._model = self.robot.spec, model
+        self._data, self._runner = mujoco.MjData(model), Rollout(nthread=0)
+        joints = [model.joint(joint) for joint in ANTS["JOINTS"]]
+        self._q = [1 + int(joint.qposadr[0]) for joint in joints]
+        self._v = [1 + model.nq + int(joint.dofadr[0]) for joint in joints]
+        self._substeps = round(self.spec.dt / model.opt.timestep)
+
+    def begin(self, context: State | Window, environment: Any = None) -> np.ndarray:
+        """Return the worlds at a state, springs and motors at rest."""
+        state = present_state(context)
+        q, qd = state.q.double(), state.qd.double()
+        size = mujoco.mj_stateSize(self._model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        full, first = np.zeros((len(q), size)), 1 + self._model.nq
+        full[:, 1:8] = q[:, [0, 1, 2, 6, 3, 4, 5]]
+        full[:, first : first + 3] = qd[:, :3]
+        full[:, first + 3 : first + 6] = rotate(conjugate(q[:, 3:7]), qd[:, 3:6])  # MuJoCo's is in the body's axes
+        full[:, self._q], full[:, self._v] = q[:, 7:], qd[:, 6:]
+        return full
+
+    def step(self, carry: np.ndarray, state: State, control: Control) -> tuple[np.ndarray, Step]:
+        """Advance a frame."""
+        torque = frame_command(self.spec, state, control).detach().double().numpy()
+        held = np.repeat(torque[:, None], self._substeps, 1)
+        full = self._runner.rollout(self._model, self._data, carry, held)[0][:, -1]
+        return full, Step(state=self._seen(torch.from_numpy(full), state.q))
+
+    def reset(self, carry: np.ndarray, context: State | Window, mask: Tensor) -> np.ndarray:
+        """Restart some worlds."""
+        return np.where(mask.numpy().astype(bool)[:, None], self.begin(context), carry)
+
+    def _seen(self, full: Tensor, like: Tensor) -> State:
+        first, q = 1 + self._model.nq, full[:, [1, 2, 3, 5, 6, 7, 4]]
+        spin = rotate(q[:, 3:7], full[:, first + 3 : first + 6])
+        qd = torch.cat([full[:, first : first + 3], spin, full[:, self._v]], -1)
+        return State(torch.cat([q, full[:, self._q]], -1).to(like), qd.to(like))
+
+
+def returned(ant: str, policy: str, episodes: int) -> float:
+    """Return the mean return of a policy in an ant."""
+    task = load(TASK)
+    found = play(load_policy(policy)[1], task, AntInMujoco(ant), SampledStarts(task, seed=7), episodes, seed=7)
+    spread = float(found.returns.std()) / episodes**0.5
+    failed = float(found.failed.float().mean())
+    print(f"{ant}: {policy} returns {float(found.returns.mean()):.0f} ± {spread:.0f}, {failed:.0%} fail")
+    return float(found.returns.mean())
+
+
+def train(ant: str, args: argparse.Namespace) -> None:
+    """Train a policy in an ant."""
+    request = TrainPolicyRequest(
+        task=TASK, dynamics="analytic", out=args.train, iterations=args.iterations, seed=args.seed, resume=args.resume
+    )
+    job = open_training(request)
+    where = dataclasses.replace(job.where, dynamics=AntInMujoco(ant))
+    train_policy(msgspec.structs.replace(job, where=where, reference=None))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ants", nargs="+", default=["DeclaredAnt", "WornAnt", "ElasticAnt"])
+    parser.add_argument("--policies", nargs="*", default=["pretrained-policy:ant-run"])
+    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--train", type=Path, help="folder of a policy to train in the first ant")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--iterations", type=int, default=180)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    single_thread()
+    begun = time.process_time()
+    if args.train is not None:
+        train(args.ants[0], args)
+    policies = [*args.policies, *([] if args.train is None else [str(args.train)])]
+    figures = {f"{ant}, {policy}": returned(ant, policy, args.episodes) for ant in args.ants for policy in policies}
+    write_result(args.json, "worn_ants", figures | {"cpu_seconds": time.process_time() - begun}, {})
+
+
+if __name__ == "__main__":
+    main()
