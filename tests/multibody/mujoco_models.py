@@ -78,9 +78,8 @@ def mechanism_of(model):
             frame = compose(frame, np.array([0, 0, 0, *half] if kind == "revolute" else [*(value * axis), 0, 0, 0, 1]))
         mass, centre, inertia = merged(model, carried, body)
         own = {} if single else {"damping": model.dof_damping[dof], "friction": model.dof_frictionloss[dof]}
-        if kind == "ball":
-            own["armature"] = model.dof_armature[dof]
         if not single:
+            own["armature"] = model.dof_armature[dof]
             frictions[name] = softness(model.dof_solref[dof], model.dof_solimp[dof])
         if single:
             limited = bool(model.jnt_limited[joint])

@@ -17,7 +17,7 @@ PASSIVE = """<mujoco><option timestep="0.002" gravity="1 2 -9" integrator="{inte
 def test_damping_and_friction_of_ball_and_free_joints_are_those_of_mujoco(integrator, free):
     xml = PASSIVE.format(
         integrator=integrator, exact=EXACT, ball='damping=".3" armature=".01" frictionloss=".4"',
-        free=f'damping="{free}" frictionloss=".3"',
+        free=f'damping="{free}" frictionloss=".3" armature="{free}"',
     )  # fmt: skip
     velocity, position = compared(xml, 24)
     assert velocity < 1e-9

@@ -35,6 +35,9 @@ class ContactFeatures(OperatorHandle):
         """
         super().__init__()
         self.proximity = ProximityQuery(layout)
+        for joint in layout.joints[1:]:
+            if layout.floating and joint.parent < 0:
+                raise InputError(f"joint {joint.name!r} begins a second tree; valid: one floating robot in a layout")
         self.width = FEATURES * len(layout.contact_points)
         points = zip(layout.contact_points, margins, strict=True)
         self._sight = Sight([(point.radius, margin, dt) for point, margin in points])

@@ -61,6 +61,9 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
     at = places(layout.joints)
     centres = np.zeros((len(layout.joints), 3))
     centres[0] = layout.base_com
+    for index, joint in enumerate(layout.joints):
+        if joint.name in (layout.coms or {}):
+            centres[index] = (layout.coms or {})[joint.name]
 
     def integers(values: Sequence[Any]) -> Any:
         return wp.array(np.array(values, dtype=np.int32), dtype=wp.int32, device=device)

@@ -81,8 +81,6 @@ class ProximityQuery(OperatorHandle):
         for j, joint in enumerate(self.layout.joints):
             if not -1 <= joint.parent < j:
                 raise InputError(f"joint {joint.name!r} has parent {joint.parent}; valid: -1 or an earlier joint")
-            if self.free_base and j and joint.parent < 0:
-                raise InputError(f"joint {joint.name!r} begins a second tree; valid: one floating robot in a layout")
         for contact_point in self.layout.contact_points:
             if not 0 <= contact_point.joint < len(self.layout.joints):
                 raise InputError(

@@ -36,7 +36,7 @@ from neurodyn.multibody.tendons import tendon_damping, tendon_motions, tendon_to
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
-from neurodyn.multibody.turning import along, turning_damping
+from neurodyn.multibody.turning import along, turning_damping, turning_inertia
 from neurodyn.multibody.vectors import Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
@@ -243,7 +243,7 @@ class Engine:
         found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
         if drives.implicit and not (self._contact is not None and self._contact.constrains_joints):
             found = damped(TreeInertia(tree, link_poses(tree, motions)), found, {}, drives.implicit, self._dt)
-        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd))
+        found = with_inertia(moving, tendons, found, tree.centripetal(q, qd), turning_inertia(tree, q))
         acceleration = [
             scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
         ]

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
@@ -37,7 +38,8 @@ def contact_layout(mechanism: Mechanism, *, rigid: bool = False) -> ContactPoint
     joints, points = mechanism.joints, mechanism.points
     seen = len(joints) - (mechanism.hidden or 0 if rigid else 0)
     points = tuple(_carried_by_parent(one, joints[one.joint]) if one.joint >= seen else one for one in points)
-    return ContactPointLayout(joints=joints[:seen], contact_points=points, base_com=com)
+    coms = {link.joint.name: link.com for link in mechanism.links[1:] if link.joint.kind == "free"}
+    return ContactPointLayout(joints=joints[:seen], contact_points=points, base_com=com, coms=coms or UNSET)
 
 
 def _carried_by_parent(point: ContactPoint, joint: ChainJoint) -> ContactPoint:

@@ -170,16 +170,18 @@ def added_inertia(tendons: Mapping[str, TendonMotion]) -> list[tuple[SparseRow, 
 
 
 def with_inertia(
-    links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any], apart: Mapping[int, Any]
-) -> list[Any]:
-    """Return the accelerations of a mechanism with its tendons' armature from those without it.
+    links: Kinematics, tendons: Mapping[str, TendonMotion], acceleration: list[Any], apart: Mapping[int, Any],
+    others: Sequence[tuple[SparseRow, Any]] = (),
+) -> list[Any]:  # fmt: skip
+    """Return the accelerations of a mechanism with its tendons' armature, and other inertias, from those without it.
 
-    `apart` are accelerations that the tendons' `bias` includes (`Tree.centripetal`).
+    `others` are inertias along rows whose velocities are coordinates of MuJoCo (`multibody.turning`). `apart` are accelerations that the tendons' `bias` includes (`Tree.centripetal`).
     """
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
-    if not heavy:
+    if not heavy and not others:
         return acceleration
-    light, inertia = (TreeInertia(links.tree, links.poses, added) for added in ((), added_inertia(tendons)))
+    every = [*added_inertia(tendons), *others]
+    light, inertia = (TreeInertia(links.tree, links.poses, added) for added in ((), every))
     moving = [a - apart.get(dof, 0.0) for dof, a in enumerate(acceleration)]
     force = [a - b for a, b in zip(light.times(moving), inertia.times(moving), strict=True)]
     for one in heavy:

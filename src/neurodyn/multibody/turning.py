@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damping and dry friction of free and ball joints, along MuJoCo's velocities of them.
+"""Damping, dry friction and rotor inertia of free and ball joints, along MuJoCo's velocities of them.
 
 These are the velocity of the body's origin and the angular velocity in body axes; those of a mechanism are the velocity
 of the nominal centre of mass and the angular velocity in the axes of the joint's frame in the parent.
@@ -9,7 +9,7 @@ from typing import Any
 
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.mass_matrix import SparseRow, is_zero
+from neurodyn.multibody.mass_matrix import SparseRow
 from neurodyn.multibody.vectors import IDENTITY, array, cross
 
 
@@ -30,10 +30,19 @@ def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow],
 
 def turning_damping(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
     """Return the damping of free and ball joints, as forces -c J^T J qd: rows J with their c."""
+    return _weighted(tree, q, "damping", ("free", "ball"))
+
+
+def turning_inertia(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
+    """Return the rotor inertia of free joints as inertias along rows; that of ball joints is known to `Tree`."""
+    return _weighted(tree, q, "armature", ("free",))
+
+
+def _weighted(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any]]:
     found = []
     for index, link in enumerate(tree.links):
-        name = f"{link.joint.name}.damping"
-        if not link.joint.scalar and link.damping and not is_zero(value := tree.quantity(name)):
+        if link.joint.kind in kinds and getattr(link, what):
+            value = tree.quantity(f"{link.joint.name}.{what}")
             found += [(row, value) for rows in turning_rows(tree, index, q) for row in rows]
     return found
 

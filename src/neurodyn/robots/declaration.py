@@ -257,6 +257,8 @@ class Robot(Config, frozen=True):
 
     def _check_ranges(self) -> None:
         scalar = [joint.name for joint in self.joints if joint.scalar]
+        objects = [joint.spec for joint in self.joints[1:] if joint.kind == "free"]
+        scalar += [name for joint in objects for name in joint.q_names[:3]]
         velocities = [name for joint in self.joints for name in joint.spec.qd_names]
         for what in ("sampling", "reset", "range"):
             ranges: Ranges = getattr(self, what)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout, RoundedBox
 from neurodyn.core.description.scene import Pose, Vector3
@@ -102,7 +103,10 @@ def contact_point_layout(built: Articulation, robot: Robot) -> ContactPointLayou
     contact_points = _contact_points(built, robot.name, robot.contact_points)
     if robot.contact_points.distinct:
         contact_points = distinct_contact_points(built.joints, contact_points)
-    return ContactPointLayout(joints=built.joints, contact_points=contact_points, base_com=built.base_com)
+    coms = {link.joint.name: link.com for link in built.links[1:] if link.joint.kind == "free"}
+    return ContactPointLayout(
+        joints=built.joints, contact_points=contact_points, base_com=built.base_com, coms=coms or UNSET
+    )
 
 
 def contacts_on_plane(built: Articulation, robot: Robot) -> ContactPointLayout:

@@ -181,6 +181,11 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
     scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.scalar}
+    base = robot.spec.joints[0]
+    places = {
+        joint.name: [interval("q", name) for name in joint.q_names[:3]]
+        for joint in robot.spec.joints if joint.kind == "free" and joint is not base
+    }  # fmt: skip
     height = robot.sampling.height if ranges.height is None else ranges.height
     if not robot.fixed_base and height is None:
         raise InputError(
@@ -199,6 +204,10 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
         if joint.kind == "ball":
             quaternion = torch.from_numpy(rng.standard_normal((count, 4), dtype=np.float32))  # uniform rotations
             return quaternion / quaternion.norm(dim=1, keepdim=True)
+        if joint.name in places:  # an object: upright, anyhow turned
+            heading = _uniform([(-math.pi, math.pi)], (count,), rng)[:, 0]
+            still = torch.zeros(count)
+            return torch.cat([_uniform(places[joint.name], (count,), rng), tilted_rotation(heading, still, still)], 1)
         if joint.kind == "free":
             z = floor + _uniform([height or (0.0, 0.0)], (count,), rng)[:, 0]
             return torch.cat([torch.zeros(count, 2), z[:, None], orientation(count)], 1)

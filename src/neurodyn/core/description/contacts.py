@@ -66,6 +66,7 @@ class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points
         contact_points: Contact points, in the order of the network's inputs.
         base_com: Centre of mass of the first joint's child body in its frame [m]; the linear velocity of a free joint
             is that of this point.
+        coms: Those of later free joints, by joint; unset for none.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # files keep the old key
@@ -73,6 +74,7 @@ class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points
     joints: tuple[ChainJoint, ...]
     contact_points: tuple[ContactPoint, ...]
     base_com: Vector3 = (0.0, 0.0, 0.0)
+    coms: dict[str, Vector3] | UnsetType = UNSET
 
     def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
         """List in words how `other` differs from this layout."""

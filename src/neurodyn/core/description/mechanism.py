@@ -269,9 +269,9 @@ class Mechanism(Config, HasJoints, frozen=True):
 
 
 def _scalars(link: Link) -> tuple[str, ...]:
-    """Return the names of a link's numbers: a free joint has damping and friction only if they are not zero."""
+    """Return the names of a link's numbers: a free joint has some of them only if they are not zero."""
     if link.joint.kind == "free":
-        return ("mass", *(what for what in ("damping", "friction") if getattr(link, what)))
+        return ("mass", *(what for what in ("armature", "damping", "friction") if getattr(link, what)))
     return _SCALARS
 
 

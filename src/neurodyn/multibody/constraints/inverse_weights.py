@@ -10,7 +10,7 @@ from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons import added_inertia, tendon_motions
 from neurodyn.multibody.trace import maximum
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.turning import turning_rows
+from neurodyn.multibody.turning import turning_inertia, turning_rows
 from neurodyn.multibody.vectors import IDENTITY, array
 
 
@@ -27,7 +27,7 @@ class InverseWeights:
         self._q, rest = q, [0.0] * tree.mechanism.nv
         self._links = Kinematics(tree, tree.motions(q, rest))
         self._tendons = tendon_motions(self._links, tree.mechanism.tendons or (), q, rest, tree.quantity)
-        self._inertia = TreeInertia(tree, self._links.poses, added_inertia(self._tendons))
+        self._inertia = TreeInertia(tree, self._links.poses, [*added_inertia(self._tendons), *turning_inertia(tree, q)])
 
     def joint(self, dof: int) -> Any:
         """Return $w_{dof}$ of a joint with one degree of freedom [1/(kg m^2) or 1/kg]."""

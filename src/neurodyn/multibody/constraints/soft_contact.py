@@ -23,7 +23,7 @@ from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.turning import along, turning_rows
+from neurodyn.multibody.turning import along, turning_inertia, turning_rows
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
@@ -137,7 +137,8 @@ class SoftContactModel(ContactModel):
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return the accelerations over the step."""
-        inertia = TreeInertia(contacts.tree, contacts.poses, added_inertia(contacts.tendons))
+        added = [*added_inertia(contacts.tendons), *turning_inertia(contacts.tree, contacts.q)]
+        inertia = TreeInertia(contacts.tree, contacts.poses, added)
         weights = InverseWeights(contacts.tree)
         touching, damping = _contacts(contacts, inertia, weights)
         limits = _limits(contacts, weights)

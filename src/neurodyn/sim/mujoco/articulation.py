@@ -122,9 +122,8 @@ class _BodyTree:
     def where(self, names: list[str]) -> ModelLinks:
         """Return where joints and bodies are, by the names of the links."""
         model = self.model
-        joints = {
-            joint: name for joint, name in enumerate(names) if joint_kind(model, joint) in ("revolute", "prismatic")
-        }
+        single = ("revolute", "prismatic")
+        joints = {joint: name for joint, name in enumerate(names) if joint_kind(model, joint) in single}
         bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
         for body in range(1, model.nbody):
             link = self.link_of(body)
@@ -198,7 +197,7 @@ class _BodyTree:
             "friction": model.dof_frictionloss[dof],
         }  # fmt: skip
         if kind in ("free", "ball"):
-            return {name: float(value) for name, value in values.items() if kind == "ball" or name != "armature"}
+            return {name: float(value) for name, value in values.items()}
         given: dict[str, Any] = {}
         if model.nu and model.jnt_actfrclimited[joint]:
             given["effort_range"] = tuple(map(float, model.jnt_actfrcrange[joint]))

@@ -92,7 +92,7 @@ def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
 
 
 def _mend(path: Path, spec: Any, error: str) -> bool:
-    """Turn on the compiler's option that mends an impossible mass or inertia; return whether it may help."""
+    """Change the compiler's option that an error is about; return whether that may help."""
     if "balanceinertia" in error and not spec.compiler.balanceinertia:
         spec.compiler.balanceinertia = True
         notice(f"{path}: inertias that no body has become those of spheres ({_first_line(error)})")
