@@ -5,7 +5,7 @@ from typing import Any
 
 from neurodyn.core.description.scene import Vector3
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.mass_matrix import TreeInertia
+from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons import added_inertia, tendon_motions
 from neurodyn.multibody.trace import maximum
@@ -47,12 +47,16 @@ class InverseWeights:
         return maximum(self._yield([row.get(dof, 0.0) for dof in range(self._links.tree.mechanism.nv)]), TINY)
 
     def body(self, link: int, centre: Vector3 | None = None) -> Any:
-        """Return $w_{body}$ of a link at its centre of mass, or at a point in the frame of its body [1/kg]."""
+        """Return $w_{body}$ of a link at its centre of mass, or at a point in the frame of its body [1/kg].
+
+        It is above 0 even where no joint moves that point.
+        """
         tree = self._links.tree
         place = tree.centre(link) if centre is None else tree.in_link_frame(link, array(centre))
         arm = self._links.poses[link].turn @ place
         axes = [self._yield(self._inertia.row(link, arm, axis)) for axis in IDENTITY]
-        return (axes[0] + axes[1] + axes[2]) / 3.0
+        total = (axes[0] + axes[1] + axes[2]) / 3.0
+        return maximum(total, TINY) if is_zero(total) else total
 
     def turning(self, link: int) -> Any:
         """Return the inverse weight of a link's rotation [1/(kg m^2)]."""

@@ -55,7 +55,7 @@ def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
 
 def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
     """Return the robot in a compiled model with the declared joints; `geoms` are those that can touch something."""
-    tree = _BodyTree(model)
+    tree = BodyTree(model)
     names = [joint.name for joint in robot.joints]
     links = tree.links(names)
     x, y, z = map(float, model.opt.gravity)
@@ -100,7 +100,7 @@ def _reference(model: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-class _BodyTree:
+class BodyTree:
     """The bodies of a model, those without joints of their own merged into the ones that carry them."""
 
     def __init__(self, model: Any) -> None:
@@ -217,7 +217,7 @@ def _moved(kind: str, axis: np.ndarray, amount: float) -> np.ndarray:
     return np.concatenate([np.zeros(3), np.sin(amount / 2) * axis, [np.cos(amount / 2)]])
 
 
-def _shape(model: Any, geom: int, tree: _BodyTree) -> BuiltShape:
+def _shape(model: Any, geom: int, tree: BodyTree) -> BuiltShape:
     body = int(model.geom_bodyid[geom])
     own = np.concatenate([model.geom_pos[geom], _scalar_last(model.geom_quat[geom : geom + 1])[0]])
     x, y, z = (float(value) for value in model.geom_size[geom])

@@ -206,7 +206,7 @@ def _set_contacts(model: Any, robot: Robot) -> None:
     else:
         model.geom_contype[chosen_geoms] = 1
         model.geom_margin[:] = 0.0
-    model.geom_gap[:] = 0.0
+    model.geom_gap[:], model.geom_margin[scene] = 0.0, 0.0  # which a default of the asset may have given to the scene
     model.geom_conaffinity[scene] = _SCENE_BIT if robot.self_contacts else 1
     priorities = model.geom_priority[chosen_geoms]
     model.geom_priority[scene] = int(priorities.min(initial=0)) - 1  # the robot's own numbers hold

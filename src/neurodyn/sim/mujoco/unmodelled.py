@@ -1,16 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a compiled asset the hybrid engine does not model."""
+"""What of a compiled MuJoCo model the hybrid engine does not model, in words."""
 
-from collections.abc import Callable
 from typing import Any
 
-_COUNTS: tuple[tuple[str, Callable[[Any], int]], ...] = (
-    ("flexible bodies", lambda model: int(model.nflex)),
-    ("plugins", lambda model: int(model.nplugin)),
-)
+import numpy as np
+
+from neurodyn.sim.mujoco.articulation import BodyTree
+from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.shape_contacts import read_contacts
 
 
 def unmodelled(model: Any) -> tuple[str, ...]:
-    """Return what of a `mujoco.MjModel` is simulated but not modelled by the hybrid engine, one line each."""
-    found = ((what, count(model)) for what, count in _COUNTS)
-    return tuple(f"{number} {what}: simulated, not modelled by `hybrid`" for what, number in found if number)
+    """Return one line for each feature of a model, beside its actuators, that the hybrid engine lacks."""
+    found = (part(model) for part in (_options, _joints, _passive, _contacts, _coupled))
+    return tuple(line for lines in found for line in lines)
+
+
+def _counted(count: int, one: str, many: str, what: str) -> list[str]:
+    """Return a line about so many things; none for 0."""
+    return [f"{count} {one if count == 1 else many} {what}"] if count else []
+
+
+def _options(model: Any) -> list[str]:
+    mujoco, found = import_mujoco(), []
+    integrator = mujoco.mjtIntegrator(int(model.opt.integrator)).name[6:]
+    if integrator in ("RK4", "IMPLICIT"):
+        found.append(f"integrator {integrator}: its steps are those of Euler")
+    if int(model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP):
+        found.append("eulerdamp disabled: joint damping is implicit nevertheless")
+    if model.opt.noslip_iterations:
+        found.append(f"{model.opt.noslip_iterations} noslip iterations: none are done")
+    return found
+
+
+def _joints(model: Any) -> list[str]:
+    types = import_mujoco().mjtJoint
+    ball, free = (model.jnt_type == int(kind) for kind in (types.mjJNT_BALL, types.mjJNT_FREE))
+    sprung = int(((model.jnt_stiffness != 0) & (ball | free)).sum())
+    polynomial = int((model.jnt_stiffnesspoly != 0).any(1).sum() + (model.dof_dampingpoly != 0).any(1).sum())
+    lines = _counted(sprung, "ball or free joint", "ball or free joints", "with stiffness: no spring is modelled")
+    lines += _counted(int((model.jnt_limited[ball] != 0).sum()), "ball joint", "ball joints", "with limits: none")
+    lines += _counted(
+        polynomial, "joint", "joints", "with polynomial stiffness or damping: the linear part is modelled"
+    )
+    if int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST):
+        damped = int((model.dof_damping[model.jnt_dofadr[free]] != 0).sum())
+        what = "with damping: implicit apart from the gyroscopic moment"
+        lines += _counted(damped, "free joint", "free joints", what)
+    return lines
+
+
+def _passive(model: Any) -> list[str]:
+    what = "with gravity compensation: none is modelled"
+    lines = _counted(int((model.body_gravcomp != 0).sum()), "body", "bodies", what)
+    if model.opt.density > 0 or model.opt.viscosity > 0:
+        lines.append(f"a medium (density {model.opt.density:g}, viscosity {model.opt.viscosity:g}): no forces of it")
+    lines += _counted(int(model.nflex), "deformable body", "deformable bodies", "(flex): none is modelled")
+    return lines + _counted(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
+
+
+def _contacts(model: Any) -> list[str]:
+    tree = BodyTree(model)
+    touching = np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0)).tolist()
+    names = [model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)]
+    left_out = read_contacts(model, tree.where(names), touching).left_out
+    lines = [
+        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts between them"
+        for kinds, count in sorted(left_out.items())
+    ]
+    types = import_mujoco().mjtGeom
+    moving = model.body_weldid[model.geom_bodyid] != 0
+    by_points = (
+        (types.mjGEOM_CYLINDER, "cylinder"),
+        (types.mjGEOM_ELLIPSOID, "ellipsoid"),
+        (types.mjGEOM_MESH, "mesh"),
+    )
+    for kind, what in by_points:
+        count = sum(int(model.geom_type[geom]) == int(kind) and moving[geom] for geom in touching)
+        lines += _counted(
+            int(count), what, f"{what}{'es' if what == 'mesh' else 's'}", "on the ground: by fixed points"
+        )
+    return lines + _counted(int((model.geom_gap[touching] != 0).sum()), "geom", "geoms", "with a gap: none is modelled")
+
+
+def _coupled(model: Any) -> list[str]:
+    tree = BodyTree(model)
+    where = tree.where([model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)])
+    refused = [*modelled_tendons(model, where)[1], *modelled_equalities(model, where)[1]]
+    return [f"not modelled: {reason}" for reason in refused]
