@@ -26,6 +26,9 @@ def two_geoms(kinds, rng, alike):
             turn = np.array([1.0, *(0.01 * rng.normal(size=3))])
         towards = rng.normal(size=3)
         place = np.zeros(3) if not geoms else towards / np.linalg.norm(towards) * rng.uniform(0.05, 0.5)
+        if kind == "plane":
+            geoms.append(f'<geom type="plane" size="1 1 1" quat="{words(turn)}" margin="{MARGIN / 2}"/>')
+            continue
         geoms.append(
             f'<body pos="{words(place)}" quat="{words(turn / np.linalg.norm(turn))}"><freejoint/>'
             f'<geom type="{kind}" size="{words(rng.uniform(0.05, 0.3, 3))}" margin="{MARGIN / 2}"/></body>'

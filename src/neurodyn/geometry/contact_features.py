@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
 from neurodyn.core.description.spec import places
+from neurodyn.core.errors import InputError
 from neurodyn.geometry import rotation
 from neurodyn.geometry.device_arrays import PRECISIONS
 from neurodyn.geometry.ground import Ground

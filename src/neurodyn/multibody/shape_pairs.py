@@ -27,7 +27,7 @@ class PlacedShape:
     Attributes:
         centre: Its centre [m].
         turn: Its axes, in columns.
-        size: Sphere: radius. Capsule, along z: radius, half length. Box: half edges [m].
+        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges [m].
     """
 
     centre: Vector
@@ -471,6 +471,32 @@ def _clipped(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> lis
     return found
 
 
+def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
+    """Return the contacts of a plane, whose normal is its z axis, with a cylinder: points of a triangle in its lower rim.
+
+    The second is the point of the upper rim above the lowest one.
+    """
+    normal, radius, half = first.turn[:, 2], second.size[0], second.size[1]
+    along = dot(normal, second.turn[:, 2])
+    axis = -1.0 * _sign(along) * second.turn[:, 2]
+    down = -absolute(along)
+    lean = down * axis - normal
+    squared = dot(lean, lean)
+    flat = _below(squared, _LEAST * _LEAST)
+    lowest = radius * _where(flat, second.turn[:, 0], lean / safe_sqrt(squared))
+    height = dot(second.centre - first.centre, normal)
+    side = cross(lowest, axis) * (3.0**0.5 / 2.0)
+    drop = dot(lowest, normal)
+    tip = half * axis
+    places = [lowest + tip, lowest - tip, side + tip - 0.5 * lowest, tip - side - 0.5 * lowest]
+    distances = [height + half * down + drop, height - half * down + drop, *[height + half * down - 0.5 * drop] * 2]
+    away = _below(margin, distances[0])
+    return [
+        Touch(second.centre + place - 0.5 * distance * normal, normal, _where(away, FAR, distance))
+        for place, distance in zip(places, distances, strict=True)
+    ]
+
+
 COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {
     ("sphere", "sphere"): (sphere_sphere, 1),
     ("sphere", "capsule"): (sphere_capsule, 1),
@@ -478,5 +504,6 @@ COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {
     ("sphere", "box"): (sphere_box, 1),
     ("capsule", "box"): (capsule_box, 2),
     ("box", "box"): (box_box, 12),
+    ("plane", "cylinder"): (plane_cylinder, 4),
 }
 """Collider of a pair of kinds of shapes, and how many contacts it returns."""

@@ -175,7 +175,8 @@ def with_inertia(
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations of a mechanism with its tendons' armature, and other inertias, from those without it.
 
-    `others` are inertias along rows whose velocities are coordinates of MuJoCo (`multibody.turning`). `apart` are accelerations that the tendons' `bias` includes (`Tree.centripetal`).
+    `others` are inertias along rows whose velocities are coordinates of MuJoCo (`multibody.turning`). `apart` are
+    accelerations that the tendons' `bias` includes (`Tree.centripetal`).
     """
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
     if not heavy and not others:

@@ -22,7 +22,8 @@ ContactDimension = Literal[1, 3, 4, 6]
 FRICTION = ("slide", "torsion", "roll")
 """Names of the coefficients of friction [1, m, m]."""
 
-TouchingKind = Literal["sphere", "capsule", "box"]
+TouchingKind = Literal["sphere", "capsule", "box", "cylinder", "plane"]
+_PAIRED = ("sphere", "capsule", "box")
 
 
 class ContactSurface(Config, frozen=True):
@@ -82,8 +83,8 @@ class TouchingShape(Config, frozen=True):
     Attributes:
         name: Label of the shape.
         link: Name of its link; empty for the world.
-        kind: Kind of shape.
-        size: Sphere: radius. Capsule, along z: radius, half length. Box: half edges [m].
+        kind: Kind of shape; a cylinder touches planes alone.
+        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges [m].
         place: Its pose in the frame of the link's body, or in the world.
         centre: Point of the body at which its inverse weight is taken; unset for the link's centre of mass [m].
     """
@@ -96,7 +97,7 @@ class TouchingShape(Config, frozen=True):
     centre: Vector3 | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        used = self.size[: {"sphere": 1, "capsule": 2, "box": 3}[self.kind]]
+        used = self.size[: {"sphere": 1, "plane": 0, "box": 3}.get(self.kind, 2)]
         valid = "finite numbers above 0 [m]"
         require(all(0 < x < math.inf for x in used), f"shape {self.name!r}: size", list(self.size), valid)
         fine = abs(math.hypot(*self.place[3:]) - 1.0) < 1e-6 and all(map(math.isfinite, self.place))
@@ -107,7 +108,7 @@ class TouchingShape(Config, frozen=True):
         """Radius of a sphere around its centre that holds it [m]."""
         if self.kind == "box":
             return math.hypot(*self.size)
-        return self.size[0] + (self.size[1] if self.kind == "capsule" else 0.0)
+        return self.size[0] + (self.size[1] if self.kind in ("capsule", "cylinder") else 0.0)
 
 
 class ShapeContact(Config, frozen=True):
@@ -126,8 +127,9 @@ class ShapeContact(Config, frozen=True):
     def __post_init__(self) -> None:
         where = f"contact of {self.first.name!r} and {self.second.name!r}"
         require(self.first.link != self.second.link, f"{where}: link", repr(self.first.link), "two links")
-        order = [("sphere", "capsule", "box").index(one.kind) for one in (self.first, self.second)]
-        require(order[0] <= order[1], f"{where}: kinds", self.first.kind, "sphere before capsule before box")
+        kinds = [one.kind for one in (self.first, self.second)]
+        fine = all(kind in _PAIRED for kind in kinds) and _PAIRED.index(kinds[0]) <= _PAIRED.index(kinds[1])
+        require(fine, f"{where}: kinds", " and ".join(kinds), "sphere before capsule before box")
 
 
 class GroundShape(Config, frozen=True):
@@ -136,10 +138,16 @@ class GroundShape(Config, frozen=True):
     Attributes:
         surface: Name of the surface; empty for what `SoftConstraints` say.
         centre: Point of its body at which the inverse weight is taken; unset for the link's centre of mass [m].
+        shape: A cylinder, which touches planes in points that depend on how it lies; unset for a shape with fixed points.
     """
 
     surface: str = ""
     centre: Vector3 | UnsetType = UNSET
+    shape: TouchingShape | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        fine = self.shape is UNSET or (self.shape.kind == "cylinder" and bool(self.surface))
+        require(fine, f"ground shape of {self.surface!r}: shape", self.shape, "a cylinder with a surface, or nothing")
 
 
 def require_shape_contacts(

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import UNSET
+
 from neurodyn.core.description.contacts import SOLIMP, SOLREF, ContactPoint
-from neurodyn.core.description.shape_contacts import SURFACE, ContactSurface, ShapeContact, TouchingShape
+from neurodyn.core.description.shape_contacts import SURFACE, ContactSurface, TouchingShape
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
@@ -21,6 +23,18 @@ from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
 _LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
 _SOFTNESS = (*(f"solref.{part}" for part in SOLREF), *(f"solimp.{part}" for part in SOLIMP))
 _SLOT = 12  # numbers of a contact: `layout.PER_CONE`
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two shapes that can touch, of which the first may be the plane of the ground."""
+
+    first: TouchingShape
+    second: TouchingShape
+    surface: str
+
+
+_PLANE = TouchingShape(name="", link="", kind="plane", size=(0.0, 0.0, 0.0))
 
 
 @dataclass
@@ -62,10 +76,14 @@ class SurfaceContacts:
 
     def of_shapes(self) -> list[Cones]:
         """Return the contacts of all pairs of shapes."""
-        alike: dict[tuple[str, str, str], list[ShapeContact]] = {}
-        for one in self._mechanism.shape_contacts or ():
+        pairs = [_Pair(one.first, one.second, one.surface) for one in self._mechanism.shape_contacts or ()]
+        if self._contacts.flat and self._contacts.points:
+            shapes = (self._mechanism.ground_shapes or {}).values()
+            pairs += [_Pair(_PLANE, one.shape, one.surface) for one in shapes if one.shape is not UNSET]
+        alike: dict[tuple[str, str, str], list[_Pair]] = {}
+        for one in pairs:
             alike.setdefault((one.surface, one.first.kind, one.second.kind), []).append(one)
-        return [cones for pairs in alike.values() for cones in self._of_kind(pairs)]
+        return [cones for own in alike.values() for cones in self._of_kind(own)]
 
     def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
         """Return the contacts of points with the ground; `axes` are those of their capsules, None for other shapes."""
@@ -73,6 +91,8 @@ class SurfaceContacts:
         always = bool(self._mechanism.constraints.follows_capsules)
         for (point, touch), axis in zip(touched, axes, strict=True):
             own = (self._mechanism.ground_shapes or {})[point.shape]
+            if own.shape is not UNSET and self._contacts.flat:
+                continue
             surface = self._surfaces[own.surface]
             key = touch.link, surface.name
             if key not in found:
@@ -88,7 +108,7 @@ class SurfaceContacts:
             )
         return list(found.values())
 
-    def _of_kind(self, pairs: list[ShapeContact]) -> list[Cones]:
+    def _of_kind(self, pairs: list[_Pair]) -> list[Cones]:
         """Return the contacts of pairs of the same kinds of shapes with the same surface, computed in a loop."""
         contacts, surface = self._contacts, self._surfaces[pairs[0].surface]
         collide, slots = COLLIDERS[pairs[0].first.kind, pairs[0].second.kind]
@@ -103,7 +123,8 @@ class SurfaceContacts:
                 weighed = [
                     (link, shape.centre or None) for link, shape in zip(links, (one.first, one.second), strict=True)
                 ]
-                blocks.append([*self._pose(links[0]), *self._pose(links[1]), self._weight(surface, weighed)])
+                base = self._plane() if one.first.kind == "plane" else self._pose(links[0])
+                blocks.append([*base, *self._pose(links[1]), self._weight(surface, weighed)])
                 groups.append(self._group(links[0], links[1], surface))
             items.append((ends[key], [self._near(one, numbers[-1]), *_numbers(one.first), *_numbers(one.second)]))
         dt = contacts.dt
@@ -182,8 +203,18 @@ class SurfaceContacts:
         turn = pose.turn @ array([tree.turned_to_link(link, axis) for axis in IDENTITY]).T
         return [*turn.flat, *(self._inertia.from_first(link) + pose.turn @ tree.in_link_frame(link, array([0.0] * 3)))]
 
-    def _near(self, one: ShapeContact, margin: Any) -> Any:
+    def _plane(self) -> list[Any]:
+        """Return a rotation whose third column is the normal of the ground, and a point on it."""
+        origin, normal = self._contacts.grounds[0]
+        turn = array([[0.0, 0.0, x] for x in normal])
+        return [*turn.flat, *(origin - self._contacts.poses[0].origin)]
+
+    def _near(self, one: _Pair, margin: Any) -> Any:
         """Return a number above 0 where spheres around the shapes touch."""
+        if one.first.kind == "plane":
+            origin, normal = self._contacts.grounds[0]
+            above = self._centre(one.second) + self._contacts.poses[0].origin - origin
+            return one.second.reach + margin - dot(normal, above)
         apart = self._centre(one.first) - self._centre(one.second)
         return one.first.reach + one.second.reach + margin - safe_sqrt(dot(apart, apart))
 

@@ -61,11 +61,16 @@ def read_contacts(
     reader = _Reader(model, links)
     contacts = [one for pair in (reader.pairs(geoms) if pairs else ()) if (one := reader.contact(*pair)) is not None]
     own = {geom: reader.of_geom(geom) for geom in ground or {}}
+    round_ones = {geom: reader.cylinder(geom) for geom in own}
     plain = len({(one.solref, one.solimp) for one in own.values()}) <= 1 and all(one.plain for one in own.values())
+    plain = plain and not any(round_ones.values())
     shapes = {
-        name: GroundShape(surface="" if plain else reader.surface(own[geom]), centre=reader.centre(geom))
+        name: GroundShape(
+            surface="" if plain else reader.surface(own[geom]), centre=reader.centre(geom),
+            shape=round_ones[geom] or UNSET,
+        )
         for geom, name in (ground or {}).items()
-    }
+    }  # fmt: skip
     return ReadContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.left_out)
 
 
@@ -123,7 +128,7 @@ class _Reader:
     def contact(self, one: int, other: int, numbers: _Numbers) -> ShapeContact | None:
         """Return the contact of two geoms; None if their kinds have no collider, or nothing moves."""
         first, second = sorted((one, other), key=lambda geom: int(self._model.geom_type[geom]))
-        kinds = [self._types(int(self._model.geom_type[geom])).name for geom in (first, second)]
+        kinds = [self._kind(geom) for geom in (first, second)]
         names = [self._links.bodies[int(self._model.geom_bodyid[geom])][0] for geom in (first, second)]
         if names[0] == names[1] or "mjGEOM_PLANE" in kinds or "mjGEOM_HFIELD" in kinds:
             return None
@@ -143,13 +148,20 @@ class _Reader:
             )  # fmt: skip
         return self.surfaces[numbers].name
 
-    def _shape(self, geom: int) -> TouchingShape:
+    def cylinder(self, geom: int) -> TouchingShape | None:
+        """Return a cylinder; None for other geoms."""
+        return self._shape(geom, "cylinder") if self._kind(geom) == "mjGEOM_CYLINDER" else None
+
+    def _kind(self, geom: int) -> str:
+        return self._types(int(self._model.geom_type[geom])).name
+
+    def _shape(self, geom: int, kind: TouchingKind | None = None) -> TouchingShape:
         model = self._model
         name, pose = self._links.bodies[int(model.geom_bodyid[geom])]
         w, x, y, z = map(float, model.geom_quat[geom])
         place = compose(np.array(pose), np.array([*map(float, model.geom_pos[geom]), x, y, z, w]))
         a, b, c = (float(value) for value in model.geom_size[geom])
-        kind = _KINDS[self._types(int(model.geom_type[geom])).name]
+        kind = kind or _KINDS[self._kind(geom)]
         label = model.geom(geom).name or f"geom{geom}"
         return TouchingShape(
             name=label, link=name, kind=kind, size=(a, b, c), place=_pose(place),

@@ -66,17 +66,12 @@ def _contacts(model: Any) -> list[str]:
     names = [model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)]
     left_out = read_contacts(model, tree.where(names), touching).left_out
     lines = [
-        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts between them"
+        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: not modelled"
         for kinds, count in sorted(left_out.items())
     ]
     types = import_mujoco().mjtGeom
     moving = model.body_weldid[model.geom_bodyid] != 0
-    by_points = (
-        (types.mjGEOM_CYLINDER, "cylinder"),
-        (types.mjGEOM_ELLIPSOID, "ellipsoid"),
-        (types.mjGEOM_MESH, "mesh"),
-    )
-    for kind, what in by_points:
+    for kind, what in ((types.mjGEOM_ELLIPSOID, "ellipsoid"), (types.mjGEOM_MESH, "mesh")):
         count = sum(int(model.geom_type[geom]) == int(kind) and moving[geom] for geom in touching)
         lines += _counted(
             int(count), what, f"{what}{'es' if what == 'mesh' else 's'}", "on the ground: by fixed points"
