@@ -4,6 +4,7 @@ import torch
 
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
+from neurodyn.geometry.contact_features import ContactFeatures
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from tests.geometry.chains import all_kinds, at, contact_point_at, joint, random_pose, random_state
@@ -156,12 +157,11 @@ def test_other_widths_precisions_and_worlds_are_refused():
         proximity(PLANE.posed(random_pose(3)), q, qd)
 
 
-def test_second_tree_beside_a_floating_robot_is_refused():
+def test_features_of_a_second_tree_beside_a_floating_robot_are_refused():
     layout = all_kinds()
+    wider = type(layout)(joints=(*layout.joints, joint("revolute", -1)), contact_points=layout.contact_points)
     with pytest.raises(InputError, match="second tree"):
-        ProximityQuery(
-            type(layout)(joints=(*layout.joints, joint("revolute", -1)), contact_points=layout.contact_points)
-        )
+        ContactFeatures(wider, [0.1] * len(layout.contact_points), 0.01)
 
 
 def test_no_world_and_no_contact_point_are_no_trouble():

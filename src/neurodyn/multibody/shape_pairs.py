@@ -472,7 +472,7 @@ def _clipped(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> lis
 
 
 def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
-    """Return the contacts of a plane, whose normal is its z axis, with a cylinder: points of a triangle in its lower rim.
+    """Return the contacts of a plane, whose normal is its z axis, with a cylinder: a triangle in its lower rim.
 
     The second is the point of the upper rim above the lowest one.
     """

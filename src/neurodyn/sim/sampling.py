@@ -181,10 +181,9 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
     scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.scalar}
-    base = robot.spec.joints[0]
     places = {
         joint.name: [interval("q", name) for name in joint.q_names[:3]]
-        for joint in robot.spec.joints if joint.kind == "free" and joint is not base
+        for joint in robot.spec.joints[1:] if joint.kind == "free"
     }  # fmt: skip
     height = robot.sampling.height if ranges.height is None else ranges.height
     if not robot.fixed_base and height is None:

@@ -89,7 +89,7 @@ def _declared(parameters: Mapping[str, ConstraintParameters], names: set[str]) -
 def constraint_parameters(
     solref: Sequence[float], solimp: Sequence[float], *, exact: bool = False
 ) -> ConstraintParameters:
-    """Return the compliance of a constraint, clipped as MuJoCo clips it; unless `exact`, in float32's digits."""
+    """Return a constraint's compliance, clipped as MuJoCo does at every step; in float32's digits unless `exact`."""
     time, ratio = solref if exact else rounded(solref)
     first, last, width, midpoint, power = solimp if exact else rounded(solimp)
     first, last, midpoint = (min(max(share, _LEAST_SHARE), _MOST_SHARE) for share in (first, last, midpoint))

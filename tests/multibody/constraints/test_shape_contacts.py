@@ -55,7 +55,8 @@ def touching_states(model, count):
 def test_a_step_with_contacts_between_shapes_is_that_of_mujoco(cone, impratio):
     model = crowd(cone, impratio)
     states, kinds = touching_states(model, 60)
-    assert {dimension for *_, dimension in kinds} == {1, 4, 6} and ("palm", "cube", 4) in kinds
+    assert {dimension for *_, dimension in kinds} == {1, 4, 6}
+    assert ("palm", "cube", 4) in kinds
     mechanism, stepper = mechanism_of(model), Stepper(model)
     theirs = torch.stack([stepper.step(state) for state in states])
     ours = stepped(engine(mechanism, model.opt.timestep), states)
@@ -85,7 +86,8 @@ def test_numbers_of_contacts_are_mixed_as_by_mujoco():
             np.testing.assert_allclose([*mine.softness.solref, *mine.softness.solimp], [*one.solref, *one.solimp])
             assert (mine.dimension, mine.margin) == (one.dim, pytest.approx(one.includemargin))
             seen.add(pair)
-    assert len(seen) >= 4 and not read.left_out
+    assert len(seen) >= 4
+    assert not read.left_out
 
 
 @pytest.mark.parametrize(("cone", "impratio"), [("pyramidal", 1.0), ("elliptic", 3.0)])
@@ -119,7 +121,7 @@ def test_derivatives_of_contacts_between_shapes_are_those_of_differences(cone, i
 def test_wrong_contacts_are_refused():
     model = crowd()
     mechanism = mechanism_of(model)
-    with pytest.raises(ValueError, match="friction is .*above 0"):
+    with pytest.raises(ValueError, match=r"friction is .*above 0"):
         ContactSurface(name="s", friction=(0.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="surface"):
         type(mechanism)(links=mechanism.links, shape_contacts=mechanism.shape_contacts)

@@ -138,7 +138,7 @@ class GroundShape(Config, frozen=True):
     Attributes:
         surface: Name of the surface; empty for what `SoftConstraints` say.
         centre: Point of its body at which the inverse weight is taken; unset for the link's centre of mass [m].
-        shape: A cylinder, which touches planes in points that depend on how it lies; unset for a shape with fixed points.
+        shape: A cylinder, which touches planes where it lies lowest; unset for shapes with fixed points.
     """
 
     surface: str = ""

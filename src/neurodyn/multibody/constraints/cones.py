@@ -279,8 +279,8 @@ const real D = cD[i]; const real mu = in[cstart[cof[i]]]; (void)n; (void)dofs; (
     def _ellipse(self) -> str:
         return (
             f"const real share = (real){1.0 / self._impratio!r} * mu * mu;"
-            " const real per = (real)1 / ((real)1 + share);"
-            " real square = (real)0; for (int r = 1; r < m; ++r) square += Y[r] * Y[r];"
+            " const real per = (real)1 / ((real)1 + share); real square = (real)0;"
+            " for (int r = 1; r < m; ++r) square += Y[r] * Y[r];"
             " const real tau = ::wp::sqrt(SELECT(square > (real)1e-30, square, (real)1e-30));"
             " const real inverse = (real)1 / tau; const real gap = Y[0] - mu * tau; const real stiff = D * per;"
             " const mask sticking = share * Y[0] + mu * tau <= (real)0;"

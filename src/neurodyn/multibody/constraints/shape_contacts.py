@@ -123,8 +123,14 @@ class SurfaceContacts:
                 weighed = [
                     (link, shape.centre or None) for link, shape in zip(links, (one.first, one.second), strict=True)
                 ]
-                base = self._plane() if one.first.kind == "plane" else self._pose(links[0])
-                blocks.append([*base, *self._pose(links[1]), self._weight(surface, weighed)])
+                plane = one.first.kind == "plane"
+                blocks.append(
+                    [
+                        *(self._plane() if plane else self._pose(links[0])),
+                        *self._pose(links[1]),
+                        self._weight(surface, weighed),
+                    ]
+                )
                 groups.append(self._group(links[0], links[1], surface))
             items.append((ends[key], [self._near(one, numbers[-1]), *_numbers(one.first), *_numbers(one.second)]))
         dt = contacts.dt

@@ -43,6 +43,7 @@ _FRAMES_TO_RATED_SPEED = 2
 
 _ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot [rad]
 _SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
+_ASIDE, _RISE = 0.1, 0.1  # range of an object's place about that in the asset, and how far that is lifted [m]
 _STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
@@ -270,6 +271,10 @@ class _Draft:
             elif joint.lower is not None or joint.kind == "revolute":
                 continue  # limits, or a whole turn
             q[joint.name] = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]
+        for joint in self.facts.joints[1:] if self.facts.floating else self.facts.joints:
+            if joint.place is not None:  # an object beside the robot
+                for axis, value, rise in zip("xyz", joint.place, (0.0, 0.0, _RISE), strict=True):
+                    q[f"{joint.name}.{axis}"] = [round(value - _ASIDE + rise, 3), round(value + _ASIDE + rise, 3)]
         rates = {joint.name: _symmetric(self._rate(joint)) for joint in self.scalars}
         reset_q = {
             joint.name: [round(max(nominal[joint.name] - 0.1, _least(joint)), 3),

@@ -42,6 +42,7 @@ class AssetJoint:
     effort: float | None = None  # maximum of its drive [N m or N]; None for a joint without a drive
     velocity: float | None = None  # maximum of its drive [rad/s or m/s]
     armature: float = 0.0  # rotor inertia [kg m^2 or kg]
+    place: Vector3 | None = None  # of a free body in the asset, world axes [m]
 
     @property
     def scalar(self) -> bool:
@@ -241,7 +242,8 @@ def _compiled_joints(
     for joint in range(model.njnt):
         name, kind = joint_name(model, joint), joint_kind(model, joint)
         if kind in ("free", "ball"):
-            joints.append(AssetJoint(name, kind))
+            x, y, z = map(float, model.qpos0[model.jnt_qposadr[joint] :][:3])
+            joints.append(AssetJoint(name, kind, place=(x, y, z) if kind == "free" else None))
             continue
         effort, velocity = drives.get(name, (None, None))
         lower, upper = map(float, model.jnt_range[joint])

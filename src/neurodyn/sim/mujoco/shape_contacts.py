@@ -205,7 +205,7 @@ class _Reader:
         if not (mine.solref[0] > 0 and theirs.solref[0] > 0):
             mixed[0] = tuple(map(min, mine.solref, theirs.solref))
         friction = tuple(map(max, mine.friction, theirs.friction))
-        dimension: ContactDimension = max(mine.dimension, theirs.dimension)  # pyright: ignore[reportAssignmentType]
+        dimension = mine.dimension if mine.dimension > theirs.dimension else theirs.dimension
         return _Numbers(dimension, friction, mixed[0], mixed[1], margin)
 
 
@@ -225,9 +225,8 @@ def _floats(values: Any) -> tuple[float, ...]:
 
 
 def _dimension(condim: Any) -> ContactDimension:
-    found = int(condim)
-    assert found in (1, 3, 4, 6)
-    return found
+    dimensions: dict[int, ContactDimension] = {1: 1, 3: 3, 4: 4, 6: 6}
+    return dimensions[int(condim)]
 
 
 def _pose(values: Any) -> Pose:

@@ -17,7 +17,7 @@ from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity, gravity_vectors
 from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import articulation_of, compiled_limits, mujoco_articulation
-from neurodyn.sim.mujoco.build import BuiltModel, build_model
+from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
@@ -77,8 +77,13 @@ class MujocoSimulator(Simulator):
             return
         x = checked_pose(pose, self.worlds).double().numpy()
         turn = x[:, 3:] / np.linalg.norm(x[:, 3:], axis=1, keepdims=True)
-        controls = self.model.nu if self._commanded else self.model.nv
-        self._input[:, 0, controls:] = np.concatenate([x[:, :3], turn[:, [3, 0, 1, 2]]], 1)
+        model, body = self.model, import_mujoco().mj_name2id(self.model, import_mujoco().mjtObj.mjOBJ_BODY, SCENE)
+        mocap, moving = int(model.body_mocapid[body]), model.body_mocapid >= 0
+        places = np.tile(model.body_pos[moving], (self.worlds, 1, 1))  # the asset's own stay where they are
+        turns = np.tile(model.body_quat[moving], (self.worlds, 1, 1))
+        places[:, mocap], turns[:, mocap] = x[:, :3], turn[:, [3, 0, 1, 2]]
+        controls = model.nu if self._commanded else model.nv
+        self._input[:, 0, controls:] = np.concatenate([part.reshape(self.worlds, -1) for part in (places, turns)], 1)
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""

@@ -66,7 +66,7 @@ def _contacts(model: Any) -> list[str]:
     names = [model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)]
     left_out = read_contacts(model, tree.where(names), touching).left_out
     lines = [
-        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: not modelled"
+        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts of theirs"
         for kinds, count in sorted(left_out.items())
     ]
     types = import_mujoco().mjtGeom

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+import mujoco
+import pytest
+import torch
+
+from neurodyn.core.description.scene import Plane, Scene
+from neurodyn.core.seeds import generator
+from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.geometry.ground import Ground
+from neurodyn.robots import Robot
+from neurodyn.robots.declaration import Joint
+from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
+from neurodyn.sim.mujoco.unmodelled import unmodelled
+from neurodyn.sim.sampling import sample_states
+from neurodyn.sim.simulators import simulator
+
+ARM = """<mujoco><option timestep="0.002" cone="elliptic"/><worldbody>
+  <body name="base" pos="0 0 .12"><joint name="shoulder" axis="0 0 1" damping=".2"/>
+    <geom name="upper" type="capsule" fromto="0 0 0 .25 0 0" size=".03"/>
+    <body name="fore" pos=".25 0 0"><joint name="elbow" axis="0 1 0" damping=".1" armature=".01"/>
+      <geom name="forearm" type="capsule" fromto="0 0 0 .2 0 0" size=".025"/>
+      <body name="hand" pos=".2 0 0"><geom name="palm" type="box" size=".03 .04 .02" pos=".03 0 0"/></body>
+    </body></body>
+  <body name="cube" pos=".4 0 .05"><freejoint name="cube"/>
+    <geom name="cube" type="box" size=".05 .05 .05" mass=".2" condim="4" friction=".7 .01 .001"/></body>
+</worldbody></mujoco>"""
+
+
+@pytest.fixture
+def arm(tmp_path):
+    (tmp_path / "arm.xml").write_text(ARM)
+    joints = [Joint(name=name, kind="revolute", continuous=True) for name in ("shoulder", "elbow")]
+    places = {"cube.x": (0.44, 0.46), "cube.y": (-0.02, 0.02), "cube.z": (0.05, 0.052)}
+    return Robot(
+        name="arm", joints=(*joints, Joint(name="cube", kind="free")), actuated={"shoulder": 2.0, "elbow": 2.0},
+        dt=0.002, asset=str(tmp_path / "arm.xml"), simulator=SimulatorConfig(solver="mujoco-c", substeps=1),
+        grounds={"floor": Scene(shapes=(Plane(),))}, ground="floor", contact_points=ContactPointSelection(),
+        self_contacts=True, sampling=Ranges(q={"shoulder": (-0.1, 0.1), "elbow": (-0.2, 0.0), **places}, qd={"shoulder": (-1, 1), "elbow": (-1, 1)}),
+    )  # fmt: skip
+
+
+def test_an_arm_that_pushes_a_cube_moves_as_in_mujoco(arm):
+    scene = arm.named_ground()
+    rng = generator(0, "cube")
+    q = torch.tensor([[0.0, 0.05, 0.5, 0.0, 0.05, 0, 0, 0, 1], [0.1, 0.1, 0.5, 0.02, 0.06, 0, 0, 0.6, 0.8]])
+    qd = torch.from_numpy(rng.normal(size=(2, 8))).float() * 0.1
+    torque = torch.tensor([0.2, 1.5]).expand(2, 100, 2).contiguous()
+    truth = simulator(arm, 2, scene=scene).rollout(q, qd, torque)
+    hybrid = declared_hybrid(arm).double()
+    assert len(hybrid.mechanism.shape_contacts) == 3
+    path = hybrid.rollout(
+        State(q.double(), qd.double()), torque.double(), environment=Environment(ground=Ground(scene))
+    )
+    assert (truth[0][:, -1, 2:5] - q[:, 2:5]).norm(dim=1).max() > 1e-3  # it is pushed
+    torch.testing.assert_close(path.q.float(), truth[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(path.qd.float(), truth[1], rtol=1e-4, atol=1e-4)  # MuJoCo's solver stops early
+
+
+def test_objects_start_where_the_declaration_says(arm):
+    q, qd = sample_states(arm, 20, generator(0, "start"), Ground(arm.named_ground()))
+    assert ((q[:, 2] >= 0.44) & (q[:, 2] <= 0.46) & (q[:, 4] >= 0.0499)).all()
+    assert (q[:, 5:7] == 0).all()
+    assert q[:, 7].abs().max() > 0.1
+    assert not qd[:, 2:].any()
+
+
+def test_what_is_not_modelled_is_said_once():
+    assert unmodelled(mujoco.MjModel.from_xml_string(ARM)) == ()
+    other = ARM.replace('cone="elliptic"', 'integrator="RK4" density="1.2"').replace(
+        'type="box" size=".05', 'type="cylinder" size=".05'
+    )
+    words = unmodelled(mujoco.MjModel.from_xml_string(other))
+    assert [line.split(":")[0] for line in words] == [
+        "integrator RK4", "a medium (density 1.2, viscosity 0)", "2 pairs of capsule and cylinder that could touch",
+        "1 pair of cylinder and box that could touch",
+    ]  # fmt: skip
