@@ -36,7 +36,10 @@ def arm(tmp_path):
         name="arm", joints=(*joints, Joint(name="cube", kind="free")), actuated={"shoulder": 2.0, "elbow": 2.0},
         dt=0.002, asset=str(tmp_path / "arm.xml"), simulator=SimulatorConfig(solver="mujoco-c", substeps=1),
         grounds={"floor": Scene(shapes=(Plane(),))}, ground="floor", contact_points=ContactPointSelection(),
-        self_contacts=True, sampling=Ranges(q={"shoulder": (-0.1, 0.1), "elbow": (-0.2, 0.0), **places}, qd={"shoulder": (-1, 1), "elbow": (-1, 1)}),
+        self_contacts=True,
+        sampling=Ranges(
+            q={"shoulder": (-0.1, 0.1), "elbow": (-0.2, 0.0), **places}, qd={"shoulder": (-1, 1), "elbow": (-1, 1)}
+        ),
     )  # fmt: skip
 
 
