@@ -39,9 +39,8 @@ def main() -> None:
         rows.append(row := tried(file, arguments.limit))
         said = row.get("refused") or row.get("failed") or "; ".join(row.get("unmodelled", ()))
         numbers = (show(row.get(key), form) for key, form in (("init", ".1f"), ("hybrid", ".1f"), ("error", ".1e")))
-        print(
-            f"{'/'.join(file.parts[-4:])[-64:]:<64} {row.get('nv', ''):>4} {' '.join(f'{n:>8}' for n in numbers)}  {said}"
-        )
+        name, columns = "/".join(file.parts[-4:])[-64:], " ".join(f"{number:>8}" for number in numbers)
+        print(f"{name:<64} {row.get('nv', ''):>4} {columns}  {said}", flush=True)
     summary = summarised(rows)
     print("\n".join(f"{name}: {value}" for name, value in summary.items()))
     if arguments.json is not None:

@@ -158,6 +158,10 @@ class _Draft:
         self._decide("fixed_base", "floating" if facts.floating else "fixed", facts.why_floating)
         for note in facts.notes:
             self._decide("note", note, "")
+        if facts.solver == "mujoco-c":
+            self._decide(
+                "self_contacts", "off", "links and objects touch the ground alone; `self_contacts: true` in robot.yaml"
+            )
         limited = sum(joint.lower is not None for joint in self.scalars)
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")

@@ -137,6 +137,9 @@ def _comment(key: str, decisions: Mapping[str, Any]) -> str:
 def _section(key: str, value: Mapping[str, Any], scalars: list[str], rates: list[str]) -> list[str]:
     names = {"q": scalars, "qd": rates}
     found = {k: _in_order(content, names[k]) if k in names else content for k, content in value.items()}
+    others = {k: [name for name in content if name not in names[k]] for k, content in value.items() if k in names}
+    for k, own in others.items():
+        found[k] |= {name: value[k][name] for name in own}
     lines = [f"  {field}: {_flow(content)}" for field, content in found.items() if content or field not in names]
     return [f"{key}:", *lines] if lines else []
 
