@@ -42,8 +42,7 @@ from neurodyn.core import Box, ContactPointLayout, Plane, Scene, Terrain
 from neurodyn.geometry import Ground, ProximityQuery, Readings
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import ContactPointSelection, Robot
-from neurodyn.sim import build, contact_point_layout, ground_of_model
-from neurodyn.sim.simulators import articulation
+from neurodyn.sim import articulation, build, contact_point_layout, ground_of_model
 
 _TOLERANCE = {"convex": 5e-6}  # the hull's own faces, in float32; all others 1e-6
 _LEG = 0.08

@@ -17,8 +17,7 @@ from _common import compare, require, single_thread, write_result
 from neurodyn.core import Mechanism
 from neurodyn.multibody import Engine, EngineConfig
 from neurodyn.robots import ContactPointSelection, Joint, Ranges, Robot
-from neurodyn.sim import mechanism
-from neurodyn.sim.simulators import articulation
+from neurodyn.sim import articulation, mechanism
 
 FRAMES, WORLDS = 50, 1024
 JACOBIANS = 64

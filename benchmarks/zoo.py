@@ -125,10 +125,9 @@ def _try(file: Path, sender: Any) -> None:
 
 
 def _measure(file: Path, folder: Path, sender: Any) -> None:
-    from neurodyn.core.seeds import generator
-    from neurodyn.dynamics.batch import Environment, State
-    from neurodyn.dynamics.hybrid.declared import declared_hybrid
-    from neurodyn.geometry.ground import Ground
+    from neurodyn.core import generator
+    from neurodyn.dynamics import Environment, State, declared_hybrid
+    from neurodyn.geometry import Ground
     from neurodyn.sim import declare, sample_states, sample_torques, simulator
 
     start = time.process_time()

@@ -21,7 +21,6 @@ from neurodyn.core.description.elements import (
     Attachment,
     ForceElement,
     ForceElementKind,
-    modelled_tags,
     read_elements,
 )
 from neurodyn.core.description.mechanism import Link, Mechanism
@@ -347,7 +346,7 @@ def read_coupling(model, robot):
 
 
 ROPE = ForceElementKind(NUMBERS, rope, bounds={"rest": (0.0, 1.0)}, least=2)
-COUPLING = ForceElementKind(NUMBERS, coupling, bounds={"rest": (None, None)}, read=read_coupling, mjcf="tendon/fixed")
+COUPLING = ForceElementKind(NUMBERS, coupling, bounds={"rest": (None, None)}, read=read_coupling)
 
 
 @pytest.fixture
@@ -444,21 +443,6 @@ def test_what_elements_cannot_be_is_refused(elements):
         ForceElement(name="a", kind="rubber", attachments=())
     with pytest.raises(InputError, match="the force elements belt are unknown to it"):
         TorqueModel(msgspec.structs.replace(machines.pendulum(), elements=(belt,)))
-
-
-def test_what_a_kind_of_element_models_is_no_longer_unknown(elements, tmp_path):
-    from neurodyn.sim.declaration.facts import read_facts
-
-    assert modelled_tags() == {"tendon/fixed"}
-    body = '<body><joint name="hinge" type="hinge" axis="0 1 0"/><geom size=".1" mass="1"/></body>'
-    tendon = '<tendon><fixed name="belt"><joint joint="hinge" coef="1"/></fixed></tendon>'
-    (tmp_path / "a.xml").write_text(f"<mujoco><worldbody>{body}</worldbody>{tendon}</mujoco>")
-    assert read_facts(tmp_path / "a.xml").unmodelled == ()
-    FORCE_ELEMENTS.remove("coupling")
-    try:
-        assert read_facts(tmp_path / "a.xml").unmodelled == ("tendon",)
-    finally:
-        FORCE_ELEMENTS.add("coupling", COUPLING)
 
 
 def test_mechanisms_without_elements_are_written_as_before():

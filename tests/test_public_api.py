@@ -18,6 +18,7 @@ PUBLIC = [room for room in ROOMS if room != "cli"]
 NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
+    "neurodyn.sim.newton_articulation",
     "neurodyn.cli.main", "neurodyn.control.grounds", "neurodyn.control.planning.closed_loop",
     "neurodyn.control.planning.planner", "neurodyn.control.planning.sampling", "neurodyn.control.resolve",
     "neurodyn.control.returns", "neurodyn.control.starts", "neurodyn.core.artifacts", "neurodyn.core.config",

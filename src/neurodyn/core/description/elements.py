@@ -33,7 +33,6 @@ class ForceElementKind:
         least: Least number of attachments.
         read: From a model of Newton and the declared robot to the elements of this kind, or "module:attribute"; None
             for elements that can only be declared.
-        mjcf: Element of MJCF that it models, such as "tendon/fixed"; empty for none.
     """
 
     numbers: Mapping[str, float]
@@ -41,7 +40,6 @@ class ForceElementKind:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     least: int = 1
     read: str | Callable[..., "tuple[ForceElement, ...]"] | None = None
-    mjcf: str = ""
 
     @property
     def function(self) -> Callable[..., Any]:

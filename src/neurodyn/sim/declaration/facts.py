@@ -103,10 +103,10 @@ def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
 
 
 def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
-    spec = read_spec(path, locked=lock)
-    floor = any(geom.type in _flat_types() for geom in spec.worldbody.geoms)
-    model = compiled(path, spec)
     notes: list[str] = []
+    spec = read_spec(path, locked=lock, said=notes)
+    floor = any(geom.type in _flat_types() for geom in spec.worldbody.geoms)
+    model = compiled(path, spec, notes)
     read = read_drives(model, {joint: joint_name(model, joint) for joint in range(model.njnt)})
     notes += [f"actuator {name!r} is left out: {reason}" for name, reason in read.unmodelled.items()]
     own = {} if read.motors else read.declared()

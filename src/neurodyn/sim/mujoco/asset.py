@@ -2,6 +2,7 @@
 """Reads a URDF or MJCF with MuJoCo's compiler: what MuJoCo opens is opened here, with the same numbers."""
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.robots.sections import chosen
+from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.urdf import leave_out, parse_xml, prepare_urdf
 
@@ -30,6 +32,7 @@ def read_spec(
     floating: bool = False,
     density: float = 1000.0,
     densities: dict[str, float] | None = None,
+    said: list[str] | None = None,
 ) -> Any:
     """Return an asset as an `mujoco.MjSpec` whose bodies, joints and geoms all have names.
 
@@ -39,11 +42,13 @@ def read_spec(
         floating: Whether the base of a URDF is free; an MJCF says it itself.
         density: Density of a URDF's links without a mass [kg/m^3].
         densities: Densities of an MJCF's geoms by pattern of their names, which override masses [kg/m^3].
+        said: List that receives MuJoCo's warnings; None to leave them out.
 
     Raises:
         InputError: MuJoCo cannot read the file, or it lacks a locked joint.
     """
-    spec = _read_urdf(path, locked, floating, density) if path.suffix.lower() == ".urdf" else _read_mjcf(path, locked)
+    urdf = path.suffix.lower() == ".urdf"
+    spec = _read_urdf(path, locked, floating, density) if urdf else _read_mjcf(path, locked, said)
     for kind in _UNPHYSICAL:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
@@ -58,11 +63,11 @@ def read_spec(
     return spec
 
 
-def compiled(path: Path, spec: Any) -> Any:
+def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
     """Return the `mujoco.MjModel` of a spec; what had to be mended for it is said in a notice.
 
     Meshes whose files are missing are left out, an inertia that no body has becomes a sphere's (`balanceinertia`), and
-    a link without a mass gets a negligible one (`boundmass`).
+    a link without a mass gets a negligible one (`boundmass`). `said` receives MuJoCo's warnings.
 
     Raises:
         InputError: MuJoCo refuses the model; the message is MuJoCo's.
@@ -70,7 +75,7 @@ def compiled(path: Path, spec: Any) -> Any:
     missing: list[str] = []
     while True:
         try:
-            model = _quietly(spec.compile)
+            model = _quietly(spec.compile, said)
         except ValueError as error:
             if not (_leave_out(spec, str(error), missing) or _mend(path, spec, str(error))):
                 raise InputError(f"{path}: MuJoCo cannot compile it: {_first_line(error)}") from None
@@ -92,31 +97,47 @@ def _leave_out(spec: Any, error: str, missing: list[str]) -> bool:
 
 
 def _mend(path: Path, spec: Any, error: str) -> bool:
-    """Change the compiler's option that an error is about; return whether that may help."""
-    if "balanceinertia" in error and not spec.compiler.balanceinertia:
-        spec.compiler.balanceinertia = True
-        notice(f"{path}: inertias that no body has become those of spheres ({_first_line(error)})")
-        return True
-    if "positive eigenvalues" in error and (mended := _rounded(spec)):
-        notice(f"{path}: inertias that no body has become those of spheres: {choices(mended)}")
-        return True
+    """Turn on the compiler's option that mends a mass or inertia that does not matter; return whether it may help.
+
+    Raises:
+        InputError: A link that moves has an inertia that no body has, or is the last one and has no mass.
+    """
+    body = next((body for body in spec.bodies if f"'{body.name}'" in error), None)
+    if "balanceinertia" in error or "positive eigenvalues" in error:
+        if body is not None and list(body.joints):
+            require_possible(f"{path}: link {body.name!r}", _tensor(body))
+        if not (mended := _rounded(spec)) and not spec.compiler.balanceinertia:
+            spec.compiler.balanceinertia = True
+            mended = [] if body is None else [body.name]
+        if mended:
+            notice(f"{path}: inertias that no body has become those of spheres: {choices(mended)}")
+        return bool(mended)
     if "discarding visual" in error and spec.compiler.discardvisual:
         spec.compiler.discardvisual = False
         return True
     if "mjMINVAL" in error and not spec.compiler.boundmass:
+        carries = {other.parent.name for other in spec.bodies[1:]}
+        if body is not None and body.name not in carries:
+            raise InputError(f"{path}: link {body.name!r} moves but has no mass; give it an inertial or a shape")
         spec.compiler.boundmass, spec.compiler.boundinertia = _LEAST_MASS, _LEAST_INERTIA
         notice(f"{path}: bodies without a mass get {_LEAST_MASS:g} kg ({_first_line(error)})")
         return True
     return False
 
 
+def _tensor(body: Any) -> np.ndarray:
+    """Return the inertia of a body about its centre of mass, in axes of its own, shape [3, 3]."""
+    xx, yy, zz, xy, xz, yz = body.fullinertia
+    full = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return full if np.isfinite(full).all() and full.any() else np.diag(np.asarray(body.inertia, dtype=float))
+
+
 def _rounded(spec: Any) -> list[str]:
     """Replace inertias with a moment below zero by those of spheres; return the names of their bodies."""
     mended = []
     for body in spec.bodies:
-        xx, yy, zz, xy, xz, yz = body.fullinertia
-        tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-        if np.isfinite(tensor).all() and tensor.any() and np.linalg.eigvalsh(tensor)[0] <= 0:
+        tensor = _tensor(body)
+        if np.isfinite(body.fullinertia[0]) and tensor.any() and np.linalg.eigvalsh(tensor)[0] <= 0:
             mean = max(float(np.trace(tensor)) / 3.0, _LEAST_INERTIA)
             body.fullinertia = [mean, mean, mean, 0.0, 0.0, 0.0]
             mended.append(body.name)
@@ -132,20 +153,24 @@ def _first_line(error: object) -> str:
     return " ".join(lines[:2])
 
 
-def _quietly(call: Callable[[], T]) -> T:
-    """Call MuJoCo without warnings that go to a log file in the working directory."""
-    mujoco = import_mujoco()
-    mujoco.set_mju_user_warning(lambda text: None)
+def _quietly(call: Callable[[], T], said: list[str] | None = None) -> T:
+    """Call MuJoCo; its warnings go to `said` instead of a log file in the working directory."""
+    mujoco, heard = import_mujoco(), [] if said is None else said
+    mujoco.set_mju_user_warning(heard.append)
     try:
-        return call()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = call()
+        heard += [str(one.message).strip() for one in caught]
+        return result
     finally:
         mujoco.set_mju_user_warning(None)
 
 
-def _read_mjcf(path: Path, locked: tuple[str, ...]) -> Any:
+def _read_mjcf(path: Path, locked: tuple[str, ...], said: list[str] | None) -> Any:
     parse_xml(path, "mujoco", "MJCF")  # says what is wrong with a file that is not one
     try:
-        spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())))
+        spec = _quietly(lambda: import_mujoco().MjSpec.from_file(str(path.resolve())), said)
     except ValueError as error:
         raise InputError(f"{path}: MuJoCo cannot read it: {_first_line(error)}") from None
     joints = {joint.name: joint for joint in spec.joints}

@@ -58,7 +58,7 @@ def read_contacts(
         pairs: Whether to read contacts between geoms.
         ground: Geoms that touch the ground, with the names that the mechanism's contact points have for them.
     """
-    reader = _Reader(model, links)
+    reader = _SurfaceReader(model, links)
     contacts = [one for pair in (reader.pairs(geoms) if pairs else ()) if (one := reader.contact(*pair)) is not None]
     own = {geom: reader.of_geom(geom) for geom in ground or {}}
     round_ones = {geom: reader.cylinder(geom) for geom in own}
@@ -90,7 +90,7 @@ class _Numbers:
         return self.dimension == 3 and not self.margin
 
 
-class _Reader:
+class _SurfaceReader:
     def __init__(self, model: Any, links: ModelLinks) -> None:
         self._model, self._links = model, links
         self._types = import_mujoco().mjtGeom
