@@ -30,7 +30,7 @@ from neurodyn.robots.bundle import source_digest
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.batches import BatchMaker
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.contradictions import require_consistent
+from neurodyn.sim.declaration.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, EarlyEndCount
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.requests import GenerationRequest
