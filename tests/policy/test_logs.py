@@ -23,7 +23,8 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque
-from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout, usual_worlds
+from neurodyn.policy.behaviours import Behaviour
+from neurodyn.policy.logs import LogSummary, record_log, row_layout, usual_worlds
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task
 from neurodyn.tasks.anymal import KD, KP, AnymalVelocity

@@ -13,7 +13,7 @@ environment (`control.task_frames`). Implausible states are left out of the log.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from neurodyn.control.grounds import home_ground
 from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
-from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_in_loop
+from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
 from neurodyn.control.starts import plausible_starts
 from neurodyn.control.task_frames import FrameEnd, episode_bounds, judge, require_fit
 from neurodyn.core.artifacts import require_writable
@@ -50,6 +50,7 @@ from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import PolicyConfig, load_policy, task_of
+from neurodyn.policy.behaviours import BEHAVIOURS, Behaviour, behaviour
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task, load
@@ -68,38 +69,6 @@ _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...
     ("base_angular_velocity", ("x", "y", "z"), "rad/s", "base"),
     ("projected_gravity", ("x", "y", "z"), "1", "base"),
 )
-
-
-@dataclass(frozen=True)
-class Behaviour:
-    """A policy that records episodes of a log.
-
-    Attributes:
-        name: Name of the policy.
-        act: From observations, shape [worlds, observations], to actions without noise, shape [worlds, actions]; None
-            for uniformly random actions.
-        quiet: Whether no noise is added to its actions.
-    """
-
-    name: str
-    act: Callable[[Tensor], Tensor] | None = None
-    quiet: bool = False
-
-
-RANDOM, STILL = "random", "still"
-"""Names of the behaviours without a policy: uniformly random actions, and zero actions."""
-BEHAVIOURS = (RANDOM, STILL)
-
-
-def behaviour(name: str, task: Task) -> Behaviour:
-    """Return one of `BEHAVIOURS`, without a policy.
-
-    `still` with action noise resembles an untrained policy: a legged robot stands and totters for whole episodes, where
-    uniformly random actions throw it over at once.
-    """
-    if name == RANDOM:
-        return Behaviour(RANDOM)
-    return Behaviour(STILL, lambda seen: seen.new_zeros(len(seen), len(task.actions)))
 
 
 def usual_worlds(task: Task, transitions: int, behaviours: int = 1) -> int:
@@ -216,11 +185,6 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     if request.csv is not None and layout is not None:
         write_rows(Store.open(out), request.csv, layout)
     return found
-
-
-def robot_file(out: Path) -> Path:
-    """Return the file with every frame of a robot, beside the store that is made of its episodes."""
-    return out.with_name(f"{out.stem}-robot.csv")
 
 
 def _require_robot_alone(request: LogPolicyRequest) -> None:
@@ -578,13 +542,13 @@ class _Batch:
 
     def _act(self, observation: Tensor) -> Tensor:
         action = torch.zeros(len(observation), len(self._task.actions))
-        for number, behaviour in enumerate(self._behaviours):
+        for number, one in enumerate(self._behaviours):
             rows = torch.from_numpy(self.policy == number)
-            if behaviour.act is None:
+            if one.act is None:
                 drawn = torch.rand(int(rows.sum()), action.shape[1], generator=self._generator)
                 action[rows] = self._task.limit * (2.0 * drawn - 1.0)
             else:
-                action[rows] = behaviour.act(observation[rows])
+                action[rows] = one.act(observation[rows])
         action = action + self._noise * torch.randn(action.shape, generator=self._generator)
         return action.clamp(-self._task.limit, self._task.limit)
 

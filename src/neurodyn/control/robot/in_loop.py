@@ -344,6 +344,11 @@ class RobotInLoop(ResolvedDynamics):
         return RobotStarts(self.dynamics)
 
 
+def robot_file(out: Path) -> Path:
+    """Return the file with every frame of a robot, beside the store that is made of its episodes."""
+    return out.with_name(f"{out.stem}-robot.csv")
+
+
 @contextmanager
 def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoop]:
     """Open a robot of a user's class for a task; when the context is left, for whatever reason, the robot is safe.

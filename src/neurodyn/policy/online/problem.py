@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
-from neurodyn.control.robot.in_loop import robot_in_loop
+from neurodyn.control.robot.in_loop import robot_file, robot_in_loop
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.own_code import split_name
@@ -17,7 +17,6 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.learner import begun_with
-from neurodyn.policy.logs import robot_file
 from neurodyn.policy.online.refit import ADAPT_REFIT, Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest

@@ -19,7 +19,8 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.logs import BEHAVIOURS, STILL, Behaviour, behaviour, record_log
+from neurodyn.policy.behaviours import BEHAVIOURS, STILL, Behaviour, behaviour
+from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot
 from neurodyn.robots.data import grounded, open_measured_data, open_robot_data

@@ -24,8 +24,9 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.behaviours import Behaviour
 from neurodyn.policy.evaluation import SEED, play
-from neurodyn.policy.logs import Behaviour, record_log
+from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.problem import OnlineProblem
 from neurodyn.policy.online.record import (
     FittedModel,

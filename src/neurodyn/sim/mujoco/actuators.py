@@ -75,7 +75,7 @@ def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDriv
     for joint, name in names.items():
         if model.jnt_actfrclimited[joint]:
             found.joint_ranges[name] = _pair(model.jnt_actfrcrange[joint])
-    reader = _ActuatorReader(mujoco, model, names)
+    reader = _DriveReader(mujoco, model, names)
     for number in range(model.nactuator):
         name = model.actuator(number).name or f"actuator{number}"
         try:
@@ -88,7 +88,7 @@ def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDriv
     return found
 
 
-class _ActuatorReader:
+class _DriveReader:
     """Reads single actuators."""
 
     def __init__(self, mujoco: Any, model: Any, joints: Mapping[int, str]) -> None:
