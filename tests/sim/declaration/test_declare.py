@@ -163,3 +163,37 @@ def test_efforts_of_an_mjcf_are_those_of_its_actuators(tmp_path, monkeypatch):
     assert [joint.effort for joint in cheetah.joints] == [None, None, None, 120.0, 90.0, 60.0, 120.0, 60.0, 30.0]
     assert any("settotalmass" in note for note in cheetah.notes)
     assert not list(tmp_path.iterdir())  # MuJoCo's warnings are in the notes, and in no file
+
+
+LIFTER = """<mujoco><compiler angle="radian" autolimits="true"/><worldbody><geom type="plane" size="1 1 .1"/>
+<body name="column" pos="0 0 .5"><joint name="lift" type="slide" axis="0 0 1" range="-.2 .2" damping="20"/>
+  <geom type="box" size=".05 .05 .05" mass="2"/>
+  <body name="left" pos="0 .05 -.1"><joint name="left" type="slide" axis="0 1 0" range="0 .04" damping="5"/>
+    <geom type="box" size=".01 .01 .05" mass=".1"/></body>
+  <body name="right" pos="0 -.05 -.1"><joint name="right" type="slide" axis="0 -1 0" range="0 .04" damping="5"/>
+    <geom type="box" size=".01 .01 .05" mass=".1"/></body></body>
+<body name="cube" pos=".3 0 .03"><freejoint name="cube"/><geom type="box" size=".03 .03 .03" mass=".1"/></body>
+</worldbody><tendon><fixed name="both"><joint joint="left" coef=".5"/><joint joint="right" coef=".5"/></fixed></tendon>
+<equality><joint joint1="left" joint2="right"/></equality>
+<actuator>
+  <position name="height" joint="lift" kp="400" kv="20" ctrlrange="-.2 .2" forcerange="-80 80"/>
+  <position name="grip" tendon="both" kp="100" ctrlrange="0 .04" forcerange="-10 10"/></actuator>
+<keyframe><key name="home" qpos=".1 .02 .02 .3 0 .03 1 0 0 0"/></keyframe></mujoco>"""
+
+
+def test_an_mjcf_keeps_its_actuators_keyframe_and_objects(tmp_path):
+    (tmp_path / "lifter.xml").write_text(LIFTER)
+    made = declare(tmp_path / "lifter.xml", tmp_path / "lifter")
+    robot = neurodyn.robots.load(tmp_path / "lifter")
+    assert robot.simulator.solver == "mujoco-c"
+    assert (robot.command, robot.spec.controls) == ("command", ("height", "grip"))
+    assert robot.actuated == {"height": 80.0, "grip": 10.0}
+    assert (robot.drives["height"].kp, robot.drives["height"].kd) == (400.0, 20.0)
+    assert robot.drives["grip"].transmission == {"left": 0.5, "right": 0.5}
+    assert robot.nominal == {"lift": 0.1, "left": 0.02, "right": 0.02}
+    assert [joint.kind for joint in robot.joints] == ["prismatic", "prismatic", "prismatic", "free"]
+    assert robot.sampling.q["cube.x"] == pytest.approx((0.2, 0.4))
+    assert {"drives", "self_contacts", "simulator"} <= {decision.what for decision in made.decisions}
+    found = neurodyn.sim.mechanism(neurodyn.sim.articulation(robot), robot)
+    assert [one.name for one in found.tendons or ()] == ["both"]
+    assert [one.kind for one in found.equalities or ()] == ["joint"]

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from neurodyn.core.config import to_dict
 from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
 from neurodyn.robots import Robot
+from neurodyn.sim.mujoco.couplings import ADDED
 from neurodyn.sim.mujoco.engine import import_mujoco
 
 
@@ -229,7 +230,7 @@ def add_actuators(spec: Any, robot: Robot) -> None:
     kinds = import_mujoco().mjtTrn
     bodies = {joint.name: joint.parent for joint in spec.joints}
     for name in robot.actuated:
-        drive, own = robot.drives.get(name, Drive()), f"{_ADDED}{name}"
+        drive, own = robot.drives.get(name, Drive()), f"{ADDED}{name}"
         actuator = spec.add_actuator(name=own, **_law(drive))
         if drive.wrench is not UNSET:
             bodies[drive.wrench.link].add_site(name=own, pos=drive.wrench.point)
@@ -245,10 +246,6 @@ def add_actuators(spec: Any, robot: Robot) -> None:
         for joint, factor in row.items():
             tendon.wrap_joint(joint, factor)
         actuator.trntype, actuator.target, actuator.gear[0] = kinds.mjTRN_TENDON, own, 1.0
-
-
-_ADDED = "neurodyn "
-"""How the names of what is added to a model begin."""
 
 
 def _law(drive: Drive) -> dict[str, Any]:

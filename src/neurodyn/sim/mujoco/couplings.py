@@ -17,6 +17,9 @@ from neurodyn.sim.bodies import compose
 
 T = TypeVar("T")
 
+ADDED = "neurodyn "
+"""How the names of tendons begin that drives are put on (`sim.mujoco.actuators`), which no asset has."""
+
 _JOINT, _PULLEY, _SITE = 1, 2, 3
 """MuJoCo's mjtWrap: kinds of parts of a tendon; the others are geoms."""
 
@@ -56,7 +59,8 @@ def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
 
 def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
     """Return the tendons that are modelled, and why the others are not."""
-    return _modelled(_tendon, range(model.ntendon), model, links)
+    own = [index for index in range(model.ntendon) if not model.tendon(index).name.startswith(ADDED)]
+    return _modelled(_tendon, own, model, links)
 
 
 def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
