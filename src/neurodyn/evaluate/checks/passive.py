@@ -52,7 +52,8 @@ def check_passive_energy(subject: Subject) -> CheckResult:
     start = inside(robot, subject.draw("energy", worlds))
     gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
     environment = Environment(gravity=torch.tensor(gravity))
-    path = rolled_out(subject.free, start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
+    limp = subject.passive
+    path = rolled_out(limp, start, torch.zeros(worlds, FRAMES, limp.spec.nu), environment)
     meter = EnergyMeter(subject.built, gravity=gravity)
     parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
     kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -100,6 +101,15 @@ class Subject:
     def free(self) -> AnalyticDynamics:
         """The simulator as declared, built once for the checks with few worlds in free space."""
         return AnalyticDynamics(self.robot, device=self.device)
+
+    @cached_property
+    def passive(self) -> AnalyticDynamics:
+        """The simulator in free space without drives that act by themselves, as servos do: the robot limp."""
+        if self.robot.command == "torque":
+            return self.free
+        ranges = msgspec.structs.replace(self.robot.sampling, control={})
+        limp = msgspec.structs.replace(self.robot, drives={}, actuated={}, gains=None, sampling=ranges)
+        return AnalyticDynamics(limp, device=self.device)
 
     @cached_property
     def built(self) -> "Articulation":
