@@ -69,13 +69,13 @@ def test_a_folder_with_the_name_of_a_robot_that_ships_is_named_by_its_path(arm, 
     assert robots.load("./a1").actuated == {"elbow": 5.0}
 
 
-def test_parts_that_the_engine_does_not_know_are_no_base(tmp_path, monkeypatch, capsys):
+def test_what_the_engine_does_not_know_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pair.xml").write_text(PAIR)
+    (tmp_path / "pair.xml").write_text(PAIR.replace("<mujoco>", '<mujoco><option integrator="RK4"/>'))
     assert run(["init", "pair.xml", "--no-check"]) == 0
-    said = capsys.readouterr().out
-    assert "does not know it" in said
-    assert said.splitlines()[-1] == "then: neurodyn train pair --data pair.h5 --out runs/pair"
+    said = " ".join(capsys.readouterr().out.split())
+    assert "integrator RK4" in said
+    assert said.endswith("then: neurodyn train pair --data pair.h5 --out runs/pair --base contact")
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ SETTINGS = IdentificationSettings(**FAST, sensors={"tip": TIP})
 
 @pytest.fixture(scope="module")
 def mechanism():
-    from neurodyn.sim.build import build
+    from neurodyn.sim import articulation
     from neurodyn.sim.mechanism import mechanism as of
 
-    return of(build(ROBOT), ROBOT)
+    return of(articulation(ROBOT), ROBOT)
 
 
 def log(mechanism, truth, *, controller=None, seed=0, episodes=12, frames=60, tip=True):

@@ -36,7 +36,7 @@ BAD = {
     "unknown kind": ({"joints": [{"name": "rail", "kind": "screw"}]}, "screw"),
     "limits reversed": (
         {"joints": [{"name": "rail", "kind": "prismatic", "lower": 1, "upper": -1}]},
-        "lower 1 must be below upper -1",
+        "lower 1 is above upper -1",
     ),
     "one limit": ({"joints": [{"name": "rail", "kind": "prismatic", "lower": 1}]}, "both lower and upper"),
     "continuous slider": ({"joints": [{"name": "rail", "kind": "prismatic", "continuous": True}]}, "revolute"),
