@@ -46,7 +46,12 @@ class BuiltShape:
     @property
     def labels(self) -> set[str]:
         """The labels that patterns may match: of the shape and of its body, with and without prefixes."""
-        return {name for label in (self.label, self.body) for name in (label, short_label(label))}
+        return with_short(self.label, self.body)
+
+
+def with_short(*labels: str) -> set[str]:
+    """Return labels with and without the prefixes of world and articulation."""
+    return {name for label in labels for name in (label, short_label(label))}
 
 
 def short_label(label: str) -> str:

@@ -89,6 +89,18 @@ def invert(a: Pose) -> Pose:
     return np.concatenate([-rotation(a).T @ a[:3], turn])
 
 
+def inertia_tensor(inertia: Sequence[float]) -> np.ndarray:
+    """Return the matrix of an inertia given as xx, yy, zz, xy, xz, yz, shape [3, 3]."""
+    xx, yy, zz, xy, xz, yz = inertia
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def inertia_entries(tensor: np.ndarray) -> tuple[float, float, float, float, float, float]:
+    """Return xx, yy, zz, xy, xz, yz of an inertia, shape [3, 3]."""
+    xx, yy, zz, xy, xz, yz = (float(tensor[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+    return xx, yy, zz, xy, xz, yz
+
+
 _ROUNDING = 0.01
 """Tolerance for rounded numbers in assets, as a share of the greatest moment of inertia."""
 

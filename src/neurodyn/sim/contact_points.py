@@ -133,7 +133,9 @@ def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
         if shape.kind not in sizes:
             return ()
         half, radius = sizes[shape.kind]
-        found.append(RoundedBox(name=name, joint=shape.joint, place=_pose(shape.place), half=half, radius=radius))
+        found.append(
+            RoundedBox(name=name, joint=shape.joint, place=rounded_pose(shape.place), half=half, radius=radius)
+        )
     return tuple(found)
 
 
@@ -195,9 +197,9 @@ def _contact_points(built: Articulation, robot: str, selection: ContactPointSele
         axis = None
         if shape.kind == "capsule":
             along = compose(shape.place, np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))
-            axis = _vector(along[:3] - shape.place[:3])
+            axis = rounded_vector(along[:3] - shape.place[:3])
         for number, (*point, radius) in enumerate(points):
-            where = _vector(compose(shape.place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
+            where = rounded_vector(compose(shape.place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
             size = round(float(radius), 9)
             contact_points.append(
                 ContactPoint(name=f"{name}/{number}", joint=shape.joint, point=where, radius=size, axis=axis)
@@ -220,11 +222,13 @@ def shape_names(shapes: Sequence[BuiltShape]) -> list[str]:
     return names
 
 
-def _vector(values: Any) -> Vector3:
+def rounded_vector(values: Any) -> Vector3:
+    """Return a vector as plain numbers, without the noise of float32."""
     x, y, z = (round(float(value), 9) for value in values)
     return (x, y, z)
 
 
-def _pose(values: Any) -> Pose:
+def rounded_pose(values: Any) -> Pose:
+    """Return a pose as plain numbers, without the noise of float32."""
     x, y, z, qx, qy, qz, qw = (round(float(value), 9) for value in values)
     return (x, y, z, qx, qy, qz, qw)

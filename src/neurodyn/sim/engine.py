@@ -10,7 +10,7 @@ import numpy as np
 from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.launching import start_warp
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulation import with_short
 
 
 def import_newton() -> ModuleType:
@@ -32,8 +32,7 @@ def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
 
 def shape_labels(model: Any, shape: int, body: int) -> set[str]:
     """Return the labels of a shape and of its body (-1: the world), with and without prefixes."""
-    full = [model.shape_label[shape], *([model.body_label[body]] if body >= 0 else [])]
-    return {name for label in full for name in (label, short_label(label))}
+    return with_short(model.shape_label[shape], *([model.body_label[body]] if body >= 0 else []))
 
 
 def collides(model: Any) -> np.ndarray:

@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.spec import places
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.bodies import inertia_tensor
 
 
 class LinkKinematics:
@@ -68,7 +68,7 @@ class LinkKinematics:
             spin = angular[:, :, dofs]
             away = self.centres[:, index, :, None]
             rate = linear[:, :, dofs] + np.cross(spin, away, axis=1)
-            inertia = self.turns[:, index] @ _tensor(link) @ self.turns[:, index].transpose(0, 2, 1)
+            inertia = self.turns[:, index] @ inertia_tensor(link.inertia) @ self.turns[:, index].transpose(0, 2, 1)
             own = link.mass * rate.transpose(0, 2, 1) @ rate + spin.transpose(0, 2, 1) @ inertia @ spin
             total[np.ix_(range(len(total)), dofs, dofs)] += own
             if link.joint.kind != "free":
@@ -107,11 +107,6 @@ class LinkKinematics:
         return linear, angular
 
 
-def _tensor(link: Link) -> np.ndarray:
-    xx, yy, zz, xy, xz, yz = link.inertia
-    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-
-
 def _matrix(pose: Sequence[float]) -> np.ndarray:
     whole = np.eye(4)
     whole[:3, :3], whole[:3, 3] = quaternion_matrix(np.array(pose[3:])), pose[:3]
@@ -120,13 +115,8 @@ def _matrix(pose: Sequence[float]) -> np.ndarray:
 
 def _matrices(quaternions: np.ndarray) -> np.ndarray:
     """Return rotation matrices of quaternions, shapes [n, 4] (scalar last) and [n, 3, 3]."""
-    x, y, z, w = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).T
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.array(rows).transpose(2, 0, 1)
+    unit = quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
+    return np.array(quaternion_matrix(unit.T)).transpose(2, 0, 1)
 
 
 def _about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:

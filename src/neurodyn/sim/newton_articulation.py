@@ -10,13 +10,12 @@ import numpy as np
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link
-from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
-from neurodyn.sim.bodies import compose, merged_body
+from neurodyn.sim.bodies import compose, inertia_entries, merged_body
 from neurodyn.sim.build import build, import_asset, moving_joints
-from neurodyn.sim.contact_points import shape_names
+from neurodyn.sim.contact_points import rounded_pose, rounded_vector, shape_names
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups, fingerprint, world_joints
 from neurodyn.sim.simulators import AssetLimits
@@ -50,7 +49,7 @@ def newton_articulation(model: "newton.Model | None", robot: Robot) -> Articulat
         gravity=(x, y, z),
         fingerprint=fingerprint(model),
         find_constraints=partial(_constraints, robot),
-        base_com=_vector(com),
+        base_com=rounded_vector(com),
         elements=read_elements(model, robot),
     )
 
@@ -96,9 +95,9 @@ def _chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]
                 name=declared.name,
                 kind=declared.kind,
                 parent=carrier.get(leader, -1),
-                parent_frame=_pose(compose(offset, parent_frames[joint])),
-                child_frame=_pose(child_frames[joint]),
-                axis=_vector(axes[int(starts[joint])]) if declared.scalar else (0.0, 0.0, 0.0),
+                parent_frame=rounded_pose(compose(offset, parent_frames[joint])),
+                child_frame=rounded_pose(child_frames[joint]),
+                axis=rounded_vector(axes[int(starts[joint])]) if declared.scalar else (0.0, 0.0, 0.0),
             )
         )
     return tuple(joints)
@@ -114,9 +113,8 @@ def _links(model: "newton.Model", robot: Robot) -> tuple[Link, ...]:
     for index, joint in enumerate(_chain_joints(model, robot)):
         total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
         x, y, z = map(float, centre)
-        inertias = (float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
         passive = _passive(arrays, joint_of[leader[index]]) if joint.scalar else {}
-        links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
+        links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=inertia_entries(merged), **passive))
     return tuple(links)
 
 
@@ -231,13 +229,3 @@ def _limit_springs(robot: Robot, solver: Any) -> dict[str, tuple[float, float]]:
         )
         for joint, dof in enumerate(dofs)
     }
-
-
-def _vector(values: Any) -> Vector3:
-    x, y, z = (round(float(value), 9) for value in values)
-    return (x, y, z)
-
-
-def _pose(values: Any) -> Pose:
-    x, y, z, qx, qy, qz, qw = (round(float(value), 9) for value in values)
-    return (x, y, z, qx, qy, qz, qw)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -107,9 +106,7 @@ class Subject:
         """The simulator in free space without drives that act by themselves, as servos do: the robot limp."""
         if self.robot.command == "torque":
             return self.free
-        ranges = msgspec.structs.replace(self.robot.sampling, control={})
-        limp = msgspec.structs.replace(self.robot, drives={}, actuated={}, gains=None, sampling=ranges)
-        return AnalyticDynamics(limp, device=self.device)
+        return AnalyticDynamics(self.robot.without_drives(), device=self.device)
 
     @cached_property
     def built(self) -> "Articulation":

@@ -13,12 +13,12 @@ import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
-from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, Inertia, JointPrint, Link, Vector
+from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Link, Vector
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
-from neurodyn.sim.bodies import Groups, compose, group_bodies, merged_body, rotation
+from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, inertia_tensor, merged_body, rotation
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
@@ -30,7 +30,6 @@ from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_
 
 _NEGLIGIBLE = 1e-9  # mass and inertia of a link in between, as a share of its body's
 _DIGITS = 9
-_TURNING = ("free", "ball")
 _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
 
 
@@ -107,7 +106,7 @@ class BodyTree:
         self.model = model
         count = model.nbody - 1
         frames = np.concatenate([model.body_pos, _scalar_last(model.body_quat)], 1)[1:]
-        identity = np.tile([0, 0, 0, 0, 0, 0, 1.0], (count, 1))
+        identity = np.tile(IDENTITY, (count, 1))
         self.groups: Groups = group_bodies(
             range(count), model.body_jntnum[1:] == 0, model.body_parentid[1:] - 1, np.arange(count), frames, identity
         )
@@ -152,7 +151,7 @@ class BodyTree:
             links.append(
                 Link(
                     joint=self._chain_joint(joint, names[joint]), mass=float(total), com=(x, y, z),
-                    inertia=_entries(merged), **self._passive(joint),
+                    inertia=inertia_entries(merged), **self._passive(joint),
                 )
             )  # fmt: skip
         return tuple(links)
@@ -163,12 +162,11 @@ class BodyTree:
         x, y, z = (round(float(value), _DIGITS) for value in model.jnt_axis[joint])
         anchor = np.concatenate([model.jnt_pos[joint], [0, 0, 0, 1.0]])
         if kind == "free":
-            identity = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
             return ChainJoint(
-                name=name, kind="free", parent=-1, parent_frame=identity, child_frame=identity, axis=(0.0, 0.0, 0.0)
+                name=name, kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0, 0.0, 0.0)
             )
         first = joint == int(model.body_jntadr[body])
-        parent, frame = (joint - 1, np.array([0, 0, 0, 0, 0, 0, 1.0])) if not first else self._place(body)
+        parent, frame = (joint - 1, np.array(IDENTITY)) if not first else self._place(body)
         start = float(model.qpos0[model.jnt_qposadr[joint]]) if kind in ("revolute", "prismatic") else 0.0
         zero = _moved(kind, np.array(model.jnt_axis[joint]), -start)  # where the joint is at position 0
         return ChainJoint(
@@ -295,7 +293,8 @@ def _fingerprint(model: Any, links: tuple[Link, ...]) -> Fingerprint:
         joints=joints,
         bodies=tuple(
             BodyPrint(
-                name=model.body(body).name, mass=link.mass, com=_vector(link.com), inertia=_vector(_tensor(link)),
+                name=model.body(body).name, mass=link.mass, com=_vector(link.com),
+                inertia=_vector(inertia_tensor(link.inertia)),
             )
             for body, link in zip(bodies, links, strict=True)
         ),
@@ -330,16 +329,6 @@ def _imported_limit(solref: tuple[float, float]) -> tuple[float, float]:
     if solref == (0.02, 1.0):
         return 1e4, 10.0
     return ((time * ratio) ** -2.0, 2.0 / time) if time > 0 else (-time, -ratio)
-
-
-def _entries(inertia: np.ndarray) -> Inertia:
-    xx, yy, zz, xy, xz, yz = (float(inertia[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
-    return xx, yy, zz, xy, xz, yz
-
-
-def _tensor(link: Link) -> np.ndarray:
-    xx, yy, zz, xy, xz, yz = link.inertia
-    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def _scalar_last(quaternions: np.ndarray) -> np.ndarray:

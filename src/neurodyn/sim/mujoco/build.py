@@ -17,7 +17,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
-from neurodyn.sim.articulation import short_label
+from neurodyn.sim.articulation import short_label, with_short
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.engine import import_mujoco
@@ -189,7 +189,10 @@ def _set_contacts(model: Any, robot: Robot) -> None:
     material = robot.material or ContactMaterial()
     scene = model.geom_bodyid == _scene_body(model)
     touching = ((model.geom_contype != 0) | (model.geom_conaffinity != 0)) & ~scene
-    labels = {geom: shape_labels(model, geom) for geom in np.flatnonzero(touching).tolist()}
+    labels = {
+        geom: with_short(model.geom(geom).name, model.body(int(model.geom_bodyid[geom])).name)
+        for geom in np.flatnonzero(touching).tolist()
+    }
     chosen_geoms = [geom for geom, names in labels.items() if any(matching(name, robot.colliders) for name in names)]
     if labels and not chosen_geoms:
         raise InputError(
@@ -226,12 +229,6 @@ def _solref(own: np.ndarray, material: ContactMaterial) -> tuple[float, float]:
     return 2.0 / damping, 0.5 * damping / stiffness**0.5
 
 
-def shape_labels(model: Any, geom: int) -> set[str]:
-    """Return the names of a geom and of its body, with and without prefixes."""
-    full = (model.geom(geom).name, model.body(int(model.geom_bodyid[geom])).name)
-    return {name for label in full for name in (label, short_label(label))}
-
-
 def _scene_body(model: Any) -> int:
     mujoco = import_mujoco()
     return int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, SCENE))
@@ -252,10 +249,7 @@ def _add_force_sensors(spec: Any, robot: Robot) -> None:
     """Add a sensor of the contact forces of each shape of the declared contacts."""
     mujoco = import_mujoco()
     geoms = [geom for geom in spec.geoms if geom.contype or geom.conaffinity]
-    labels = {
-        geom.name: {name for label in (geom.name, geom.parent.name) for name in (label, short_label(label))}
-        for geom in geoms if geom.parent.name != SCENE
-    }  # fmt: skip
+    labels = {geom.name: with_short(geom.name, geom.parent.name) for geom in geoms if geom.parent.name != SCENE}
     taken: set[str] = set()
     for contact, patterns in robot.contacts.items():
         mine = [name for name in labels if any(matching(one, patterns) for one in labels[name]) and name not in taken]
