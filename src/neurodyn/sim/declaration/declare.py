@@ -128,7 +128,7 @@ class _Draft:
     """A declaration in progress: plain data, and the decisions behind it."""
 
     def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, accept: Judge) -> None:
-        self.facts, self.budget, self.accept, self.meshes = facts, budget, accept, facts.meshes
+        self.facts, self.budget, self.accept = facts, budget, accept
         self.decisions: list[Decision] = []
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
@@ -145,7 +145,6 @@ class _Draft:
             "fixed_base": not facts.floating,
             "locked": list(facts.locked),
             "simulator": {"solver": facts.solver, "substeps": 4, "integrator": "implicitfast"},
-            "meshes": facts.meshes,
         }
         if facts.drives:
             self.tree["drives"] = facts.drives
@@ -224,12 +223,7 @@ class _Draft:
 
     def _points(self, nominal: dict[str, float]) -> ChosenPoints:
         robot = self.robot()
-        q = full_position(robot, nominal)
-        chosen = choose_contact_points(robot, q, self.budget)
-        if chosen.layout is None and not self.meshes and self.facts.path.suffix.lower() in (".urdf", ".xml"):
-            self.tree["meshes"] = self.meshes = True  # no primitive touches anything
-            chosen = choose_contact_points(self.robot(), q, self.budget)
-        return chosen
+        return choose_contact_points(robot, full_position(robot, nominal), self.budget)
 
     def _contact(self, chosen: ChosenPoints) -> ContactPointLayout:
         """Declare the chosen contact points and the grounds."""

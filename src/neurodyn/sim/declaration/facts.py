@@ -60,7 +60,6 @@ class AssetFacts:
     why_floating: str
     locked: tuple[str, ...]  # joints to hold at zero
     has_floor: bool
-    meshes: bool  # whether masses are unknown without meshes
     notes: tuple[str, ...]  # one line each
     gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
     step: float | None = None  # time between two steps of its simulator [s]; None if it says none
@@ -93,7 +92,7 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
     joints = _imported_joints(path)
     free, why = _base(joints)
-    return AssetFacts(path, joints, free, why, (), False, True, (), solver="mujoco")
+    return AssetFacts(path, joints, free, why, (), False, (), solver="mujoco")
 
 
 def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
@@ -116,7 +115,7 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     free, why = _base(joints)
     x, y, z = map(float, model.opt.gravity)
     return AssetFacts(
-        path, joints, free, why, lock, floor, True, (*notes, *unmodelled(model)), gravity=(x, y, z),
+        path, joints, free, why, lock, floor, (*notes, *unmodelled(model)), gravity=(x, y, z),
         step=float(model.opt.timestep), pose=_keyed_pose(model), drives=own, efforts=bounds,
     )  # fmt: skip
 
@@ -156,7 +155,7 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     model = compiled(path, read_spec(path, locked=locked, floating=floating))
     limits = {joint.name: _drive_limits(joint.element) for joint in links}
     joints = _compiled_joints(path, model, limits)
-    return AssetFacts(path, joints, floating, why, locked, False, True, (*notes, *unmodelled(model)))
+    return AssetFacts(path, joints, floating, why, locked, False, (*notes, *unmodelled(model)))
 
 
 def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:

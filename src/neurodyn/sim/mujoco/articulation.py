@@ -36,24 +36,7 @@ _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
 def mujoco_articulation(robot: Robot, built: BuiltModel | None = None) -> Articulation:
     """Return a robot as MuJoCo compiles it; `built` is the compiled model, None to build one."""
     built = build_model(robot) if built is None else built
-    return articulation_of(built.model, robot, built.geoms)
-
-
-def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
-    """Return the limits of the joints with one degree of freedom in a robot's asset, by name."""
-    path = asset_path(robot)
-    model = compiled(path, read_spec(path, locked=robot.locked, floating=not robot.fixed_base))
-    found = {}
-    for number, joint in zip(declared_joints(model, robot), robot.joints, strict=True):
-        if joint.scalar:
-            lower, upper = map(float, model.jnt_range[number])
-            effort = float(abs(model.jnt_actfrcrange[number]).max()) if model.jnt_actfrclimited[number] else None
-            found[joint.name] = AssetLimits((lower, upper) if model.jnt_limited[number] else None, effort or None)
-    return found
-
-
-def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
-    """Return the robot in a compiled model with the declared joints; `geoms` are those that can touch something."""
+    model, geoms = built.model, built.geoms
     tree = BodyTree(model)
     names = [joint.name for joint in robot.joints]
     links = tree.links(names)
@@ -69,6 +52,19 @@ def articulation_of(model: Any, robot: Robot, geoms: list[int]) -> Articulation:
         base_com=links[0].com if robot.spec.floating else (0.0, 0.0, 0.0),
         couplings=_couplings(model, robot, where, geoms, shapes),
     )
+
+
+def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
+    """Return the limits of the joints with one degree of freedom in a robot's asset, by name."""
+    path = asset_path(robot)
+    model = compiled(path, read_spec(path, locked=robot.locked, floating=not robot.fixed_base))
+    found = {}
+    for number, joint in zip(declared_joints(model, robot), robot.joints, strict=True):
+        if joint.scalar:
+            lower, upper = map(float, model.jnt_range[number])
+            effort = float(abs(model.jnt_actfrcrange[number]).max()) if model.jnt_actfrclimited[number] else None
+            found[joint.name] = AssetLimits((lower, upper) if model.jnt_limited[number] else None, effort or None)
+    return found
 
 
 def _couplings(

@@ -16,7 +16,7 @@ from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity, gravity_vectors
 from neurodyn.sim.mujoco.actuators import takes_commands
-from neurodyn.sim.mujoco.articulation import articulation_of, compiled_limits, mujoco_articulation
+from neurodyn.sim.mujoco.articulation import compiled_limits, mujoco_articulation
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
@@ -52,8 +52,7 @@ class MujocoSimulator(Simulator):
         self.model = built.model
         self.model.opt.timestep = robot.dt / self.substeps
         self._commanded = self.model.nu > 0
-        self.memory: Tensor | None = None
-        self.built: Articulation = articulation_of(built.model, robot, built.geoms)
+        self.built = mujoco_articulation(robot, built)
         self._columns = _Columns(built, robot, self.built)
         self._forces: Tensor | None = None
         self._data = [mujoco.MjData(self.model) for _ in range(max(1, min(torch.get_num_threads(), worlds)))]
@@ -155,7 +154,7 @@ class _Columns:
 
     def __init__(self, built: BuiltModel, robot: Robot, articulation: Articulation) -> None:
         model, spec = built.model, robot.spec
-        self._model, self._places = model, spec.places
+        self._places = spec.places
         self._kinds = [joint.kind for joint in spec.joints]
         self._q = [1 + int(model.jnt_qposadr[joint]) for joint in built.joints]
         self._qd = [1 + model.nq + int(model.jnt_dofadr[joint]) for joint in built.joints]
@@ -164,11 +163,11 @@ class _Columns:
             joint.name: int(model.jnt_dofadr[number]) for joint, number in zip(robot.joints, built.joints, strict=True)
         }
         self.driven = [dof[name] for name in robot.actuated if name in dof]
-        self._scalar = [index for index, joint in enumerate(spec.joints) if joint.scalar]
-        self._from = [self._places[index].q.start for index in self._scalar]
-        self._from_rate = [self._places[index].qd.start for index in self._scalar]
-        self._to = [self._q[index] for index in self._scalar]
-        self._to_rate = [self._qd[index] for index in self._scalar]
+        scalar = [index for index, joint in enumerate(spec.joints) if joint.scalar]
+        self._from = [self._places[index].q.start for index in scalar]
+        self._from_rate = [self._places[index].qd.start for index in scalar]
+        self._to = [self._q[index] for index in scalar]
+        self._to_rate = [self._qd[index] for index in scalar]
 
     def write(self, state: np.ndarray, q: Tensor, qd: Tensor) -> None:
         """Put positions and velocities into MuJoCo's full states, which become those of an unexcited start."""
