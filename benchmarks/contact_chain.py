@@ -20,7 +20,7 @@ from _common import require, single_thread, write_result
 from neurodyn.core import ChainJoint, ContactPoint, Link, Mechanism
 from neurodyn.multibody import Tree
 from neurodyn.multibody.articulated import advanced
-from neurodyn.multibody.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
+from neurodyn.multibody.contacts.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
 from neurodyn.multibody.points import Kinematics, touches
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes

@@ -16,7 +16,7 @@ from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.interop.onnx import export_model
-from neurodyn.multibody.held_ground import contact_layout
+from neurodyn.multibody.contacts.held_ground import contact_layout
 from neurodyn.nets import onnx_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.networks import NetConfig

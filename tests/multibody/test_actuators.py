@@ -11,7 +11,7 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
-from neurodyn.multibody.drive_program import DriveProgram
+from neurodyn.multibody.drives.drive_program import DriveProgram
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.sim.mujoco.actuators import read_drives
 from tests.multibody import machines

@@ -10,7 +10,7 @@ import torch
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.multibody.articulated import Tree, advanced
-from neurodyn.multibody.complementarity import (
+from neurodyn.multibody.contacts.complementarity import (
     DEFAULTS,
     ImpulseSettings,
     contact_impulses,

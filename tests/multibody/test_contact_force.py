@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.multibody.contact_model import DEFAULTS, friction_force, normal_force
+from neurodyn.multibody.contacts.contact_model import DEFAULTS, friction_force, normal_force
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.vectors import ZERO, array

@@ -11,8 +11,8 @@ import torch
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
+from neurodyn.multibody.contacts.held_ground import NUMBERS
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
-from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines, reference
 from tests.multibody.reference import Configuration
 

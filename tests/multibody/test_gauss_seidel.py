@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.multibody.gauss_seidel import cone_impulses
+from neurodyn.multibody.contacts.gauss_seidel import cone_impulses
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramSizes
 from neurodyn.multibody.trace.target import Target

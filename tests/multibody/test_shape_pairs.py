@@ -3,7 +3,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from neurodyn.multibody.shape_pairs import COLLIDERS, PlacedShape
+from neurodyn.multibody.contacts.shape_pairs import COLLIDERS, PlacedShape
 from neurodyn.multibody.vectors import array
 
 MARGIN = 0.02

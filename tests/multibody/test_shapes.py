@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neurodyn.core import BodyShape
-from neurodyn.multibody.body_contacts import distance
+from neurodyn.multibody.contacts.body_contacts import distance
 
 TRIANGLE = ((-0.03, -0.02), (0.05, -0.01), (0.0, 0.04))
 SHAPES = {

@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.readers import ColumnMap, read_logs
 from neurodyn.dynamics import State, declared_hybrid
-from neurodyn.multibody.drive_program import DriveProgram
+from neurodyn.multibody.drives.drive_program import DriveProgram
 from neurodyn.robots import load, open_robot_data
 
 PUSHES = Path(__file__).resolve().parents[3] / "shared/data/mcube_push/mcube_push.npz"

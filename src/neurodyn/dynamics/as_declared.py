@@ -9,7 +9,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.multibody.pd import pd_torque
+from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.robots.data import as_logged, controller_of, grounded
 

@@ -23,7 +23,7 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry.tensors import Controls, WorldMask, columns, index
-from neurodyn.multibody.drive_program import DriveProgram
+from neurodyn.multibody.drives.drive_program import DriveProgram
 
 _STEP = 1e-3
 """Length of the drives' steps, about [s]."""

@@ -31,7 +31,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.settings import load_identification
 from neurodyn.learn.devices import threads as torch_threads
-from neurodyn.multibody.drive import FRICTION_SPEED
+from neurodyn.multibody.drives.drive import FRICTION_SPEED
 from neurodyn.robots import Robot, locate
 
 Columns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]

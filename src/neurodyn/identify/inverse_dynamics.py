@@ -42,7 +42,7 @@ from neurodyn.identify.readings import MEDIAN
 from neurodyn.identify.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors
 from neurodyn.identify.search_space import SearchSpace
-from neurodyn.multibody.drive import FRICTION_SPEED
+from neurodyn.multibody.drives.drive import FRICTION_SPEED
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
 
 _OWN = ("armature", "damping", "friction", "stiffness", "preload")

@@ -129,7 +129,7 @@ class PlainFrame(NeuralFrame):
         contact, layout = self.encoding.config.contact, self.encoding.layout
         if contact is not None and layout is not None:
             from neurodyn.geometry.contact_features import PlaneContacts
-            from neurodyn.multibody.held_ground import plane_numbers  # loads Warp
+            from neurodyn.multibody.contacts.held_ground import plane_numbers  # loads Warp
 
             plane = plane_numbers(self.environment.ground)
             if plane is None:

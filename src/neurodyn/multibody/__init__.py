@@ -5,11 +5,11 @@ from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
     from neurodyn.multibody.articulated import Tree
-    from neurodyn.multibody.contact_model import ContactModel, Contacts
+    from neurodyn.multibody.contacts.contact_model import ContactModel, Contacts
+    from neurodyn.multibody.drives.pd import pd_torque
     from neurodyn.multibody.elements import ElementForces, ElementStep
     from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
     from neurodyn.multibody.motion import FreeMotion
-    from neurodyn.multibody.pd import pd_torque
     from neurodyn.multibody.points import wrenches
     from neurodyn.multibody.sensors import SensorFrame
     from neurodyn.multibody.structures import FORMS, ActingNetwork

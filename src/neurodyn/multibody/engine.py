@@ -19,20 +19,27 @@ from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
-from neurodyn.multibody.actuators import DriveEffects, damped, jacobian_row, require_placed, transmitted, wrench_of
 from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wrenches
-from neurodyn.multibody.body_contacts import support_wrenches
-from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
-from neurodyn.multibody.drive import drive_torque, passive_torque
+from neurodyn.multibody.contacts.body_contacts import support_wrenches
+from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, Contacts
+from neurodyn.multibody.contacts.held_ground import NUMBERS, GroundMode, held_numbers
+from neurodyn.multibody.drives.actuators import (
+    DriveEffects,
+    damped,
+    jacobian_row,
+    require_placed,
+    transmitted,
+    wrench_of,
+)
+from neurodyn.multibody.drives.drive import drive_torque, passive_torque
 from neurodyn.multibody.elements import ElementMotion, element_forces
-from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.points import add_wrench, link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.structures import heavier
-from neurodyn.multibody.tendons import tendon_damping, tendon_motions, tendon_torques, with_inertia
+from neurodyn.multibody.tendons.lengths import tendon_damping, tendon_motions, tendon_torques, with_inertia
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
@@ -41,8 +48,8 @@ from neurodyn.multibody.vectors import Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
     "contact model",
-    force="neurodyn.multibody.contact_model:FORCE",
-    impulse="neurodyn.multibody.complementarity:IMPULSE",
+    force="neurodyn.multibody.contacts.contact_model:FORCE",
+    impulse="neurodyn.multibody.contacts.complementarity:IMPULSE",
     soft="neurodyn.multibody.constraints.soft_contact:SOFT",
 )
 """Contact models by name."""

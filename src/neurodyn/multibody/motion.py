@@ -15,8 +15,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Positions, Torques, Velocities, constant
 from neurodyn.multibody.articulated import Tree, advanced
+from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
-from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.onnx import frame_graph
 from neurodyn.multibody.trace.program import TracedProgram

@@ -10,7 +10,7 @@ from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
-from neurodyn.multibody.contact_model import Contacts
+from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.points import Kinematics

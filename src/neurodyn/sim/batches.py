@@ -17,7 +17,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
-from neurodyn.multibody.pd import pd_torque
+from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout

@@ -12,7 +12,7 @@ from torch import Tensor
 from neurodyn.core.description.scene import IDENTITY, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
-from neurodyn.multibody.drive_program import DriveProgram
+from neurodyn.multibody.drives.drive_program import DriveProgram
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity

@@ -17,8 +17,8 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.constraints.layout import ConstraintStructure, RowGroup
+from neurodyn.multibody.contacts.held_ground import NUMBERS
 from neurodyn.multibody.engine import nominal
-from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines
 
 mujoco = pytest.importorskip("mujoco")

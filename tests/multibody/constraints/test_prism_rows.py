@@ -10,8 +10,8 @@ from neurodyn.core.description.contacts import ConstraintParameters, RoundedBox,
 from neurodyn.core.description.scene import Plane, Scene, Terrain
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.rotation import exponential
+from neurodyn.multibody.contacts.held_ground import HeldGround, ground_mode, held_numbers
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
-from neurodyn.multibody.held_ground import HeldGround, ground_mode, held_numbers
 from neurodyn.multibody.motion import ContactMotion
 from tests.multibody import machines
 

@@ -12,8 +12,8 @@ from neurodyn.core.description.contacts import ConstraintParameters, ContactPoin
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
+from neurodyn.multibody.contacts.held_ground import NUMBERS
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
-from neurodyn.multibody.held_ground import NUMBERS
 from neurodyn.multibody.trace.target import Target
 from tests.multibody import machines
 

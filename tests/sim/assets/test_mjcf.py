@@ -9,7 +9,7 @@ import torch
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.drive import passive_torque
+from neurodyn.multibody.drives.drive import passive_torque
 from neurodyn.robots import Robot
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.mjcf import prepare_mjcf

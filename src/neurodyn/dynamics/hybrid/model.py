@@ -31,8 +31,8 @@ from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask
+from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, takes_prisms
-from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 
 FIXED_WORLDS = 64
 """Greatest number of worlds for which fixed buffers are preferred to several threads or another device."""

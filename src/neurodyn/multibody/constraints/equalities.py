@@ -11,13 +11,13 @@ from typing import Any
 
 from neurodyn.core.description.couplings import EQUALITY, Equality
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.constraints.impedance import yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import RowGroup, RowKind
-from neurodyn.multibody.contact_model import Contacts
+from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse
-from neurodyn.multibody.tendons import TendonMotion
+from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
+from neurodyn.multibody.tendons.lengths import TendonMotion
 from neurodyn.multibody.trace import absolute, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot
 

@@ -7,7 +7,7 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import Kinematics
-from neurodyn.multibody.tendons import added_inertia, tendon_motions
+from neurodyn.multibody.tendons.lengths import added_inertia, tendon_motions
 from neurodyn.multibody.trace import maximum
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.turning import turning_inertia, turning_rows

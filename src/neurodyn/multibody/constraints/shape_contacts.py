@@ -13,10 +13,10 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConeGroup
-from neurodyn.multibody.contact_model import Contacts
+from neurodyn.multibody.contacts.contact_model import Contacts
+from neurodyn.multibody.contacts.shape_pairs import COLLIDERS, PlacedShape
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
-from neurodyn.multibody.shape_pairs import COLLIDERS, PlacedShape
 from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
 

@@ -13,8 +13,8 @@ from neurodyn.core.description.drive import Drive, require_drives, require_simul
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
-from neurodyn.multibody.actuators import require_placed
-from neurodyn.multibody.drive import DrivenJoint, drive_torque
+from neurodyn.multibody.drives.actuators import require_placed
+from neurodyn.multibody.drives.drive import DrivenJoint, drive_torque
 from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import TracedProgram

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.multibody.actuators import ImplicitRow
 from neurodyn.multibody.articulated import Quantity, Wrenches
-from neurodyn.multibody.body_contacts import body_touches, contact_quantities
+from neurodyn.multibody.contacts.body_contacts import body_touches, contact_quantities
+from neurodyn.multibody.drives.actuators import ImplicitRow
 from neurodyn.multibody.points import Kinematics, PointContact, touches, wrenches
 from neurodyn.multibody.scope import Scope
-from neurodyn.multibody.tendons import TendonMotion
+from neurodyn.multibody.tendons.lengths import TendonMotion
 from neurodyn.multibody.trace import Scalar, maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
 

@@ -17,7 +17,7 @@ from neurodyn.core.description.drive import BodyWrench, Drive
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.articulated import Tree, Wrench, Wrenches
-from neurodyn.multibody.drive import DrivenJoint
+from neurodyn.multibody.drives.drive import DrivenJoint
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, solved
 from neurodyn.multibody.vectors import array, cross
 

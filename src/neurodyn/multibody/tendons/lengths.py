@@ -15,13 +15,13 @@ from msgspec import UNSET
 from neurodyn.core.description.couplings import TENDON, Obstacle, Strand, Tendon
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
+from neurodyn.multibody.tendons.wrapping import way_around
 from neurodyn.multibody.trace import maximum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import array, dot
-from neurodyn.multibody.wrapping import way_around
 
 _COINCIDENT = 1e-24
 """Square of the distance below which two points count as one [m^2]."""

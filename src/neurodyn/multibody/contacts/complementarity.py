@@ -21,8 +21,8 @@ from typing import Any
 
 from neurodyn.core.errors import require
 from neurodyn.multibody.articulated import Quantity, Tree
-from neurodyn.multibody.contact_model import ContactModel, ContactPush, Contacts
-from neurodyn.multibody.gauss_seidel import Adjoint, cone_impulses
+from neurodyn.multibody.contacts.contact_model import ContactModel, ContactPush, Contacts
+from neurodyn.multibody.contacts.gauss_seidel import Adjoint, cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import Kinematics, LinkPose, PointContact
 from neurodyn.multibody.trace import maximum, select_less
