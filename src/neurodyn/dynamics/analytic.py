@@ -2,7 +2,7 @@
 """Analytic dynamics: the simulator, a Newton solver under graph capture, behind the common interface."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +15,16 @@ from torch import Tensor
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics, renewed_memory
-from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.batch import (
+    Control,
+    Environment,
+    State,
+    Step,
+    Trajectory,
+    Window,
+    WorldParameters,
+    present_state,
+)
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.robots import Robot
@@ -38,12 +47,14 @@ class SimulatedWorlds:
         simulator: The worlds, which other roll-outs may use in between.
         pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+        parameters: Quantities that differ between worlds; None for the robot's own. They are read in every frame.
         memory: Memory of the robot's drives, shape [worlds, memory]; None at a start.
     """
 
     simulator: "Simulator"
     pose: Tensor | None
     gravity: Tensor | None
+    parameters: WorldParameters | None = None
     memory: Tensor | None = None
 
 
@@ -70,6 +81,7 @@ class AnalyticDynamics(BaseDynamics):
         self.device = device
         self._simulators: dict[tuple[int, Scene | None], Simulator] = {}
         self._present: WeakKeyDictionary[Simulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
+        self._differing: WeakKeyDictionary[Simulator, tuple[WorldParameters | None, int]] = WeakKeyDictionary()
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> SimulatedWorlds:
         """Return the carry: simulation worlds, and the environment for them.
@@ -83,7 +95,7 @@ class AnalyticDynamics(BaseDynamics):
         # Kept as they are now: a caller may change its tensors while it goes on with this carry.
         pose = None if ground is None or ground.pose is None else ground.pose.detach().clone()
         gravity = None if environment.gravity is None else environment.gravity.detach().clone()
-        worlds = SimulatedWorlds(simulator, pose, gravity)
+        worlds = SimulatedWorlds(simulator, pose, gravity, environment.parameters)
         self._enter(worlds)
         return replace(worlds, memory=self._memory_after(worlds, context))
 
@@ -138,6 +150,9 @@ class AnalyticDynamics(BaseDynamics):
         """The robot's own gravity, in free space."""
         return Environment(gravity=torch.tensor(self.robot.gravity))
 
+    def require_parameters(self, names: Sequence[str]) -> None:
+        """Leave it to the simulator's worlds to refuse what they cannot differ in."""
+
     def _simulator(self, worlds: int, scene: Scene | None) -> "Simulator":
         from neurodyn.sim.simulators import simulator
 
@@ -159,3 +174,13 @@ class AnalyticDynamics(BaseDynamics):
         if worlds.gravity is not gravity:
             simulator.set_gravity(worlds.gravity)
         self._present[simulator] = (worlds.pose, worlds.gravity)
+        self._differ(simulator, worlds.parameters)
+
+    def _differ(self, simulator: "Simulator", parameters: WorldParameters | None) -> None:
+        """Set the parameters of the simulation worlds, unless they are set and were not edited since."""
+        edits = -1 if parameters is None or parameters.numbers.is_inference() else parameters.numbers._version
+        known, at = self._differing.get(simulator, (None, -1))
+        if known is not parameters or at != edits:
+            names, numbers = ((), None) if parameters is None else (parameters.names, parameters.numbers)
+            simulator.set_parameters(names, numbers)
+        self._differing[simulator] = (parameters, edits)

@@ -2,8 +2,8 @@
 """Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,15 +108,20 @@ class _ResolvedEnvironment:
 
 def _edits(environment: Environment | None) -> tuple[int, ...]:
     """Return how often each tensor of an environment was edited in place."""
-    pose = None if environment is None or environment.ground is None else environment.ground.pose
-    tensors = (None if environment is None else environment.gravity, pose)
     # Tensors of inference mode count no edits.
-    return tuple(0 if one is None or one.is_inference() else one._version for one in tensors)
+    return tuple(0 if one is None or one.is_inference() else one._version for one in _tensors(environment))
+
+
+def _tensors(environment: Environment | None) -> tuple[Tensor | None, ...]:
+    """Return gravity and poses of the ground, whose derived values are cached."""
+    if environment is None:
+        return ()
+    return environment.gravity, None if environment.ground is None else environment.ground.pose
 
 
 def _lies_on(environment: Environment, device: torch.device) -> bool:
-    pose = None if environment.ground is None else environment.ground.pose
-    return all(tensor is None or tensor.device == device for tensor in (environment.gravity, pose))
+    parameters = None if environment.parameters is None else environment.parameters.numbers
+    return all(one is None or one.device == device for one in (*_tensors(environment), parameters))
 
 
 class BaseDynamics(ABC):
@@ -205,8 +210,10 @@ class BaseDynamics(ABC):
             return home
         if environment.ground is not None and not environment.ground.empty:
             self.require_ground()
+        if environment.parameters is not None:
+            self.require_parameters(environment.parameters.names)
         if environment.gravity is None:
-            return Environment(gravity=home.gravity, ground=environment.ground)
+            return replace(environment, gravity=home.gravity)
         self.require_gravity(environment.gravity)
         return environment
 
@@ -349,6 +356,13 @@ class BaseDynamics(ABC):
 
     def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most kinds support any gravity
         """Raise `InputError` if the dynamics do not support a gravity [m/s^2], shape [3] or [worlds, 3]."""
+
+    def require_parameters(self, names: Sequence[str]) -> None:
+        """Raise `InputError` if the dynamics do not know quantities that are to differ between worlds."""
+        raise InputError(
+            f"{self.kind} dynamics of {self.spec.robot!r}: take no parameters per world ({', '.join(names[:3])}); "
+            "valid: dynamics of kind hybrid or analytic"
+        )
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
         """Return the tensors that a roll-out may be differentiated by."""

@@ -6,7 +6,7 @@
 
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -318,16 +318,69 @@ class Control(Batched):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class WorldParameters(Batched):
+    """Named quantities of the robot and its contacts that have a value of their own in every world.
+
+    Dynamics read `numbers` in every frame, so that they may be edited in place between frames, for instance where an
+    episode begins.
+
+    Attributes:
+        names: Names of the quantities, as "root.mass" (`neurodyn quantities`).
+        numbers: Their values (SI units), shape [worlds, quantities].
+    """
+
+    names: tuple[str, ...]
+    numbers: Float[Tensor, "worlds quantities"]
+
+    def __post_init__(self) -> None:
+        """Check names and shape."""
+        super().__post_init__()
+        if len(self.names) != self.numbers.shape[1] or len(set(self.names)) != len(self.names):
+            raise InputError(
+                f"WorldParameters has {len(self.names)} names ({len(set(self.names))} different ones) and numbers of "
+                f"shape {list(self.numbers.shape)}; valid: [worlds, names], each name once"
+            )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "WorldParameters":
+        """Return parameters from values by name, each of shape [worlds], or [] for the same in all worlds.
+
+        Raises:
+            InputError: There are no values, or their shapes differ.
+        """
+        columns = [torch.as_tensor(value, dtype=getattr(value, "dtype", torch.float32)) for value in values.values()]
+        sizes = {len(column) for column in columns if column.ndim == 1}
+        if not columns or any(column.ndim > 1 for column in columns) or len(sizes) > 1:
+            shapes = {name: list(column.shape) for name, column in zip(values, columns, strict=True)}
+            raise InputError(f"Environment.parameters have the shapes {shapes}; valid: [worlds], or [] for all worlds")
+        worlds = sizes.pop() if sizes else 1
+        return cls(tuple(values), torch.stack([column.expand(worlds) for column in columns], 1))
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return the values of a quantity, shape [worlds]."""
+        return self.numbers[:, self.names.index(name)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Environment(Batched):
-    """Gravity and ground of a batch of worlds.
+    """What surrounds the robot in a batch of worlds, and what differs in them of the robot itself.
 
     Attributes:
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
         ground: The shapes around the robot, with a pose per world; None for free space.
+        parameters: Quantities with a value per world, also as a mapping from names to values of shape [worlds]; None
+            for the robot's own.
     """
 
     gravity: Float[Tensor, "3"] | Float[Tensor, "worlds 3"] | None = None
     ground: Ground | None = None
+    parameters: WorldParameters | None = None
+
+    def __post_init__(self) -> None:
+        """Take parameters as a mapping, too; see `Batched`."""
+        if isinstance(self.parameters, Mapping):
+            self.__dict__["parameters"] = WorldParameters.of(self.parameters)
+        super().__post_init__()
 
     def to(self, target: torch.device | torch.dtype | str) -> "Environment":
         """Return the environment on another device or of another dtype; ground shapes move when they are measured."""

@@ -2,7 +2,7 @@
 """Reference simulators by the name of their solver, and the robot as each of them builds it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +12,7 @@ from torch import Tensor
 from neurodyn.core.description.scene import IDENTITY, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
-from neurodyn.multibody.drives.drive_program import DriveProgram
+from neurodyn.multibody.drives.drive_program import ACTUATOR, DriveProgram
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.build import Gravity
@@ -51,6 +51,20 @@ class Simulator(ABC):
     @abstractmethod
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """Change gravity [m/s^2], shape [3] or [worlds, 3] in world axes, before the next frame; None: the robot's."""
+
+    def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
+        """Give worlds values of their own of named quantities before the next frame, shape [worlds, names].
+
+        Quantities that are not named are the robot's own; None, without names, for all of them.
+
+        Raises:
+            InputError: Worlds of this simulator cannot differ in a quantity.
+        """
+        if names:
+            raise InputError(
+                f"robot {self.robot.name!r}: worlds of its simulator ({self.robot.simulator.solver}) cannot differ in "
+                f"{', '.join(names[:3])}; valid: solver: mujoco-c, or hybrid dynamics"
+            )
 
     @abstractmethod
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,6 +224,7 @@ class DrivenSimulator(Simulator):
         self._inner = SIMULATORS[robot.simulator.solver].worlds(part, worlds, **options)
         self.scene, self.built = self._inner.scene, self._inner.built
         self._drives = DriveProgram(robot.drives, robot.spec, part.dt)
+        self._numbers: Tensor | None = None
 
     @property
     def device(self) -> torch.device:
@@ -229,6 +244,16 @@ class DrivenSimulator(Simulator):
         """See `Simulator.set_gravity`."""
         self._inner.set_gravity(gravity)
 
+    def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
+        """See `Simulator.set_parameters`; quantities of drives are numbers of their program."""
+        own = [name for name in names if name.startswith(ACTUATOR)]
+        others = [name for name in names if name not in own]
+        columns = {name: numbers[:, column] for column, name in enumerate(names)} if numbers is not None else {}
+        self._inner.set_parameters(others, torch.stack([columns[n] for n in others], 1) if others else None)
+        if tuple(own) != self._drives.free:
+            self._drives = DriveProgram(self.robot.drives, self.robot.spec, self._drives.step, own)
+        self._numbers = torch.stack([columns[n] for n in own], 1).to(self.device, torch.float32) if own else None
+
     def contact_forces(self) -> Tensor | None:
         """See `Simulator.contact_forces`."""
         return self._inner.contact_forces()
@@ -237,9 +262,9 @@ class DrivenSimulator(Simulator):
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by one frame under commands; see `Simulator.step_`."""
         command, q, qd = (x.detach().to(self.device, torch.float32) for x in (torque, q, qd))
-        bias = self._drives.bias(q)
+        bias = self._drives.bias(q, self._numbers)
         for _ in range(self.substeps):
-            acting, self.memory = self._drives(command, q, qd, self.memory)
+            acting, self.memory = self._drives(command, q, qd, self.memory, self._numbers)
             q, qd = self._inner.step_(q - bias, qd, acting)
             q = q + bias
         return q, qd

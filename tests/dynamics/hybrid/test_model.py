@@ -11,7 +11,8 @@ from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control, Environment, State, Window
-from neurodyn.dynamics.hybrid.model import HybridDynamics, first_weights
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.hybrid.parameters import first_weights
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground

@@ -7,32 +7,31 @@ Source: NeuralSim (Heiden et al., 2021, arXiv 2011.04217).
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.description.blueprint import STRUCTURES
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, nearest
 from neurodyn.core.workers import available_cores
 from neurodyn.dynamics.base import LearnedDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
-from neurodyn.dynamics.hybrid.parameters import Parameters
+from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
-from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, takes_prisms
+from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, takes_prisms
 
 FIXED_WORLDS = 64
 """Greatest number of worlds for which fixed buffers are preferred to several threads or another device."""
@@ -275,12 +274,37 @@ class HybridDynamics(LearnedDynamics):
         if any(name.startswith("control.") for one in self.config.blueprint.augmentations for name in one.inputs):
             return None
         command = require_drives(drives, self.spec.controls, f"robot {self.spec.robot!r}: drives")
+        spec = msgspec.structs.replace(self.spec, control_kind=command)
+        return self._copied(spec, msgspec.structs.replace(self.mechanism, drives=dict(drives)), self.physical.specs)
+
+    @torch.no_grad()
+    def freeing(self, names: Sequence[str]) -> "HybridDynamics":
+        """Return the model with further free quantities, in which worlds can differ (`Environment.parameters`).
+
+        Each keeps its value. The model itself is returned where all of them are free already.
+
+        Raises:
+            InputError: A quantity is unknown, or a result of the step instead of a number of the robot.
+        """
+        more = [name for name in dict.fromkeys(names) if name not in self._free_names]
+        values = nominal(self.mechanism, self.config.contact) if more else {}
+        for name in more:
+            if name.startswith("gravity."):
+                raise InputError(f"parameter {name!r}: valid: `Environment(gravity=...)`, with a row for each world")
+            if name not in values:
+                raise InputError(
+                    f"parameter {name!r} is no quantity of {self.spec.robot!r}; valid: {nearest(name, values)}"
+                )
+        added = (Parameter(name=name, nominal=float(values[name])) for name in more)
+        return self._copied(self.spec, self.mechanism, (*self.physical.specs, *added)) if more else self
+
+    def _copied(self, spec: StateSpec, mechanism: Mechanism, parameters: Sequence[Parameter]) -> "HybridDynamics":
+        """Return the model with other drives or more free quantities; the first of these are those of this model."""
         model = HybridDynamics(
-            msgspec.structs.replace(self.spec, control_kind=command),
-            msgspec.structs.replace(self.mechanism, drives=dict(drives)), self.config, self.physical.specs,
-            self.fingerprint, self.scene, declaration=self.declaration, threads=self._threads,
+            spec, mechanism, self.config, tuple(parameters), self.fingerprint, self.scene,
+            declaration=self.declaration, threads=self._threads,
         )  # fmt: skip
-        model.physical.raw.copy_(self.physical.raw)
+        model.physical.raw[: len(self.physical.raw)] = self.physical.raw
         model.weights.copy_(self.weights)
         model.training_range, model.compute_device = self.training_range, self.compute_device
         return model.requires_grad_(False).eval().to(self.device)
@@ -340,7 +364,8 @@ class HybridDynamics(LearnedDynamics):
         """Return values that differ whenever parameters, weights, gravity or ground poses have changed."""
         ground = environment.ground
         pose = None if ground is None else ground.pose
-        tensors = (self.physical.raw, self.weights, environment.gravity, pose)
+        given = None if environment.parameters is None else environment.parameters.numbers
+        tensors = (self.physical.raw, self.weights, environment.gravity, pose, given)
         # Tensors of inference mode do not track writes and count as changed.
         return [
             object() if tensor.is_inference() else (tensor._version, tensor.data_ptr())
@@ -355,7 +380,7 @@ class HybridDynamics(LearnedDynamics):
         [worlds, parameters]; the weights, shape [weights]. Of `q` and `qd` only the number of worlds matters.
         """
         held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
-        return held, self._given(environment, len(q), self.physical()), self.weights
+        return held, self._given(environment, len(q), self._varied(environment, self.physical())), self.weights
 
     def require_ground(self) -> None:
         """Raise an `InputError` if the model feels no ground."""
@@ -373,6 +398,15 @@ class HybridDynamics(LearnedDynamics):
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
                 "valid: no gravity, or a model that takes it as known"
+            )
+
+    def require_parameters(self, names: Sequence[str]) -> None:
+        """Raise an `InputError` if one of the quantities is not free, so that worlds cannot differ in it."""
+        lacking = [name for name in names if name not in self._free_names]
+        if lacking:
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: {', '.join(lacking[:3])} cannot differ between worlds, because "
+                f"the compiled step holds it as a constant; valid: `freeing({lacking!r})` of the model first"
             )
 
     def _memory_after(
@@ -441,7 +475,7 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         worlds, frames = controls.shape[:2]
-        values = self.physical() if parameters is None else parameters
+        values = self._varied(environment, self.physical() if parameters is None else parameters)
         more, nq, nv = self._hidden, self.mechanism.nq - self._hidden, self.mechanism.nv - self._hidden
         kept = state.q.new_zeros(worlds, self.memory) if memory is None else memory.to(state.q)
         if more:
@@ -473,7 +507,8 @@ class HybridDynamics(LearnedDynamics):
                 "more than its state; valid: a model without, or gradients of roll-outs"
             )
         around = self.begin(state, environment).environment
-        parameters, substeps = self._given(around, state.worlds, self.physical()), self._substeps(around)
+        parameters = self._given(around, state.worlds, self._varied(around, self.physical()))
+        substeps = self._substeps(around)
         nq, parts = self.mechanism.nq, []
         for _ in range(self.config.substeps // substeps):
             engine, held = self._engine_on(around, state, 1, parameters)
@@ -497,7 +532,7 @@ class HybridDynamics(LearnedDynamics):
 
     def _unbiased(self, q: Tensor, parameters: Tensor) -> Tensor:
         """Return the true joint positions for encoder readings `q`, with the encoder bias removed."""
-        names = [spec.name for spec in self.physical.specs]
+        names = self._free_names
         for joint, drive in self.mechanism.drives.items():
             if drive.placed:
                 continue
@@ -506,6 +541,19 @@ class HybridDynamics(LearnedDynamics):
                 bias = parameters[..., names.index(name)] if name in names else drive.bias
                 q = torch.cat([q[:, :row], (q[:, row] - bias)[:, None], q[:, row + 1 :]], dim=-1)
         return q
+
+    def _varied(self, environment: Environment, values: Tensor) -> Tensor:
+        """Return values of the free quantities with those that differ between worlds put in their places."""
+        given = environment.parameters
+        if given is None:
+            return values
+        names = self._free_names
+        places = torch.tensor([names.index(name) for name in given.names], device=values.device)
+        return values.expand(given.worlds, -1).index_copy(1, places, given.numbers.to(values))
+
+    @cached_property
+    def _free_names(self) -> list[str]:
+        return [spec.name for spec in self.physical.specs]
 
     def _given(self, environment: Environment, worlds: int, values: Tensor) -> Tensor:
         if self._gravity_is_free:
@@ -553,25 +601,3 @@ def _chained(parts: list[Rows]) -> Rows:
         return seeds, torch.stack(controls).sum(0)
 
     return rows
-
-
-def first_weights(config: EngineConfig, seed: int) -> Tensor:
-    """Return initial weights of a blueprint's networks with zero or little effect.
-
-    Hidden layers are uniform within 1 / sqrt(inputs). Output layers are zero, except that they are small for networks
-    that replace a quantity, and for structures whose gradient vanishes at zero.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    parts = []
-    for augmentation in config.blueprint.owners:
-        widths = augmentation.widths
-        for number, (before, after) in enumerate(pairwise(widths)):
-            last = number == len(widths) - 2
-            size = torch.full((after,), before**-0.5, dtype=torch.float64)
-            if last:  # the rows that feed a memory keep the size of hidden layers
-                start = STRUCTURES[augmentation.structure].start
-                size[: augmentation.outputs] = start if augmentation.mode != "replace" else 1e-2
-            sizes = torch.cat([size.repeat_interleave(before), size])
-            draw = torch.rand(after * (before + 1), generator=generator, dtype=torch.float64)
-            parts.append(sizes * (2.0 * draw - 1.0))
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free quantities of a mechanism as unbounded numbers for optimisers.
+"""What is trained of a hybrid model: free quantities as unbounded numbers for optimisers, and first weights.
 
 A parameter with two bounds goes through a sigmoid, one with a single bound through a softplus, and one without bounds
 is only scaled. If all six entries of a link's inertia are free, they come from a Cholesky factor L of the second moment
@@ -9,13 +9,16 @@ identification"). Their entries cannot have bounds.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.core.description.blueprint import STRUCTURES
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
+from neurodyn.multibody.engine import EngineConfig
 
 _ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
@@ -158,3 +161,25 @@ def _factor(entries: Tensor, size: float, link: str) -> Tensor:
             "main axes of which none exceeds the sum of the others"
         )
     return torch.stack([torch.log(factor[..., i, j]) if i == j else factor[..., i, j] / size for i, j in _TRIANGLE], -1)
+
+
+def first_weights(config: EngineConfig, seed: int) -> Tensor:
+    """Return initial weights of a blueprint's networks with zero or little effect.
+
+    Hidden layers are uniform within 1 / sqrt(inputs). Output layers are zero, except that they are small for networks
+    that replace a quantity, and for structures whose gradient vanishes at zero.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    for augmentation in config.blueprint.owners:
+        widths = augmentation.widths
+        for number, (before, after) in enumerate(pairwise(widths)):
+            last = number == len(widths) - 2
+            size = torch.full((after,), before**-0.5, dtype=torch.float64)
+            if last:  # the rows that feed a memory keep the size of hidden layers
+                start = STRUCTURES[augmentation.structure].start
+                size[: augmentation.outputs] = start if augmentation.mode != "replace" else 1e-2
+            sizes = torch.cat([size.repeat_interleave(before), size])
+            draw = torch.rand(after * (before + 1), generator=generator, dtype=torch.float64)
+            parts.append(sizes * (2.0 * draw - 1.0))
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The drives of a robot as a compiled, differentiable function, for dynamics whose control is torque."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurodyn.core.description.drive import Drive, require_drives, require_simulated
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, nearest
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
 from neurodyn.multibody.drives.actuators import require_placed
 from neurodyn.multibody.drives.drive import DrivenJoint, drive_torque
@@ -19,6 +19,9 @@ from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+
+ACTUATOR = "actuator."
+"""First part of the names of the quantities of drives."""
 
 
 class DriveProgram:
@@ -29,14 +32,15 @@ class DriveProgram:
         step: Length of a step [s].
         memory: Numbers that the drives keep from step to step.
         joints: Joints on which they act.
+        free: Names of the quantities that are given anew in every call, as "actuator.hip_1.gain".
     """
 
-    def __init__(self, drives: Mapping[str, Drive], spec: StateSpec, step: float) -> None:
+    def __init__(self, drives: Mapping[str, Drive], spec: StateSpec, step: float, free: Sequence[str] = ()) -> None:
         """Trace the drives; joints without a drive take torques.
 
         Raises:
             InputError: The drives do not fit the controls (see `core.description.drive.require_drives`), or a drive
-                does not act by torque.
+                does not act by torque; or a free quantity is none of theirs.
         """
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)
@@ -46,14 +50,23 @@ class DriveProgram:
                 f"robot {spec.robot!r}: {found[0]!r} acts at a point of a link; valid here: hybrid dynamics, or drives "
                 "of joints"
             )
-        self.spec, self.step, self._drives = spec, step, dict(drives)
+        self.spec, self.step, self.free, self._drives = spec, step, tuple(free), dict(drives)
+        self._constants = {
+            f"{ACTUATOR}{name}.{what}": value
+            for name, drive in drives.items()
+            for what, value in drive.quantities().items()
+        }
+        for name in free:
+            if name not in self._constants:
+                raise InputError(f"parameter {name!r} is none of the drives; valid: {nearest(name, self._constants)}")
         self._acts = [_acting(drives.get(name), name) for name in spec.controls]
         self.joints = tuple(dict.fromkeys(joint for row in self._acts for joint in row))
         self._columns = [[names.index(joint) for joint in self.joints] for names in (spec.q_names, spec.qd_names)]
         graph = Graph()
         self._inputs = spec.nu + 2 * len(self.joints)
-        self.memory = self._traced(graph, graph.inputs("u", self._inputs))[1].size
-        sizes = ProgramSizes(state=len(self.joints) + self.memory, control=self._inputs)
+        numbers = graph.inputs("p", len(self.free))
+        self.memory = self._traced(graph, graph.inputs("u", self._inputs), numbers)[1].size
+        sizes = ProgramSizes(state=len(self.joints) + self.memory, control=self._inputs, parameters=len(self.free))
         self._program = TracedProgram(sizes, self._step)
         bias = torch.zeros(spec.nq)
         for name, drive in drives.items():
@@ -66,38 +79,46 @@ class DriveProgram:
         """Columns of the driven joints in positions and in velocities."""
         return self._columns[0], self._columns[1]
 
-    def bias(self, q: Positions) -> Float[Tensor, " nq"]:
-        """Return the encoder offsets, shape [nq], in the unit, dtype and device of `q`."""
-        return self._bias.to(q)
+    def bias(self, q: Positions, numbers: Tensor | None = None) -> Float[Tensor, "... nq"]:
+        """Return the encoder offsets in the unit, dtype and device of `q`, shape [nq], or [worlds, nq] with `numbers`.
+
+        `numbers` are values of the free quantities, shape [worlds, free].
+        """
+        bias = self._bias.to(q)
+        if numbers is None:
+            return bias
+        bias = bias.repeat(len(q), 1)
+        for column, name in enumerate(self.free):
+            joint, _, what = name.removeprefix(ACTUATOR).rpartition(".")
+            if what == "bias":
+                bias[:, self.spec.q_names.index(joint)] = numbers[:, column]
+        return bias
 
     def __call__(
-        self, command: Torques, q: Positions, qd: Velocities, memory: Tensor | None
+        self, command: Torques, q: Positions, qd: Velocities, memory: Tensor | None, numbers: Tensor | None = None
     ) -> tuple[Torques, Tensor | None]:
         """Return the torques of a step [N m or N], shape [worlds, joints], and the memory after it.
 
-        `q` are encoder readings. The memory, shape [worlds, memory], is None at the start.
+        `q` are encoder readings. The memory, shape [worlds, memory], is None at the start. `numbers` are values of the
+        free quantities, shape [worlds, free]; None without any.
         """
         worlds, joints = len(q), len(self.joints)
         kept = q.new_zeros(worlds, self.memory) if memory is None else memory
         rows, dofs = self._columns
         control = torch.cat([command.to(q), q[:, rows], qd[:, dofs]], -1)
         state = torch.cat([q.new_zeros(worlds, joints), kept], -1)
-        after = self._program.rollout(state, frames=1, control=control[:, None])[:, -1]
+        after = self._program.rollout(state, frames=1, control=control[:, None], parameters=numbers)[:, -1]
         return after[:, :joints], after[:, joints:] if self.memory else None
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
-        torques, memory = self._traced(inputs.graph, inputs.control)
+        torques, memory = self._traced(inputs.graph, inputs.control, inputs.parameters)
         return [*torques, *memory.after()]
 
-    def _traced(self, graph: Graph, control: list[Any]) -> tuple[list[Scalar], StepMemory]:
+    def _traced(self, graph: Graph, control: list[Any], free: Sequence[Any]) -> tuple[list[Scalar], StepMemory]:
         spec, count = self.spec, len(self.joints)
         memory, torques = StepMemory(graph, count), dict[str, Any]()
         commands, moved, rates = control[: spec.nu], control[spec.nu : spec.nu + count], control[spec.nu + count :]
-        numbers = {
-            f"actuator.{name}.{what}": value
-            for name, drive in self._drives.items()
-            for what, value in drive.quantities().items()
-        }
+        numbers = {**self._constants, **dict(zip(self.free, free, strict=True))}
         q, qd = (dict(zip(self.joints, values, strict=True)) for values in (moved, rates))
         for name, row, command in zip(spec.controls, self._acts, commands, strict=True):
             torque = command

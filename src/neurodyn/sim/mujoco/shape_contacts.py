@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.description.shape_contacts import (
@@ -168,9 +168,12 @@ class _SurfaceReader:
             centre=self.centre(geom) if name else UNSET,
         )  # fmt: skip
 
-    def centre(self, geom: int) -> Vector3:
-        """Return the centre of mass of a geom's own body in the frame of its link's body."""
+    def centre(self, geom: int) -> Vector3 | UnsetType:
+        """Return the centre of mass of a geom's own body in the frame of its link's; unset where it is the link's."""
         body = int(self._model.geom_bodyid[geom])
+        welded = [other for other, where in self._links.bodies.items() if where[0] == self._links.bodies[body][0]]
+        if self._model.body_mass[body] == self._model.body_mass[welded].sum() > 0.0:
+            return UNSET
         own = np.array([*map(float, self._model.body_ipos[body]), 0.0, 0.0, 0.0, 1.0])
         x, y, z, *_ = compose(np.array(self._links.bodies[body][1]), own)
         return float(x), float(y), float(z)

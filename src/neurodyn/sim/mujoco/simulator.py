@@ -2,6 +2,7 @@
 """Plain MuJoCo as the reference simulator: what the user's own simulator computes, without compilation."""
 
 import copy
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -19,6 +20,7 @@ from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import compiled_limits, mujoco_articulation
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
 from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.world_parameters import WorldModels
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
 
@@ -60,7 +62,11 @@ class MujocoSimulator(Simulator):
         self._given = _inputs(mujoco, self.scene is not None, self._commanded)
         self._state = np.zeros((worlds, mujoco.mj_stateSize(self.model, int(mujoco.mjtState.mjSTATE_FULLPHYSICS))))
         self._input = np.zeros((worlds, 1, mujoco.mj_stateSize(self.model, self._given)))
+        self._gravity: np.ndarray | None = None
+        self._parameters: tuple[tuple[str, ...], np.ndarray] = ((), np.zeros((worlds, 0)))
+        self._own: list[Any] = []  # models of worlds that differ in parameters
         self._models: Any = self.model
+        self._writer = WorldModels(built, self.built)
         self.set_ground(None)
         if gravity is not None:
             self.set_gravity(gravity)
@@ -86,15 +92,38 @@ class MujocoSimulator(Simulator):
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""
-        vectors = np.atleast_2d(gravity_vectors(self.robot, self.worlds, gravity)).astype(float)
-        models = {}
-        for vector in map(tuple, vectors.tolist()):
-            if vector not in models:
-                models[vector] = copy.copy(self.model)
-                models[vector].opt.gravity[:] = vector
-        self._models = (
-            next(iter(models.values())) if len(models) == 1 else [models[tuple(row)] for row in vectors.tolist()]
-        )
+        self._gravity = np.atleast_2d(gravity_vectors(self.robot, self.worlds, gravity)).astype(float)
+        self._models = self._fallen()
+
+    def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
+        """See `Simulator.set_parameters`; a model is written anew for each world whose numbers have changed."""
+        self._writer.require(names)
+        values = np.zeros((self.worlds, 0)) if numbers is None else numbers.detach().double().cpu().numpy()
+        values = np.broadcast_to(values, (self.worlds, len(names)))
+        known, before = self._parameters
+        if tuple(names) != known or not names:
+            self._own, before = [self.model] * (self.worlds if names else 0), np.full_like(values, np.nan)
+        for world in np.flatnonzero((values != before).any(1)):
+            self._own[world] = copy.copy(self.model)
+            self._writer.write(self._own[world], dict(zip(names, values[world].tolist(), strict=True)))
+        self._parameters = tuple(names), values.copy()
+        self._models = self._fallen()
+
+    def _fallen(self) -> Any:
+        """Return the models of the worlds with their gravity; one model where worlds do not differ."""
+        if self._gravity is None:
+            return self._own or self.model
+        vectors = np.broadcast_to(self._gravity, (self.worlds, 3)) if self._own else self._gravity
+        known: dict[tuple[int, tuple[float, ...]], Any] = {}
+        models = []
+        for world, vector in enumerate(map(tuple, vectors.tolist())):
+            model = self._own[world] if self._own else self.model
+            key = id(model), vector
+            if key not in known:
+                known[key] = copy.copy(model)
+                known[key].opt.gravity[:] = vector
+            models.append(known[key])
+        return models if len(known) > 1 or self._own else models[0]
 
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """See `Simulator.step_`."""
@@ -158,7 +187,7 @@ class _Columns:
         self._kinds = [joint.kind for joint in spec.joints]
         self._q = [1 + int(model.jnt_qposadr[joint]) for joint in built.joints]
         self._qd = [1 + model.nq + int(model.jnt_dofadr[joint]) for joint in built.joints]
-        self._com = [np.array(link.com) for link in articulation.links]
+        self._com = [np.array(link.com) for link in articulation.links]  # stays where worlds differ in it
         dof = {
             joint.name: int(model.jnt_dofadr[number]) for joint, number in zip(robot.joints, built.joints, strict=True)
         }
