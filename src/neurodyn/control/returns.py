@@ -18,6 +18,26 @@ _IMPLAUSIBLE = "implausible"
 _KEYS = {"mean": "return", "std": "return_std", "least": "return_min", "greatest": "return_max"}
 
 
+class QuantitySensitivity(Record, frozen=True):
+    """How the return depends on a quantity in which the robot differed between episodes.
+
+    Attributes:
+        name: The quantity.
+        low: Mean of its lowest third of values.
+        high: Mean of its highest third.
+        return_low: Mean return of the episodes with the lowest third.
+        return_high: Mean return of the episodes with the highest third.
+        correlation: Rank correlation (Spearman's) of returns with it.
+    """
+
+    name: str
+    low: float
+    high: float
+    return_low: float
+    return_high: float
+    correlation: float
+
+
 class Returns(Record, frozen=True, rename=_KEYS):
     """What one or several policies reach in some dynamics.
 
@@ -33,6 +53,8 @@ class Returns(Record, frozen=True, rename=_KEYS):
         terms: Mean return of each term of the reward; with implausible ends, if the task charges for them.
         least: Least mean return of a policy; UNSET of one policy.
         greatest: Greatest mean return of a policy; UNSET of one policy.
+        worst_tenth: Mean return of the tenth of episodes that return least, where robots differed; else UNSET.
+        sensitivity: What the return depends on, strongest first; UNSET where robots did not differ.
     """
 
     dynamics: str
@@ -46,6 +68,8 @@ class Returns(Record, frozen=True, rename=_KEYS):
     terms: dict[str, float] | UnsetType = UNSET
     least: float | UnsetType = UNSET
     greatest: float | UnsetType = UNSET
+    worst_tenth: float | UnsetType = UNSET
+    sensitivity: list[QuantitySensitivity] | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -60,6 +84,7 @@ class EpisodeOutcomes:
         implausible: Whether it was one because the state was implausible, shape [episodes].
         succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
         terms: Sum of each term of the reward, shape [episodes].
+        robots: Quantities in which robots differed, shape [episodes, quantities]; None of one robot.
     """
 
     returns: Tensor
@@ -69,6 +94,7 @@ class EpisodeOutcomes:
     implausible: Tensor
     succeeded: Tensor | None
     terms: dict[str, Tensor] = field(default_factory=dict)
+    robots: Tensor | None = None
 
     @classmethod
     def joined(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":

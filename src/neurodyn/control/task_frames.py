@@ -8,7 +8,7 @@ dynamics fit together.
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from neurodyn.control.grounds import heights_above, home_ground
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, present_state
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.guard import KEPT, MOST, Before, guard_bounds, report, state_fault
 from neurodyn.dynamics.interface import Carry, Dynamics
@@ -153,7 +153,13 @@ class TaskFrames:
 
     quantities: Callable[[State, Step | None, Tensor | None], Quantities]
 
-    def __init__(self, task: Task, dynamics: Dynamics, environment: Environment | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        dynamics: Dynamics,
+        environment: Environment | None = None,
+        parameters: WorldParameters | None = None,
+    ) -> None:
         """Prepare a reader of quantities.
 
         Args:
@@ -161,12 +167,15 @@ class TaskFrames:
             dynamics: Dynamics that fit the task (`require_fit`).
             environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
                 None for the robot's default ground.
+            parameters: Quantities of the robot that differ between worlds, which may be edited in place.
         """
         self.task, self.dynamics = task, dynamics
         self.bounds = episode_bounds(task, dynamics)
         uneven = None if environment is None or not dynamics.spec.floating else environment.ground
         if environment is None and not dynamics.measured:  # measured dynamics know only the ground of their logs
             environment = home_ground(task)
+        if parameters is not None:
+            environment = replace(environment or Environment(), parameters=parameters)
         self.environment = environment
         read = dynamics.reader(environment).read
         self.quantities = read if uneven is None else lambda *given: heights_above(read(*given), uneven)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, NeurodynError
+from neurodyn.dynamics.batch import WorldParameters
 
 StepFunction = Callable[..., tuple[Any, Any]]
 """A step: from state and inputs to the next state and outputs."""
@@ -154,6 +155,8 @@ def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
         return list(enumerate(tree))
     if isinstance(tree, dict):
         return list(tree.items())
+    if isinstance(tree, WorldParameters):
+        return None  # edited in place by whoever draws robots, and saved there
     if is_dataclass(tree) and not isinstance(tree, type):
         return [(part.name, getattr(tree, part.name)) for part in fields(tree)]
     return None

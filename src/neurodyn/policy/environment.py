@@ -31,7 +31,7 @@ from neurodyn.control.task_frames import (
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.batch import Environment, State, Step, device_generator, present_state
+from neurodyn.dynamics.batch import Environment, State, Step, WorldParameters, device_generator, present_state
 from neurodyn.dynamics.capture import (
     CapturedStep,
     CaptureError,
@@ -44,6 +44,7 @@ from neurodyn.dynamics.capture import (
 from neurodyn.dynamics.control import pushed
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.policy.randomisation import QuantityDraws
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.tasks import Memory, Task
 
@@ -188,6 +189,7 @@ class PolicyEnvironment(VecEnv):
         penalty: float = 0.0,
         reward_scale: float = 1.0,
         environment: Environment | None = None,
+        draws: QuantityDraws | None = None,
         noisy: bool = False,
         frames: int | None = None,
         capture: Recorder | None = None,
@@ -205,6 +207,8 @@ class PolicyEnvironment(VecEnv):
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
                 None for the robot's default ground.
+            draws: Quantities in which the robot differs between worlds and from episode to episode; those of
+                `dynamics` can differ in them (`policy.randomisation`). None for one robot.
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
             capture: Records a frame for replay. None for a CUDA graph with learned dynamics on a GPU, and for no
@@ -221,7 +225,8 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._scale = starts, reward_scale
-        self._frames = TaskFrames(task, dynamics, environment)
+        self._draws, self._robots = draws, derive_seed(seed, "robots")
+        self._frames = TaskFrames(task, dynamics, environment, self._first_robots(worlds))
         self._penalised = penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
@@ -254,6 +259,19 @@ class PolicyEnvironment(VecEnv):
         self._ended: list[_Ended] = []
         self.episodes = Episodes()
 
+    def _first_robots(self, worlds: int) -> WorldParameters | None:
+        """Return the parameters of the first episodes."""
+        if self._draws is None:
+            return None
+        self._drawing = device_generator(torch.device(self.dynamics.device), self._robots)
+        return WorldParameters(self._draws.names, self._draws.draw(worlds, self._drawing))
+
+    @property
+    def parameters(self) -> WorldParameters | None:
+        """Quantities of the robots of the present episodes; None where all worlds have the same robot."""
+        environment = self._frames.environment
+        return None if environment is None else environment.parameters
+
     @property
     def state(self) -> State:
         """Present states."""
@@ -284,7 +302,13 @@ class PolicyEnvironment(VecEnv):
             "commands": self._generator.get_state(),
             "renewal": self._renewal.state(),
             "starts": self._starts.state(),
+            **self._saved_robots(),
         }
+
+    def _saved_robots(self) -> dict[str, Any]:
+        if self.parameters is None or self._draws is None:
+            return {}
+        return {"robots": self.parameters.numbers.cpu().clone(), "drawing": self._drawing.get_state()}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Restore the state that `saved` returned.
@@ -295,6 +319,9 @@ class PolicyEnvironment(VecEnv):
         self._renewal.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
+        if self.parameters is not None:
+            self.parameters.numbers.copy_(saved["robots"])
+            self._drawing.set_state(saved["drawing"])
         sums = {name: saved_tree(getattr(self._sums, name)) for name in ("terms", "earned")}  # newer than some files
         worlds = restored_tree(self._worlds | vars(self._sums), {**sums, **saved["worlds"]})
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
@@ -424,7 +451,7 @@ class PolicyEnvironment(VecEnv):
             try:
                 self._captured = CapturedStep(
                     self._captured_step, before, (actions,), device=self.state.q.device,
-                    generators=(self._generator,), record=record,
+                    generators=self._generators, record=record,
                 )  # fmt: skip
             except CaptureError as error:
                 notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
@@ -434,6 +461,10 @@ class PolicyEnvironment(VecEnv):
         frame = self._captured(actions)
         self._begin_frame(*self._captured.state)
         return frame
+
+    @property
+    def _generators(self) -> tuple[torch.Generator, ...]:
+        return (self._generator,) if self._draws is None else (self._generator, self._drawing)
 
     def _captured_step(
         self, before: tuple[dict[str, Any], EpisodeSums, Tensor], actions: Tensor
@@ -551,8 +582,11 @@ class PolicyEnvironment(VecEnv):
         self._ended.clear()
 
     def _renew(self, done: Tensor) -> None:
-        """Reset worlds; the others keep their state, history and memory."""
+        """Reset worlds; the others keep their state, history, memory and robot."""
         at = self._moment
+        if self._draws is not None and self.parameters is not None:
+            numbers = self.parameters.numbers
+            numbers.copy_(torch.where(done[:, None], self._draws.draw(len(done), self._drawing).to(numbers), numbers))
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)

@@ -2,6 +2,7 @@
 """Returns of policies in any number of dynamics, and the errors of models' returns (`neurodyn policy evaluate`)."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -23,6 +24,7 @@ from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.randomisation import QuantityDraws, open_randomisation, robust
 from neurodyn.policy.requests import EPISODES, SEED, EvaluatePolicyRequest
 from neurodyn.tasks import Task
 
@@ -112,6 +114,7 @@ class PolicyEvaluation(Record, frozen=True):
         results: What it reaches in each; of several policies, their mean and range.
         reward_error: How far each two are apart.
         ground: Ground that was asked for; UNSET of the robot's default one.
+        randomise: Quantities in which the robot differed between episodes, as asked for; UNSET of one robot.
         policies: Each policy for itself; empty of one.
         verdict: Whether models made from logs, or else the simulator, contradict the returns elsewhere
             (`core.verdict`).
@@ -125,6 +128,7 @@ class PolicyEvaluation(Record, frozen=True):
     results: list[Returns]
     reward_error: list[RewardError]
     ground: str | UnsetType = UNSET
+    randomise: tuple[str, ...] | UnsetType = UNSET
     policies: tuple["PolicyEvaluation", ...] = ()
     verdict: str = "ok"
     from_logs: tuple[str, ...] = ()
@@ -141,15 +145,19 @@ def play(
     seed: int = SEED,
     penalty: float = 0.0,
     environment: Environment | None = None,
+    draws: QuantityDraws | None = None,
 ) -> EpisodeOutcomes:
-    """Let a policy act without noise for one episode in each of `episodes` worlds.
+    """Let a policy act without noise for one episode in each of `episodes` worlds, with a robot each under `draws`.
 
     Further arguments: see `PolicyEnvironment`; `penalty` counts in `EpisodeOutcomes.penalised`.
 
     Raises:
         InputError: Task and dynamics do not fit together.
     """
-    world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment)
+    world = PolicyEnvironment(
+        task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment, draws=draws
+    )
+    robots = None if world.parameters is None else world.parameters.numbers.cpu().clone()
     tally = EpisodeTally(task, episodes, world.device)
     for _ in tracked(range(task.frames)):
         _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
@@ -159,7 +167,7 @@ def play(
         )  # fmt: skip
         if not goes_on:
             break
-    return tally.outcome()
+    return replace(tally.outcome(), robots=robots)
 
 
 @taking(EvaluatePolicyRequest)
@@ -190,6 +198,11 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         )
         for name in names
     }
+    drawn: dict[str, QuantityDraws] = {}
+    if request.randomise:
+        for name, where in opened.items():
+            randomised = open_randomisation(request.randomise, where.dynamics)
+            opened[name], drawn[name] = replace(where, dynamics=randomised.dynamics), randomised.draws
     logged = [name for name, where in opened.items() if where.log is not None]
     from_logs = tuple(name for name, where in opened.items() if where.dynamics.from_logs)
     outcomes: dict[str, list[EpisodeOutcomes]] = {}
@@ -198,23 +211,25 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         outcomes[name] = [
             play(
                 network.to(where.dynamics.device), wanted, where.dynamics, where.starts(wanted, seed), episodes,
-                seed=seed, environment=environment,
+                seed=seed, environment=environment, draws=drawn.get(name),
             )
             for network in tracked(networks, name)
         ]  # fmt: skip
 
     def said(which: slice) -> PolicyEvaluation:
         some = {name: found[which] for name, found in outcomes.items()}
+        results = [robust(returns_in(name, found), found, drawn.get(name)) for name, found in some.items()]
         return PolicyEvaluation(
             task=wanted.name,
             policy=", ".join(folders[which]),
             episodes=episodes,
             seed=seed,
-            results=[returns_in(name, found) for name, found in some.items()],
-            verdict=str(_judged([returns_in(name, found) for name, found in some.items()], from_logs)),
+            results=results,
+            verdict=str(_judged(results, from_logs)),
             from_logs=from_logs,
             reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
             ground=UNSET if request.ground is None else request.ground,
+            randomise=request.randomise or UNSET,
             policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
         )
 

@@ -26,6 +26,7 @@ from neurodyn.learn.loop import TrainingLoop, has_state
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
 from neurodyn.policy.environment import Episodes, PolicyEnvironment
 from neurodyn.policy.evaluation import play
+from neurodyn.policy.randomisation import QuantityDraws, open_randomisation
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task
@@ -56,6 +57,11 @@ class PolicyLearner(Learner):
         self._reference, self._initial = job.reference, job.initial
         seed = current_ranks().seed(settings.seed)
         require_fit(task, where.dynamics, settings.penalty)
+        self._draws: QuantityDraws | None = None
+        if settings.randomise:
+            opened = open_randomisation(settings.randomise, where.dynamics)
+            where = self._where = replace(where, dynamics=opened.dynamics)
+            self._draws = opened.draws
         # Where it is played: from starts of the task where some of the training's episodes have such.
         self._plays = where
         if settings.task_share is not None and where.log is not None and where.drawn_by(task):
@@ -64,7 +70,7 @@ class PolicyLearner(Learner):
         self._starts = where.starts(task, seed) if starts is None else starts
         self._world = PolicyEnvironment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
-            reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
+            reward_scale=settings.reward_scale, draws=self._draws, noisy=True, frames=settings.frames,
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
@@ -207,7 +213,8 @@ class PolicyLearner(Learner):
     def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> EpisodeOutcomes:
         starts = where.starts(self._task, _EVALUATION)
         count = self._settings.evaluation_worlds
-        return play(network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty)
+        draws = self._draws if where is self._plays else None  # the reference is one robot
+        return play(network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, draws=draws)
 
 
 S = TypeVar("S", bound=TrainingSettings)

@@ -91,17 +91,23 @@ def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
     ]
 
 
+_MOST_SENSITIVE = 12
+"""Quantities that are shown of those that robots differ in."""
+
+
 def returns(result: PolicyEvaluation) -> list[Table]:
     """Return the returns by dynamics, and the errors between them."""
     several = len(result.policies) > 1
     rows = [
         [_named(row.dynamics, result), f"{row.mean:.5g}",
          *([f"{row.least:.5g} to {row.greatest:.5g}"] if several else []),
+         *([] if row.worst_tenth is UNSET else [f"{row.worst_tenth:.5g}"]),
          f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
          f"{row.implausible:.0%}", MISSING if row.success is UNSET else f"{row.success:.0%}"]
         for row in result.results
     ]  # fmt: skip
     across = ["Range of policies"] if several else []
+    across += [] if result.randomise is UNSET else ["Worst tenth"]
     head = ["Dynamics", "Return", *across, "Standard deviation", "Length [frames]", "Failed", "Implausible", "Success"]
     pairs = [
         [f"{e.a} to {e.b}{'' if e.paired else ' (other starts)'}", f"{e.difference:+.4g}", f"{e.relative:.2%}",
@@ -112,6 +118,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     return [
         Table(_title(result), head, rows, strong=1),
         Table("Reward error", compared, pairs, strong=2),
+        *_sensitivity(result),
         _terms(result),
         _by_policy(result),
     ]
@@ -127,7 +134,25 @@ def _named(dynamics: str, result: PolicyEvaluation) -> str:
 def _title(result: PolicyEvaluation) -> str:
     who = f"{len(result.policies)} policies" if result.policies else result.policy
     where = "" if result.ground is UNSET else f", ground {result.ground}"
+    where += "" if result.randomise is UNSET else f", robots with {', '.join(result.randomise)}"
     return f"{result.task}: {who}, {result.episodes} episodes{' each' if result.policies else ''}{where}"
+
+
+def _sensitivity(result: PolicyEvaluation) -> list[Table]:
+    """Return a table for each dynamics: what the return depends on of robots that differ, strongest first."""
+    return [
+        Table(
+            f"What the return in {row.dynamics} depends on",
+            ["Quantity", "Low third", "Return there", "High third", "Return there", "Rank correlation"],
+            [
+                [one.name, f"{one.low:.4g}", f"{one.return_low:.5g}", f"{one.high:.4g}", f"{one.return_high:.5g}",
+                 f"{one.correlation:+.2f}"]
+                for one in row.sensitivity[:_MOST_SENSITIVE]
+            ],
+        )
+        for row in result.results
+        if row.sensitivity is not UNSET
+    ]  # fmt: skip
 
 
 def _terms(result: PolicyEvaluation) -> Table:

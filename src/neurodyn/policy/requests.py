@@ -44,6 +44,9 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
+        randomise: Quantity in which the robot differs between worlds and episodes, as root.mass=+0:10 (added),
+            *.damping=x.5:2 (times), contact.friction=.3:.9 (set), each also with :log or :normal behind it; or a run of
+            `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from. Give the flag once for each.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.
@@ -64,6 +67,7 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     penalty: float | Literal["auto"] | None = None
     reference: str | None = None
     keep_every: int | None = None
+    randomise: Annotated[tuple[str, ...], Flag("each")] = ()
     seed: int | None = None
     device: Annotated[str, Flag("device")] = "cpu"
     resume: bool = False
@@ -131,11 +135,15 @@ class EvaluatePolicyRequest(PlayOptions, frozen=True, kw_only=False):
         episodes: Number of episodes of each policy in each.
         starts: HDF5 store after whose windows episodes start in models of logs; by default they start where the task
             says, and in the model's own log where it reads a history.
+        randomise: Quantity in which the robot differs between episodes, as in `neurodyn policy train`, or a run whose
+            posterior is drawn from; give the flag once for each. In the simulator this needs a robot with solver:
+            mujoco-c.
     """
 
     folder: Annotated[str | Path | Sequence[str | Path], Flag(tuple[str, ...], "policies")]
     dynamics: Annotated[tuple[str, ...], Flag("each")] = ()
     episodes: int = EPISODES
+    randomise: Annotated[tuple[str, ...], Flag("each")] = ()
 
 
 class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):

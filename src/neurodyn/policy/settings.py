@@ -89,6 +89,8 @@ class TrainingSettings(Config, frozen=True):
         evaluation_worlds: Episodes of such a play.
         keep_every: Updates between policies that are kept, in POLICY/kept; None to keep none.
         threads: Threads of torch; None for its default.
+        randomise: Quantities in which the robot differs between worlds and episodes: distributions as
+            "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`).
     """
 
     algorithm: ClassVar[str]
@@ -122,6 +124,7 @@ class TrainingSettings(Config, frozen=True):
     evaluation_worlds: int = 64
     keep_every: int | None = None
     threads: int | None = None
+    randomise: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.counts:
@@ -250,7 +253,7 @@ def load_settings(
     return load_preset(kind, path, presets) or kind()
 
 
-FLAGS = ("minutes", "iterations", "worlds", "penalty", "keep_every", "seed")
+FLAGS = ("minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise")
 """Settings that are flags of `neurodyn policy train`, too."""
 
 
@@ -262,7 +265,7 @@ def with_flags(settings: S, **flags: Any) -> S:
     Raises:
         InputError: A value is not valid.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value is not None and value != ()}
     if "minutes" in given and "iterations" not in given:
         given["iterations"] = None
     try:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distributions of quantities that differ between the worlds of a training, as users write them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, choices, nearest
+
+Change = Literal["set", "add", "scale"]
+Shape = Literal["uniform", "log", "normal"]
+
+_SIGNS: dict[str, Change] = {"+": "add", "x": "scale"}
+_SHAPES: tuple[Shape, ...] = ("uniform", "log", "normal")
+_FORMS = (
+    "NAME=LOWER:UPPER, NAME=+LOWER:UPPER (added), NAME=xLOWER:UPPER (times), each also with :log or :normal, NAME=A|B|C"
+)
+
+
+class RandomisedQuantity(Config, frozen=True):
+    """A draw that one or several quantities share.
+
+    Attributes:
+        names: The quantities.
+        change: What the drawn number is: the value, what is added to the declared one, or a factor on it.
+        lower: Least number.
+        upper: Greatest number.
+        shape: "uniform", "log" (uniform in the logarithm), or "normal" (about the middle, the bounds two standard
+            deviations away and never crossed).
+        values: Numbers of which one is drawn, instead of a range; empty for a range.
+    """
+
+    names: tuple[str, ...]
+    change: Change = "set"
+    lower: float = 0.0
+    upper: float = 0.0
+    shape: Shape = "uniform"
+    values: tuple[float, ...] = ()
+
+
+def randomised_quantities(
+    texts: Sequence[str], nominal: Mapping[str, float], *, bounds: Mapping[str, float | None] | None = None
+) -> tuple[RandomisedQuantity, ...]:
+    """Return the draws that texts ask for.
+
+    A text is NAME=LOWER:UPPER for values, NAME=+LOWER:UPPER for what is added to the declared value,
+    NAME=xLOWER:UPPER for factors on it, or NAME=A|B|C for values of which one is drawn; ":log" or ":normal" behind a
+    range changes its shape. NAME is a quantity or a shell pattern ("*.damping"), each match of which is drawn for
+    itself. Names joined by "&" ("leg.mass&leg.inertia.*=x.8:1.2") share one draw.
+
+    Args:
+        texts: The texts.
+        nominal: Declared values by name.
+        bounds: Least possible values by name, where there are such.
+
+    Raises:
+        InputError: A text is malformed, matches nothing, a quantity is named twice, or a draw is not possible.
+    """
+    found: list[RandomisedQuantity] = []
+    for text in texts:
+        left, given, right = text.partition("=")
+        if not given or not left or not right:
+            raise _malformed(text)
+        draw = _range(text, right)
+        together = "&" in left
+        names = [name for pattern in left.split("&") for name in _matching(pattern.strip(), nominal)]
+        groups = [tuple(dict.fromkeys(names))] if together else [(name,) for name in names]
+        for group in groups:
+            one = RandomisedQuantity(names=group, **draw)
+            _require_possible(text, one, nominal, bounds or {})
+            found.append(one)
+    _require_once(found)
+    return tuple(found)
+
+
+def _malformed(text: str) -> InputError:
+    return InputError(f"randomise {text!r} is malformed; valid: {_FORMS}")
+
+
+def _range(text: str, right: str) -> dict[str, Any]:
+    """Return the fields of a draw from what stands behind "="."""
+    change = _SIGNS.get(right[0], "set")
+    numbers = right[1:] if change != "set" else right
+    try:
+        if "|" in numbers:
+            return {"change": change, "values": tuple(float(part) for part in numbers.split("|"))}
+        low, high, *rest = numbers.split(":")
+        lower, upper = float(low), float(high)
+    except ValueError:
+        raise _malformed(text) from None
+    shape = rest[0] if rest else "uniform"
+    if len(rest) > 1 or shape not in _SHAPES:
+        raise InputError(f"randomise {text!r}: shape {':'.join(rest)!r}; valid: {choices(_SHAPES)}")
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
+        raise InputError(f"randomise {text!r}: from {lower:g} to {upper:g}; valid: finite numbers in ascending order")
+    if shape == "log" and lower <= 0.0:
+        raise InputError(f"randomise {text!r}: from {lower:g}; valid with :log: numbers above 0")
+    return {"change": change, "lower": lower, "upper": upper, "shape": shape}
+
+
+def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
+    names = [name for name in nominal if fnmatchcase(name, pattern)]
+    if not names:
+        raise InputError(
+            f"randomise: {pattern!r} matches no quantity; valid: {nearest(pattern, nominal)}, or patterns of them"
+        )
+    return names
+
+
+def _require_possible(
+    text: str, draw: RandomisedQuantity, nominal: Mapping[str, float], least: Mapping[str, float | None]
+) -> None:
+    """Refuse values below what a quantity can have."""
+    ends = draw.values or (draw.lower, draw.upper)
+    for name in draw.names:
+        bound = least.get(name)
+        value = min(changed(draw.change, nominal[name], end) for end in ends)
+        if bound is not None and value < bound:
+            raise InputError(f"randomise {text!r}: {name} would be {value:g}; valid: at least {bound:g}")
+    if draw.change == "scale" and all(nominal[name] == 0.0 for name in draw.names):
+        raise InputError(
+            f"randomise {text!r}: {draw.names[0]} is declared as 0, which no factor changes; valid: + or a value"
+        )
+
+
+def _require_once(found: Sequence[RandomisedQuantity]) -> None:
+    names = [name for draw in found for name in draw.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"randomise: {name} is drawn twice; valid: each quantity once")
+
+
+def changed(change: Change, nominal: float, number: float) -> float:
+    """Return the value of a quantity under a drawn number."""
+    return {"set": number, "add": nominal + number, "scale": nominal * number}[change]
