@@ -99,6 +99,8 @@ class Identifiability:
         bound: Which parameters are held at a bound, bool, shape [n].
         deviations: Standard deviations, infinite for parameters in a lost direction, shape [n].
         white: Standard deviations for uncorrelated residuals, shape [n].
+        correlation: Correlation of the parameters for uncorrelated residuals, shape [n, n]; 0 beside the diagonal for
+            those at a bound.
         newton: Length of the next Gauss-Newton step in standard deviations, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.
         variance: Variance of the scaled residuals.
@@ -114,6 +116,7 @@ class Identifiability:
     bound: Tensor
     deviations: Tensor
     white: Tensor
+    correlation: Tensor
     newton: Tensor
     degrees: int
     variance: float
@@ -198,10 +201,19 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
         bound=bound,
         deviations=torch.where(hidden, torch.inf, std),
         white=white,
+        correlation=correlations(covariance),
         newton=torch.where(bound | hidden, 0.0, newton),
         degrees=blocks.count - 1,
         variance=variance,
     )
+
+
+def correlations(covariance: Tensor) -> Tensor:
+    """Return the correlations of a covariance, with 1 on the diagonal also where a variance is 0."""
+    deviations = covariance.diagonal().clamp_min(0.0).sqrt()
+    scale = deviations.clamp_min(1e-300)
+    found = torch.where(deviations[:, None] * deviations > 0.0, covariance / scale / scale[:, None], 0.0)
+    return found.clamp(-1.0, 1.0).fill_diagonal_(1.0)
 
 
 def require_seen(analysis: Identifiability, robot: str) -> None:

@@ -35,7 +35,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.identify.certainty import Certainty
 from neurodyn.identify.convergence import Convergence, SearchEnd
-from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.identifiability import Identifiability, correlations, pseudo_inverse
 from neurodyn.identify.least_squares import Solution, refined
 from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.readings import MEDIAN
@@ -371,7 +371,8 @@ class _TorqueProblem:
         bound = space.held(x, gradient)
         information = jacobian.mT @ jacobian + known.mT @ torch.diag(prior.square()) @ known
         sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64).maximum(values.abs())
-        deviations = pseudo_inverse(information, bound).diagonal().clamp_min(0.0).sqrt()
+        covariance = pseudo_inverse(information, bound)
+        deviations = covariance.diagonal().clamp_min(0.0).sqrt()
         before = (moves.square() @ prior.clamp_min(1e-12).pow(-2)).sqrt()  # deviations of the prior alone
         combined = (deviations > torch.minimum(0.5 * before, sizes)) & ~bound
         singular = torch.linalg.svdvals(jacobian * sizes)
@@ -386,6 +387,7 @@ class _TorqueProblem:
             bound=bound,
             deviations=deviations,
             white=deviations,
+            correlation=correlations(covariance),
             newton=torch.zeros_like(deviations),
             degrees=max(1, samples - len(specs)),
             variance=1.0,

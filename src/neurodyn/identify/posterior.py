@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of the posterior of identified quantities: what a robot may be, given its logs."""
+"""Samples of the posterior of identified quantities: what a robot may be, given its logs.
+
+Laplace's approximation: normal about the optimum, with the covariance of the fit.
+"""
 
 import math
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,10 +15,54 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.identifiability import CONFIDENCE
+from neurodyn.identify.identifiability import CONFIDENCE, Identifiability
 
 FILE = "posterior.safetensors"
 """Sample that an adaptation writes into its run, a tensor of shape [samples] for each quantity."""
+
+
+SAMPLES = 1024
+"""Samples that an adaptation writes."""
+
+
+class QuantitySpace(Protocol):
+    """Coordinates that stand for quantities, as `adaptation.coordinates.CoordinateSpace`."""
+
+    lower: Tensor
+    upper: Tensor
+    quantities: tuple[str, ...]
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the values of the quantities, shape [..., quantities], from coordinates [..., n]."""
+        ...
+
+
+def posterior_sample(
+    space: QuantitySpace, x: Tensor, analysis: Identifiability, count: int = SAMPLES, seed: int = 0
+) -> dict[str, Tensor]:
+    """Return samples of the quantities that coordinates stand for.
+
+    Args:
+        space: The coordinates, each in standard deviations of what is known beforehand.
+        x: The optimum, shape [coordinates].
+        analysis: Identifiability there.
+        count: Number of samples.
+        seed: Seed of the samples.
+
+    Returns:
+        Values by name of the quantity, shape [samples], float32. What the logs do not tell is as wide as what is known
+        beforehand, and coordinates at a bound stay there.
+    """
+    deviations = torch.where(analysis.bound, 0.0, analysis.deviations.clamp(max=1.0))
+    powers, axes = torch.linalg.eigh(0.5 * (analysis.correlation + analysis.correlation.mT))
+    root = axes * powers.clamp_min(0.0).sqrt()
+    noise = torch.randn(count, len(x), generator=_generator(seed), dtype=x.dtype)
+    rows = (x + deviations * (noise @ root.mT)).clamp(space.lower, space.upper)
+    return {name: column.float() for name, column in zip(space.quantities, space.values(rows).unbind(-1), strict=True)}
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(derive_seed(seed, "posterior"))
 
 
 def read_posterior(run: Path, count: int, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:
@@ -48,9 +96,7 @@ def read_posterior(run: Path, count: int, seed: int = 0) -> tuple[tuple[str, ...
             f"{run}: none of its quantities has an interval, as its logs do not tell them; valid: another run"
         )
     reach = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(CONFIDENCE, dtype=torch.float64)))
-    noise = torch.randn(
-        count, len(found), generator=torch.Generator().manual_seed(derive_seed(seed, "posterior")), dtype=torch.float64
-    )
+    noise = torch.randn(count, len(found), generator=_generator(seed), dtype=torch.float64)
     values = torch.tensor([one["value"] for one in found], dtype=torch.float64)
     low, high = torch.tensor([one["interval"] for one in found], dtype=torch.float64).unbind(1)
     rows = values + 0.5 * (high - low) / reach * noise

@@ -82,6 +82,12 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
     one, other = (held_out_errors(m, store, windows, seconds).positions for m in (model, found.dynamics))
     assert torch.allclose(one, other, atol=1e-9)
     assert json.loads((out / "adaptation.json").read_text())["chosen"] == found.figures.chosen
+    names, rows = read_posterior(out, 1)
+    middle = dict(zip(names, rows.mean(0).tolist(), strict=True))
+    for name, value in zip((spec.name for spec in found.dynamics.physical.specs), found.dynamics.physical().tolist()):
+        if name in middle:  # the sample lies about what was found
+            spread = float(rows[:, names.index(name)].std())
+            assert abs(middle[name] - value) <= 0.5 * spread + 1e-6
     assert (out / "next-motion.csv").read_text().startswith("time,slider\n")
 
 

@@ -49,6 +49,8 @@ from neurodyn.identify.adaptation.result import (
 from neurodyn.identify.adaptation.settings import AdaptationSettings
 from neurodyn.identify.adaptation.unexplained import unexplained
 from neurodyn.identify.adaptation.usual import with_motors
+from neurodyn.identify.posterior import FILE as POSTERIOR
+from neurodyn.identify.posterior import posterior_sample
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
@@ -163,6 +165,8 @@ class _Adaptation:
         chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
         dynamics = rungs[chosen]
         HYBRID.save(self.out, dynamics)
+        sample = posterior_sample(fit.model.space, fit.x.detach(), fit.analysis, seed=self.settings.seed)
+        artifacts.write_tensors(self.out / POSTERIOR, sample)
         with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
             after = self._unexplained(dynamics, past, fitting.noise)
             below = rungs[IDENTIFIED] if chosen == NETWORKS else None
