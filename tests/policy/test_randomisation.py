@@ -8,6 +8,7 @@ import torch
 
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
+from neurodyn.core.config import read_plain
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
@@ -15,6 +16,8 @@ from neurodyn.identify.posterior import FILE, read_posterior
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.randomisation import IndependentDraws, SampledDraws, open_randomisation, robust
+from neurodyn.policy.requests import TrainPolicyRequest
+from neurodyn.policy.train import open_training, train_policy
 from neurodyn.tasks import load
 
 TEXTS = ("slider.mass=+0:2", "hinge.mass=x.5:2:log", "actuator.slider.gain=.6:1")
@@ -89,6 +92,21 @@ def test_what_the_return_depends_on_is_found(task, opened):
     assert found.sensitivity[0].name == "hinge.mass"
     assert found.sensitivity[0].correlation == pytest.approx(-1.0)
     assert found.worst_tenth == pytest.approx(float((-episodes.robots[:, 1]).sort().values[:6].mean()))
+
+
+def test_the_critic_sees_the_robot_and_the_policy_does_not(tmp_path):
+    asked = {"task": "cartpole-swingup", "dynamics": "hybrid", "worlds": 32, "iterations": 2, "reference": "none"}
+
+    def trained(**more):
+        train_policy(open_training(TrainPolicyRequest(**asked, **more)))
+
+    trained(out=tmp_path / "a", randomise=TEXTS)
+    weights = artifacts.read_tree(tmp_path / "a" / "state", "training")["learner"]
+    policy, critic = (weights[f"{name}_state_dict"]["mlp.0.weight"].shape[1] for name in ("actor", "critic"))
+    assert critic == policy + len(TEXTS)
+    assert read_plain(tmp_path / "a" / "config.yaml")["settings"]["randomise"] == list(TEXTS)
+    trained(out=tmp_path / "b", policy=str(tmp_path / "a"))  # its critic has other inputs: begun anew
+    trained(out=tmp_path / "c", policy=str(tmp_path / "b"), randomise=TEXTS)
 
 
 def test_the_posterior_of_a_run(tmp_path):

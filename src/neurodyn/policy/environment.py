@@ -361,8 +361,17 @@ class PolicyEnvironment(VecEnv):
             self._sums.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
-        """Return the observations of the present states, shape [worlds, observations], under the key "policy"."""
-        return TensorDict({"policy": self._observed()}, batch_size=[self.num_envs])
+        """Return the observations of the present states, shape [worlds, observations], under the key "policy".
+
+        Where robots differ, their quantities are there under the key "robot", for critics, shape [worlds, quantities].
+        """
+        return self._named(self._observed())
+
+    def _named(self, seen: Tensor) -> TensorDict:
+        groups = {"policy": seen}
+        if self._draws is not None and self.parameters is not None:
+            groups["robot"] = self.parameters.numbers.clone()  # they are edited in place
+        return TensorDict(groups, batch_size=[self.num_envs])
 
     def _observed(self) -> Tensor:
         seen = self.task.observe(self._moment.now, self._moment.memory)
@@ -386,8 +395,7 @@ class PolicyEnvironment(VecEnv):
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
         if frame.ended is not None:
             self._note(frame.ended)
-        observation = TensorDict({"policy": frame.observation}, batch_size=[self.num_envs])
-        return observation, frame.reward, frame.done, frame.extras
+        return self._named(frame.observation), frame.reward, frame.done, frame.extras
 
     def step_tracked(self, actions: Tensor) -> TrackedFrame:
         """Advance one frame with gradients, which do not cross the end of an episode.

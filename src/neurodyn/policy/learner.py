@@ -238,11 +238,12 @@ def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
 
 
 def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
-    """Return whether a policy's training left a critic of the same discount and scale of rewards."""
+    """Return whether a policy's training left a critic of the same discount, scale of rewards and quantities seen."""
     if not has_state(folder):
         return False
     theirs = read_plain(folder / "config.yaml")["settings"]
-    return all(theirs[name] == getattr(settings, name) for name in ("gamma", "reward_scale"))
+    same = all(theirs[name] == getattr(settings, name) for name in ("gamma", "reward_scale"))
+    return same and tuple(theirs.get("randomise", ())) == settings.randomise
 
 
 def critic_updates(folder: Path | None, settings: TrainingSettings) -> int:
@@ -266,6 +267,8 @@ def warm_start(actor: MLPModel, critic: MLPModel, folder: Path, settings: Traini
     else:
         _, network = load_policy(folder)
         network.give(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
-    seen = {name: value for name, value in actor.state_dict().items() if name.startswith("obs_normalizer.")}
-    critic.load_state_dict({**critic.state_dict(), **seen})
+    for name, value in actor.state_dict().items():
+        if name.startswith("obs_normalizer."):  # a critic may see more behind what the policy sees
+            own = critic.state_dict()[name]
+            (own[..., : value.shape[-1]] if value.ndim else own).copy_(value)
     return {}

@@ -90,7 +90,8 @@ class TrainingSettings(Config, frozen=True):
         keep_every: Updates between policies that are kept, in POLICY/kept; None to keep none.
         threads: Threads of torch; None for its default.
         randomise: Quantities in which the robot differs between worlds and episodes: distributions as
-            "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`).
+            "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`). PPO's critic sees them,
+            the policy does not.
     """
 
     algorithm: ClassVar[str]
@@ -202,7 +203,7 @@ class PolicySettings(TrainingSettings, frozen=True):
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
-            "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
+            "obs_groups": {"actor": ["policy"], "critic": ["policy", *(["robot"] if self.randomise else [])]},
             "check_for_nan": True,
             **self.models(),
             "algorithm": {

@@ -22,6 +22,7 @@ from neurodyn.identify.adaptation.networks import joint_networks
 from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation, found_quantities
 from neurodyn.identify.adaptation.settings import FitStage
 from neurodyn.identify.adaptation.usual import with_lag
+from neurodyn.identify.posterior import read_posterior
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
@@ -83,11 +84,10 @@ def test_the_run_is_one_like_any_other(run: tuple[Path, Adaptation], log: Path):
     assert torch.allclose(one, other, atol=1e-9)
     assert json.loads((out / "adaptation.json").read_text())["chosen"] == found.figures.chosen
     names, rows = read_posterior(out, 1)
-    middle = dict(zip(names, rows.mean(0).tolist(), strict=True))
-    for name, value in zip((spec.name for spec in found.dynamics.physical.specs), found.dynamics.physical().tolist()):
-        if name in middle:  # the sample lies about what was found
-            spread = float(rows[:, names.index(name)].std())
-            assert abs(middle[name] - value) <= 0.5 * spread + 1e-6
+    values = {spec.name: value for spec, value in zip(model.physical.specs, model.physical().tolist(), strict=True)}
+    for name, column in zip(names, rows.unbind(1), strict=True):  # the sample lies about what was found
+        if name in values:
+            assert abs(float(column.mean()) - values[name]) <= 0.5 * float(column.std()) + 1e-6
     assert (out / "next-motion.csv").read_text().startswith("time,slider\n")
 
 
