@@ -36,6 +36,8 @@ class ContactSurface(Config, frozen=True):
         ratios: Friction along the second tangent over that along the first, of sliding and of rolling.
         softness: Softness of the contacts.
         margin: Distance at which surfaces already touch [m].
+        gap: How much farther apart MuJoCo already looks for contacts, which push only within the margin; it decides
+            which of many it takes. Unset for 0 [m].
     """
 
     name: str
@@ -44,9 +46,11 @@ class ContactSurface(Config, frozen=True):
     ratios: tuple[float, float] = (1.0, 1.0)
     softness: ConstraintParameters = ConstraintParameters()
     margin: float = 0.0
+    gap: float | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         where = f"surface {self.name!r}"
+        require(0 <= (self.gap or 0.0) < math.inf, f"{where}: gap", self.gap, "a finite number of at least 0 [m]")
         require(bool(self.name) and set(self.name).isdisjoint("./@() "), where, "its name", "a word")
         require(all(0 < x < math.inf for x in self.friction), f"{where}: friction", list(self.friction), "above 0")
         require(all(0 < x < math.inf for x in self.ratios), f"{where}: ratios", list(self.ratios), "above 0")
