@@ -76,11 +76,11 @@ def _name(graph: Graph, index: int, single: bool) -> str:
 
 
 _RUN = 16
-"""Least number of results of a loop, or of constants, that the next loop copies in a loop instead of one by one."""
+"""Least number of results of a loop that the next loop copies in a loop instead of one by one."""
 
 
 class _Runs:
-    """Where loops take results of other loops, or constants, many in a row: one loop instead of as many names.
+    """Where loops take results of other loops, many in a row: one loop in the text instead of as many names.
 
     Attributes:
         named: Nodes whose values have names in the text.
@@ -95,54 +95,53 @@ class _Runs:
             if graph.nodes[index][0] not in ("loop", "reverse"):
                 self.named.update(graph.arguments(index))
                 continue
-            given = self.given(index)
-            self.named.update(i for start, end in self.pieces(index) if end - start == 1 for i in given[start:end])
+            given, runs = self._given(index), self._runs(index)
+            self.named.update(set(given).difference(*(given[start:end] for start, end in runs)))
 
-    def given(self, index: int) -> Sequence[int]:
+    def _given(self, index: int) -> Sequence[int]:
         """Return the nodes that a loop or its reverse takes."""
         return self._graph.nodes[index][2 if self._graph.nodes[index][0] == "loop" else 3 :]
 
-    def pieces(self, index: int) -> list[tuple[int, int]]:
-        """Return first and last index + 1 of the pieces of what a loop takes; all single if no piece is of results."""
-        given, found, start = self.given(index), [], 0
+    def _runs(self, index: int) -> list[tuple[int, int]]:
+        """Return first and last index + 1 of the runs among what a loop takes."""
+        given, found, start = self._given(index), [], 0
         while start < len(given):
             end = start + 1
             while end < len(given) and self._follows(given[end - 1], given[end]):
                 end += 1
-            found += [(start, end)] if end - start >= _RUN else [(i, i + 1) for i in range(start, end)]
+            if end - start >= _RUN:
+                found.append((start, end))
             start = end
-        nodes = self._graph.nodes
-        if any(end - start > 1 and nodes[given[start]][0] == "result" for start, end in found):
-            return found
-        return [(i, i + 1) for i in range(len(given))]
+        return found
 
     def _follows(self, one: int, other: int) -> bool:
         a, b = self._graph.nodes[one], self._graph.nodes[other]
-        if a[0] == b[0] == "constant":
-            return True
         if a[0] != "result" or b != ("result", a[1], a[2] + 1):
             return False
         return a[1] in self._ready and one in self._fresh and other in self._fresh
 
     def filled(self, index: int, array: str, single: bool) -> str:
         """Return text that declares an array with what a loop or its reverse takes."""
-        given, pieces = self.given(index), self.pieces(index)
-        names = [_name(self._graph, i, single) for i in given]
-        if len(pieces) == len(given):
-            return f"const real {array}[{max(len(given), 1)}] = {{{', '.join(names) or '0'}}};"
+        given, runs, nodes = self._given(index), self._runs(index), self._graph.nodes
+        if not runs:
+            names = ", ".join(_name(self._graph, i, single) for i in given)
+            return f"const real {array}[{max(len(given), 1)}] = {{{names or '0'}}};"
         lines = [f"real {array}[{len(given)}];"]
-        for start, end in pieces:
-            if end - start == 1:
-                lines.append(f"{array}[{start}] = {names[start]};")
-                continue
-            node = self._graph.nodes[given[start]]
-            source = f"table_{index}_{start}"
-            if node[0] == "constant":
-                values = ", ".join(repr(self._graph.nodes[i][1]) for i in given[start:end])
-                lines.append(f"static const number {source}[] = {{{values}}};")
-            else:
-                source = f"({_results(self._graph, node[1])} + {node[2]})"
+        copied: set[int] = set()
+        for start, end in runs:
+            _, of, number = nodes[given[start]]
+            source = f"({_results(self._graph, of)} + {number})"
             lines.append(f"for (int i = 0; i < {end - start}; ++i) {array}[{start} + i] = {source}[i];")
+            copied.update(range(start, end))
+        others = [k for k in range(len(given)) if k not in copied]
+        fixed = [k for k in others if nodes[given[k]][0] == "constant"]
+        lines += [f"{array}[{k}] = {_name(self._graph, given[k], single)};" for k in others if k not in set(fixed)]
+        if fixed:
+            values = ", ".join(repr(nodes[given[k]][1]) for k in fixed)
+            lines.append(
+                f"{{ static const int at[] = {{{str(fixed)[1:-1]}}}; static const number fixed[] = {{{values}}};"
+                f" for (int i = 0; i < {len(fixed)}; ++i) {array}[at[i]] = fixed[i]; }}"
+            )
         return "\n".join(lines)
 
 
