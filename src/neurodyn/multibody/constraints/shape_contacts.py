@@ -13,8 +13,10 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConeGroup
+from neurodyn.multibody.contacts.colliders import COLLIDERS
 from neurodyn.multibody.contacts.contact_model import Contacts
-from neurodyn.multibody.contacts.shape_pairs import COLLIDERS, PlacedShape
+from neurodyn.multibody.contacts.hull_corners import HullOnPlane, lowest_corners
+from neurodyn.multibody.contacts.shape_pairs import PlacedShape
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt
@@ -113,7 +115,7 @@ class SurfaceContacts:
         blocks = _Blocks()
         places: dict[Any, int] = {}
         numbers = _SurfaceNumbers([self._numbers_of(name) for name in dict.fromkeys(one.surface for one in pairs)])
-        items, groups, of_group = [], [], []
+        items, groups, of_group, meshes = [], [], [], []
         for one in pairs:
             links = tuple(self._index(shape) for shape in (one.first, one.second))
             key = (*links, one.surface)
@@ -124,7 +126,15 @@ class SurfaceContacts:
             ends = [self._end(link, shape) for link, shape in zip(links, (one.first, one.second), strict=True)]
             at = [blocks.index(end, lambda end=end: self._block(*end)) for end in ends]
             at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varied(own)))
-            items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *_numbers(one.second)]))
+            own = _numbers(one.second)
+            items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *own]))
+            if one.second.hull is not UNSET:
+                meshes.append(HullOnPlane((at[0], at[1]), own[3:12], own[:3], one.second.reach, one.second.hull))
+        graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
+        if meshes:
+            margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
+            searched = lowest_corners(graph, self._mechanism.hulls or {}, meshes, blocks.all, margins)
+            items = [(at, [*values, *found]) for (at, values), found in zip(items, searched, strict=True)]
         dt, plane = self._contacts.dt, pairs[0].first.kind == "plane"
 
         def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
@@ -133,7 +143,8 @@ class SurfaceContacts:
             yields, margin = yielding(given.__getitem__, "solref", "solimp", dt), given["margin"]
             weight = (first[12] + second[12]) * given["edge"]
             made: list[Any] = []
-            for touch in collide(_placed(first, item[1:16]), _placed(second, item[16:31]), margin + given["gap"]):
+            placed = _placed(first, item[1:16]), _placed(second, item[16:])
+            for touch in collide(*placed, margin + given["gap"]):
                 depth = margin - touch.distance
                 made += [*touch.place, *touch.normal, *tangent(touch.normal), depth]
                 made += [yields.weight(depth, weight), yields.reference(depth)]
@@ -148,7 +159,6 @@ class SurfaceContacts:
                 return reach - dot(array(first[:9]).reshape(3, 3)[:, 2], apart)
             return reach - safe_sqrt(dot(apart, apart))
 
-        graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
         name = f"contacts of {pairs[0].first.kind} and {pairs[0].second.kind}"
         found = mapped(graph, name, row, numbers.common, blocks.all, items, near)
         for number, made in zip(of_group, found, strict=True):
@@ -290,4 +300,4 @@ def _point(pose: Sequence[Any], own: Sequence[Any]) -> Vector:
 
 def _placed(pose: Sequence[Any], own: Sequence[Any]) -> PlacedShape:
     turn = array(pose[:9]).reshape(3, 3) @ array(own[3:12]).reshape(3, 3)
-    return PlacedShape(_point(pose, own[:3]), turn, array(own[12:]))
+    return PlacedShape(_point(pose, own[:3]), turn, array(own[12:15]), own[15:])

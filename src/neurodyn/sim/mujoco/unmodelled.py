@@ -69,14 +69,10 @@ def _contacts(model: Any) -> list[str]:
         f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts of theirs"
         for kinds, count in sorted(left_out.items())
     ]
-    types = import_mujoco().mjtGeom
     moving = model.body_weldid[model.geom_bodyid] != 0
-    for kind, what in ((types.mjGEOM_ELLIPSOID, "ellipsoid"), (types.mjGEOM_MESH, "mesh")):
-        count = sum(int(model.geom_type[geom]) == int(kind) and moving[geom] for geom in touching)
-        lines += _counted(
-            int(count), what, f"{what}{'es' if what == 'mesh' else 's'}", "on the ground: by fixed points"
-        )
-    return lines + _counted(int((model.geom_gap[touching] != 0).sum()), "geom", "geoms", "with a gap: none is modelled")
+    sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
+    count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
+    return lines + _counted(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
 
 
 def _coupled(model: Any) -> list[str]:
