@@ -69,5 +69,5 @@ def test_shapes_touch_where_those_of_mujoco_do(kinds, alike):
 
 
 def test_what_can_touch_by_the_data_has_a_collider():
-    assert {kinds for kinds in COLLIDERS if "plane" not in kinds} == PAIRED
+    assert {kinds for kinds in COLLIDERS if "plane" not in kinds} < PAIRED  # `convex` is that of the others
     assert {one for plane, one in COLLIDERS if plane == "plane"} == set(GROUNDED)

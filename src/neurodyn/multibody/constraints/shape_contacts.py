@@ -13,17 +13,19 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConeGroup
-from neurodyn.multibody.contacts.colliders import COLLIDERS
+from neurodyn.multibody.contacts.colliders import COLLIDERS, convex
 from neurodyn.multibody.contacts.contact_model import Contacts
+from neurodyn.multibody.contacts.convex_search import ConvexPair, nearest_points
 from neurodyn.multibody.contacts.hull_corners import HullOnPlane, lowest_corners
 from neurodyn.multibody.contacts.shape_pairs import PlacedShape
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
-from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt
+from neurodyn.multibody.trace import Expression, Graph, mapped, maximum, safe_sqrt
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
 
 _LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
 _SOFTNESS = (*(f"solref.{part}" for part in SOLREF), *(f"solimp.{part}" for part in SOLIMP))
+_CONVEX = ("convex shapes",)
 _SLOT = 12  # numbers of a contact: `layout.PER_CONE`
 
 
@@ -81,10 +83,11 @@ class SurfaceContacts:
         if self._contacts.flat and self._contacts.points:
             shapes = (self._mechanism.ground_shapes or {}).values()
             pairs += [_Pair(_PLANE, one.shape, one.surface) for one in shapes if one.shape is not UNSET]
-        alike: dict[tuple[str, str], list[_Pair]] = {}
+        alike: dict[tuple[str, ...], list[_Pair]] = {}
         for one in pairs:
-            alike.setdefault((one.first.kind, one.second.kind), []).append(one)
-        return [cones for own in alike.values() for cones in self._of_kinds(own)]
+            kinds = (one.first.kind, one.second.kind)
+            alike.setdefault(kinds if kinds in COLLIDERS else _CONVEX, []).append(one)
+        return [cones for kinds, own in alike.items() for cones in self._alike(kinds, own)]
 
     def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
         """Return the contacts of points with the ground; `axes` are those of their capsules, None for other shapes."""
@@ -109,13 +112,13 @@ class SurfaceContacts:
             )
         return list(found.values())
 
-    def _of_kinds(self, pairs: list[_Pair]) -> list[Cones]:
-        """Return the contacts of pairs of the same kinds of shapes, computed in a loop."""
-        collide, slots = COLLIDERS[pairs[0].first.kind, pairs[0].second.kind]
+    def _alike(self, kinds: tuple[str, ...], pairs: list[_Pair]) -> list[Cones]:
+        """Return the contacts of pairs with the same collider, computed in a loop."""
+        collide, slots = (convex, 1) if kinds == _CONVEX else COLLIDERS[kinds[0], kinds[1]]
         blocks = _Blocks()
         places: dict[Any, int] = {}
         numbers = _SurfaceNumbers([self._numbers_of(name) for name in dict.fromkeys(one.surface for one in pairs)])
-        items, groups, of_group, meshes = [], [], [], []
+        items, groups, of_group = [], [], []
         for one in pairs:
             links = tuple(self._index(shape) for shape in (one.first, one.second))
             key = (*links, one.surface)
@@ -126,16 +129,11 @@ class SurfaceContacts:
             ends = [self._end(link, shape) for link, shape in zip(links, (one.first, one.second), strict=True)]
             at = [blocks.index(end, lambda end=end: self._block(*end)) for end in ends]
             at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varied(own)))
-            own = _numbers(one.second)
-            items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *own]))
-            if one.second.hull is not UNSET:
-                meshes.append(HullOnPlane((at[0], at[1]), own[3:12], own[:3], one.second.reach, one.second.hull))
+            items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *_numbers(one.second)]))
         graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
-        if meshes:
-            margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
-            searched = lowest_corners(graph, self._mechanism.hulls or {}, meshes, blocks.all, margins)
-            items = [(at, [*values, *found]) for (at, values), found in zip(items, searched, strict=True)]
-        dt, plane = self._contacts.dt, pairs[0].first.kind == "plane"
+        if kinds == _CONVEX or "mesh" in kinds:
+            items = self._searched(graph, pairs, blocks.all, items)
+        dt, plane = self._contacts.dt, kinds[0] == "plane"
 
         def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
             first, second, own = of_item
@@ -159,11 +157,34 @@ class SurfaceContacts:
                 return reach - dot(array(first[:9]).reshape(3, 3)[:, 2], apart)
             return reach - safe_sqrt(dot(apart, apart))
 
-        name = f"contacts of {pairs[0].first.kind} and {pairs[0].second.kind}"
+        name = f"contacts: {' and '.join(kinds)}"
         found = mapped(graph, name, row, numbers.common, blocks.all, items, near)
         for number, made in zip(of_group, found, strict=True):
             groups[number].contacts += [made[_SLOT * k : _SLOT * (k + 1)] for k in range(slots)]
         return groups
+
+    def _searched(
+        self, graph: Graph, pairs: list[_Pair], blocks: list[list[Any]], items: list[tuple[list[int], list[Any]]]
+    ) -> list[tuple[list[int], list[Any]]]:
+        """Return items with what a search in the program finds of their pairs."""
+        margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
+        hulls, found = self._mechanism.hulls or {}, []
+        given = [((at[0], at[1]), values[0], (values[1:16], values[16:31])) for at, values in items]
+        if pairs[0].first.kind == "plane":
+            meshes = [
+                HullOnPlane(at, own[1][3:12], own[1][:3], one.second.reach, one.second.hull or "")
+                for one, (at, _, own) in zip(pairs, given, strict=True)
+            ]
+            found = lowest_corners(graph, hulls, meshes, blocks, margins)
+        else:
+            shapes = [
+                ConvexPair(
+                    at, own, (one.first.kind, one.second.kind), (one.first.hull or "", one.second.hull or ""), reach
+                )
+                for one, (at, reach, own) in zip(pairs, given, strict=True)
+            ]
+            found = nearest_points(graph, hulls, shapes, blocks, margins)
+        return [(at, [*values, *own]) for (at, values), own in zip(items, found, strict=True)]
 
     def _group(self, first: int, second: int, surface: ContactSurface) -> Cones:
         """Return a group without contacts, of two links, -1 for the world."""

@@ -21,7 +21,7 @@ from neurodyn.multibody.contacts.shape_pairs import (
     where,
 )
 from neurodyn.multibody.trace import absolute, safe_sqrt
-from neurodyn.multibody.vectors import Vector, array, cross, dot
+from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot, normalised, symmetric_inverse
 
 
 def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
@@ -82,6 +82,41 @@ def _on_plane(plane: PlacedShape, place: Vector) -> Touch:
     return Touch(place - 0.5 * distance * normal, normal, distance)
 
 
+def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
+    r"""Return the contact of convex shapes from what `convex_search` found of them: `second.found`.
+
+    With the points $p_i$ found, which move with their shapes, and the normals $n_i$ there, the outermost points along a
+    normal n are $x_1 = p_1 + L_1 (n - n_1)$ and $x_2 = p_2 - L_2 (n - n_2)$. Their difference is along n. One step
+    $\delta$ of Newton's method from the normal $n_0$ found, with $P = I - n_0 n_0^T$ and the depth h, solves
+
+    $$(L_1 + L_2 - h P)\,\delta = -P\,(p_1 - p_2 + L_1 (n_0 - n_1) + L_2 (n_0 - n_2))$$
+    """
+    found = second.found
+    start = array(found[:3])
+    (one, p1, l1), (two, p2, l2) = (_surface(shape, found[at : at + 12]) for shape, at in ((first, 3), (second, 15)))
+    depth = dot(start, p1 - p2)
+    off = p1 - p2 + l1 @ (start - one) + l2 @ (start - two)
+    outer = array([[a * b for b in start] for a in start])
+    stiff = l1 + l2 - (depth - _TINY) * (IDENTITY - outer) + outer
+    normal = normalised(start - symmetric_inverse(stiff) @ (off - dot(start, off) * start))
+    ahead, behind = normal - one, normal - two
+    moved, pulled = l1 @ ahead, l2 @ behind
+    radii = found[27], found[28]
+    overlap = dot(normal, p1 - p2) + 0.5 * (dot(ahead, moved) + dot(behind, pulled)) + radii[0] + radii[1]
+    place = 0.5 * (p1 + moved + p2 - pulled + (radii[0] - radii[1]) * normal)
+    return [Touch(place, normal, where(found[29], -overlap, FAR))]
+
+
+_TINY = 1e-9
+
+
+def _surface(shape: PlacedShape, found: Any) -> tuple[Vector, Vector, Matrix]:
+    """Return normal, point and radii of curvature in world axes."""
+    a, b, c, d, e, f = found[6:]
+    own = shape.turn @ array([[a, b, c], [b, d, e], [c, e, f]]) @ shape.turn.T
+    return shape.turn @ array(found[:3]), shape.centre + shape.turn @ array(found[3:6]), own
+
+
 COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {
     ("sphere", "sphere"): (sphere_sphere, 1),
     ("sphere", "capsule"): (sphere_capsule, 1),
@@ -94,4 +129,4 @@ COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {
     ("plane", "ellipsoid"): (plane_ellipsoid, 1),
     ("plane", "mesh"): (plane_mesh, 4),
 }
-"""Collider of a pair of kinds of shapes, and how many contacts it returns."""
+"""Collider of a pair of kinds of shapes, and how many contacts it returns; `convex` is that of all others."""

@@ -5,10 +5,9 @@ MuJoCo takes the lowest corner, and at most three more of that face at the corne
 ones with which the corner spans the largest area. The latter follow from face and corner and are tables in the text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -55,10 +54,10 @@ def lowest_corners(
     given = [x for block in blocks for x in block]
     starts = list(accumulate((len(block) for block in blocks), initial=0))
     count = len(meshes)
-    forward = f"""{_tables([hulls[name] for name in used])}
-static const int of[] = {{{_listed(starts[at] for one in meshes for at in one.blocks)}}};
-static const int hull_of[] = {{{_listed(used.index(one.hull) for one in meshes)}}};
-static const number own[] = {{{_listed(x for one in meshes for x in (*one.turn, *one.place, one.reach))}}};
+    forward = f"""{hull_tables([hulls[name] for name in used])}
+static const int of[] = {{{listed(starts[at] for one in meshes for at in one.blocks)}}};
+static const int hull_of[] = {{{listed(used.index(one.hull) for one in meshes)}}};
+static const number own[] = {{{listed(x for one in meshes for x in (*one.turn, *one.place, one.reach))}}};
 for (int k = 0; k < {count}; ++k) {{
 const real* plane = in + of[2 * k]; const real* link = in + of[2 * k + 1]; const number* mine = own + 13 * k;
 real* found = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) found[i] = (real)0;
@@ -106,11 +105,12 @@ if (c) LANE(found[11 + c], lane) = at < 0 ? (number)0 : (number)1;
     return [found[FOUND * k : FOUND * (k + 1)] for k in range(count)]
 
 
-def _listed(values: Any) -> str:
+def listed(values: Iterable[float]) -> str:
+    """Return numbers as text."""
     return ", ".join(map(repr, values)) or "0"
 
 
-def _tables(hulls: Sequence[Hull]) -> str:
+def hull_tables(hulls: Sequence[Hull]) -> str:
     """Return text with the corners of all hulls, their edges, and for each face at a corner its normal and others."""
     corners, edges, normals, others = [], [], [], []
     corners_from, edges_from, faces_from = [0], [0], [0]
@@ -134,7 +134,7 @@ def _tables(hulls: Sequence[Hull]) -> str:
         ("int", "faces_from", faces_from), ("int", "others", others), ("number", "corners", corners),
         ("number", "normals", normals),
     )  # fmt: skip
-    return "\n".join(f"static const {kind} {name}[] = {{{_listed(row)}}};" for kind, name, row in tables)
+    return "\n".join(f"static const {kind} {name}[] = {{{listed(row)}}};" for kind, name, row in tables)
 
 
 def _normal(polygon: np.ndarray) -> list[float]:

@@ -12,7 +12,6 @@ from msgspec import UNSET
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.description.shape_contacts import (
     GROUNDED,
-    PAIRED,
     ContactDimension,
     ContactSurface,
     GroundShape,
@@ -30,6 +29,8 @@ _KINDS: dict[str, TouchingKind] = {
     "mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_ELLIPSOID": "ellipsoid",
     "mjGEOM_CYLINDER": "cylinder", "mjGEOM_BOX": "box", "mjGEOM_MESH": "mesh",
 }  # fmt: skip
+_SIDED = ("capsule", "cylinder", "box", "mesh")  # kinds with flat sides or straight edges
+_CLOSED = {("capsule", "capsule"), ("capsule", "box"), ("box", "box")}  # pairs with all of MuJoCo's contacts
 _EXHAUSTIVE = 10  # vertices of a mesh below which MuJoCo compares all
 _LEAST, _LEAST_FRICTION = 1e-15, 1e-5
 _FILTER_PARENT = 1 << 10
@@ -44,7 +45,8 @@ class ReadContacts:
         contacts: The pairs.
         ground: What geoms do in contacts with the ground, by the names given; without surfaces where they differ in
             nothing but the coefficient of sliding.
-        hulls: Hulls of the meshes that touch the ground, by name.
+        hulls: Hulls of meshes, by name.
+        single: How many pairs of kinds of geoms have one contact where MuJoCo has several if flat sides meet.
         left_out: How many pairs of kinds of geoms have no collider, by their names in MJCF.
     """
 
@@ -52,6 +54,7 @@ class ReadContacts:
     contacts: tuple[ShapeContact, ...] = ()
     ground: dict[str, GroundShape] = field(default_factory=dict)
     hulls: dict[str, Hull] = field(default_factory=dict)
+    single: Counter[tuple[str, str]] = field(default_factory=Counter)
     left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -80,7 +83,9 @@ def read_contacts(
         )
         for geom, name in (ground or {}).items()
     }  # fmt: skip
-    return ReadContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.left_out)
+    return ReadContacts(
+        tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.single, reader.left_out
+    )
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,11 @@ class _SurfaceReader:
     def __init__(self, model: Any, links: ModelLinks) -> None:
         self._model, self._links = model, links
         self._types = import_mujoco().mjtGeom
+        multiccd = int(import_mujoco().mjtDisableBit.mjDSBL_MULTICCD)
+        self._several = not int(model.opt.disableflags) & multiccd
         self.surfaces: dict[_Numbers, ContactSurface] = {}
         self.hulls: dict[str, Hull] = {}
+        self.single: Counter[tuple[str, str]] = Counter()
         self.left_out: Counter[tuple[str, str]] = Counter()
 
     def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, _Numbers]]:
@@ -143,9 +151,14 @@ class _SurfaceReader:
         names = [self._links.bodies[int(self._model.geom_bodyid[geom])][0] for geom in (first, second)]
         if names[0] == names[1] or "mjGEOM_PLANE" in kinds or "mjGEOM_HFIELD" in kinds:
             return None
-        if (_KINDS.get(kinds[0]), _KINDS.get(kinds[1])) not in PAIRED:
+        if any(
+            kind not in _KINDS or self._without_hull(geom) for kind, geom in zip(kinds, (first, second), strict=True)
+        ):
             self.left_out[kinds[0][7:].lower(), kinds[1][7:].lower()] += 1
             return None
+        pair = (_KINDS[kinds[0]], _KINDS[kinds[1]])
+        if self._several and all(kind in _SIDED for kind in pair) and pair not in _CLOSED:
+            self.single[pair] += 1
         return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
 
     def surface(self, numbers: _Numbers) -> str:
@@ -162,8 +175,12 @@ class _SurfaceReader:
     def lying(self, geom: int) -> TouchingShape | None:
         """Return a shape that touches a plane where it lies lowest; None for other geoms."""
         kind = _KINDS.get(self._kind(geom))
-        fits = kind in GROUNDED and (kind != "mesh" or int(self._model.mesh_graphadr[self._mesh(geom)]) >= 0)
-        return self._shape(geom) if fits else None
+        return self._shape(geom) if kind in GROUNDED and not self._without_hull(geom) else None
+
+    def _without_hull(self, geom: int) -> bool:
+        """Return whether a geom is a mesh without a hull."""
+        mesh = self._kind(geom) == "mjGEOM_MESH"
+        return mesh and int(self._model.mesh_graphadr[self._mesh(geom)]) < 0
 
     def _mesh(self, geom: int) -> int:
         return int(self._model.geom_dataid[geom])

@@ -64,11 +64,14 @@ def _contacts(model: Any) -> list[str]:
     tree = BodyTree(model)
     touching = np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0)).tolist()
     names = [model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)]
-    left_out = read_contacts(model, tree.where(names), touching).left_out
+    read = read_contacts(model, tree.where(names), touching)
     lines = [
-        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts of theirs"
-        for kinds, count in sorted(left_out.items())
-    ]
+        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: {what}"
+        for counts, what in (
+            (read.left_out, "no contacts of theirs"), (read.single, "one contact, even where flat sides meet")
+        )
+        for kinds, count in sorted(counts.items())
+    ]  # fmt: skip
     moving = model.body_weldid[model.geom_bodyid] != 0
     sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
     count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
