@@ -124,7 +124,7 @@ class SurfaceContacts:
             key = (*links, one.surface)
             if key not in places:
                 places[key] = len(groups)
-                groups.append(self._group(*links, self._surfaces[one.surface]))
+                groups.append(self._group(links[0], links[1], self._surfaces[one.surface]))
             of_group.append(places[key])
             ends = [self._end(link, shape) for link, shape in zip(links, (one.first, one.second), strict=True)]
             at = [blocks.index(end, lambda end=end: self._block(*end)) for end in ends]
