@@ -5,7 +5,7 @@ import mujoco
 import numpy as np
 import torch
 
-from neurodyn.core.description.contacts import ChainJoint, ConstraintParameters, SoftConstraints
+from neurodyn.core.description.contacts import ChainJoint, ConstraintParameters, ContactPoint, SoftConstraints
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import JointSpec, StateSpec
@@ -58,8 +58,8 @@ def softness(solref, solimp):
     return ConstraintParameters(solref=tuple(map(float, solref)), solimp=tuple(map(float, solimp)))
 
 
-def mechanism_of(model):
-    """The mechanism of a model with one joint a body, without contacts."""
+def mechanism_of(model, ground=()):
+    """The mechanism of a model with one joint a body; geoms of `ground` touch the ground where they lie lowest."""
     carried, links, number, limits, frictions, margins = carriers(model), [], {}, {}, {}, {}
     for body in range(1, model.nbody):
         if not model.body_jntnum[body]:
@@ -117,9 +117,14 @@ def mechanism_of(model):
         start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
         own = model.qpos0[start : start + (7, 4, 1, 1)[kind]].tolist()
         reference += [*own[:-4], *own[-3:], own[-4]] if kind < 2 else own
-    contacts = read_contacts(model, where, np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist())
+    labels = {geom: model.geom(geom).name for geom in ground}
+    geoms = np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist()
+    contacts = read_contacts(model, where, geoms, ground=labels)
+    heads = {geom: number[carried[int(model.geom_bodyid[geom])][0]] for geom in ground}
+    points = tuple(ContactPoint(f"{labels[geom]}/0", heads[geom], (0.0, 0.0, 0.0), 0.0) for geom in ground)
     return Mechanism(
-        surfaces=contacts.surfaces, shape_contacts=contacts.contacts,
+        surfaces=contacts.surfaces, shape_contacts=contacts.contacts, points=points, ground_shapes=contacts.ground,
+        hulls=contacts.hulls,
         links=tuple(links), gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
         equalities=read_equalities(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
@@ -211,9 +216,11 @@ def random_states(mechanism, count, seed, spread=0.5, speed=1.0):
 
 
 def stepped(of, states, torques=None, parameters=None):
-    """One step of an engine."""
-    control = torch.zeros(len(states), 1, of.program.sizes.control, dtype=F64) if torques is None else torques[:, None]
-    return of.program.rollout(states, frames=1, control=control, parameters=parameters)[:, 1]
+    """One step of an engine, on a plane if it has a ground."""
+    sizes = of.program.sizes
+    control = torch.zeros(len(states), 1, sizes.control, dtype=F64) if torques is None else torques[:, None]
+    held = torch.tensor([0.0, 0, 0, 0, 0, 1][: sizes.held], dtype=F64).expand(len(states), 1, -1)
+    return of.program.rollout(states, frames=1, control=control, held=held, parameters=parameters)[:, 1]
 
 
 def compared(xml, count=12, seed=0, spread=0.5, speed=1.0, **config):

@@ -11,7 +11,8 @@ from neurodyn.multibody.trace.recurrence import ProgramSizes
 F64 = torch.float64
 
 
-def body(common, block, item):
+def body(common, blocks, item):
+    (block,) = blocks
     return [item[0] * sin(common[0] * block[0]) + item[1], common[1] * safe_sqrt(block[1] * block[1] + item[1])]
 
 
@@ -19,7 +20,7 @@ def step(inputs):
     """Three items in two blocks; their results, added up, change the state."""
     a, b = inputs.state
     blocks = [[a, b], [b, 2.0 * a]]
-    items = [(0, inputs.held[0:2]), (1, inputs.held[2:4]), (0, inputs.held[4:6])]
+    items = [((0,), inputs.held[0:2]), ((1,), inputs.held[2:4]), ((0,), inputs.held[4:6])]
     first, second, third = mapped(inputs.graph, "items", body, [inputs.parameters[0], 0.7], blocks, items)
     return [a + 0.1 * (first[0] + second[1] + third[0]), b + 0.1 * (first[1] * second[0] + third[1])]
 

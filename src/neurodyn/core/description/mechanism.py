@@ -26,6 +26,7 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import (
     ContactSurface,
     GroundShape,
+    Hull,
     ShapeContact,
     require_shape_contacts,
 )
@@ -116,6 +117,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         shape_contacts: Pairs of shapes of two links that can touch, in soft contacts; unset for none.
         ground_shapes: What shapes do in soft contacts of `points` with the ground, by the name of the shape, in place
             of what `constraints` says; unset for nothing else. Either all or none of them have a surface.
+        hulls: Hulls of the meshes among these shapes, by name; unset for none.
         reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
         hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
             not turned: springs within links. Unset for none.
@@ -135,6 +137,7 @@ class Mechanism(Config, HasJoints, frozen=True):
     surfaces: tuple[ContactSurface, ...] | UnsetType = UNSET
     shape_contacts: tuple[ShapeContact, ...] | UnsetType = UNSET
     ground_shapes: dict[str, GroundShape] | UnsetType = UNSET
+    hulls: dict[str, Hull] | UnsetType = UNSET
     reference: tuple[float, ...] | UnsetType = UNSET
     hidden: int | UnsetType = UNSET
 
@@ -170,7 +173,9 @@ class Mechanism(Config, HasJoints, frozen=True):
             valid = f"{self.nq} finite numbers, one per position"
             fine = len(self.reference) == self.nq and all(map(math.isfinite, self.reference))
             require(fine, "reference", list(self.reference), valid)
-        require_shape_contacts(self.shape_contacts or (), self.surfaces or (), self.ground_shapes or {}, self.names)
+        require_shape_contacts(
+            self.shape_contacts or (), self.surfaces or (), self.ground_shapes or {}, self.hulls or {}, self.names
+        )
         require_couplings(self.tendons or (), self.equalities or (), scalar, self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations_with_replacement
 from typing import Literal
 
 import msgspec
@@ -22,8 +23,15 @@ ContactDimension = Literal[1, 3, 4, 6]
 FRICTION = ("slide", "torsion", "roll")
 """Names of the coefficients of friction [1, m, m]."""
 
-TouchingKind = Literal["sphere", "capsule", "box", "cylinder", "plane"]
-_PAIRED = ("sphere", "capsule", "box")
+TouchingKind = Literal["sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "plane"]
+
+_ORDER: tuple[TouchingKind, ...] = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+
+PAIRED: frozenset[tuple[TouchingKind, TouchingKind]] = frozenset(combinations_with_replacement(_ORDER, 2))
+"""Kinds of shapes of two links that can touch, in this order."""
+
+GROUNDED: tuple[TouchingKind, ...] = ("cylinder", "ellipsoid", "mesh")
+"""Kinds of shapes that touch a plane where they lie lowest, instead of at fixed points."""
 
 
 class ContactSurface(Config, frozen=True):
@@ -36,6 +44,8 @@ class ContactSurface(Config, frozen=True):
         ratios: Friction along the second tangent over that along the first, of sliding and of rolling.
         softness: Softness of the contacts.
         margin: Distance at which surfaces already touch [m].
+        gap: How much farther apart MuJoCo already looks for contacts, which push only within the margin; it decides
+            which of many it takes. Unset for 0 [m].
     """
 
     name: str
@@ -44,9 +54,11 @@ class ContactSurface(Config, frozen=True):
     ratios: tuple[float, float] = (1.0, 1.0)
     softness: ConstraintParameters = ConstraintParameters()
     margin: float = 0.0
+    gap: float | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         where = f"surface {self.name!r}"
+        require(0 <= (self.gap or 0.0) < math.inf, f"{where}: gap", self.gap, "a finite number of at least 0 [m]")
         require(bool(self.name) and set(self.name).isdisjoint("./@() "), where, "its name", "a word")
         require(all(0 < x < math.inf for x in self.friction), f"{where}: friction", list(self.friction), "above 0")
         require(all(0 < x < math.inf for x in self.ratios), f"{where}: ratios", list(self.ratios), "above 0")
@@ -77,16 +89,41 @@ class ContactSurface(Config, frozen=True):
         return msgspec.structs.replace(self, friction=friction, softness=softness, margin=values["margin"])
 
 
+class Hull(Config, frozen=True):
+    """The convex hull of a mesh.
+
+    Attributes:
+        vertices: Its corners in the frame of the mesh [m].
+        faces: Its faces: the corners of polygons by index, in order around each.
+        neighbours: For each corner those joined to it by an edge, in the order in which MuJoCo's search for the lowest
+            corner tries them, from corner 0 on; empty where it compares all corners.
+    """
+
+    vertices: tuple[Vector3, ...]
+    faces: tuple[tuple[int, ...], ...]
+    neighbours: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.vertices)
+        require(all(math.isfinite(x) for one in self.vertices for x in one), "hull: vertices", "not finite", "numbers")
+        used = {index for one in (*self.faces, *self.neighbours) for index in one}
+        require(used <= set(range(count)) and count >= 1, "hull: an index", max(used, default=0), f"0 to {count - 1}")
+        require(all(len(face) > 2 for face in self.faces), "hull: a face", "of two corners", "three or more")
+        require(len(self.neighbours) in (0, count), "hull: neighbours", len(self.neighbours), f"0 or {count}")
+
+
 class TouchingShape(Config, frozen=True):
     """A shape that can touch another one.
 
     Attributes:
         name: Label of the shape.
         link: Name of its link; empty for the world.
-        kind: Kind of shape; a cylinder touches planes alone.
-        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges [m].
+        kind: Kind of shape.
+        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges. Ellipsoid: radii.
+            Mesh: half edges of a box around it [m].
         place: Its pose in the frame of the link's body, or in the world.
         centre: Point of the body at which its inverse weight is taken; unset for the link's centre of mass [m].
+        hull: Name of a mesh's hull; unset for other shapes.
     """
 
     name: str
@@ -95,19 +132,24 @@ class TouchingShape(Config, frozen=True):
     size: Vector3
     place: Pose = IDENTITY
     centre: Vector3 | UnsetType = UNSET
+    hull: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        used = self.size[: {"sphere": 1, "plane": 0, "box": 3}.get(self.kind, 2)]
+        used = self.size[: {"sphere": 1, "plane": 0, "capsule": 2, "cylinder": 2}.get(self.kind, 3)]
         valid = "finite numbers above 0 [m]"
         require(all(0 < x < math.inf for x in used), f"shape {self.name!r}: size", list(self.size), valid)
         fine = abs(math.hypot(*self.place[3:]) - 1.0) < 1e-6 and all(map(math.isfinite, self.place))
         require(fine, f"shape {self.name!r}: place", list(self.place), "a position [m] and a unit quaternion")
+        fine = (self.kind == "mesh") == (self.hull is not UNSET)
+        require(fine, f"shape {self.name!r}: hull", self.hull, "the name of a hull for a mesh, nothing for others")
 
     @property
     def reach(self) -> float:
         """Radius of a sphere around its centre that holds it [m]."""
-        if self.kind == "box":
+        if self.kind in ("box", "mesh"):
             return math.hypot(*self.size)
+        if self.kind == "ellipsoid":
+            return max(self.size)
         return self.size[0] + (self.size[1] if self.kind in ("capsule", "cylinder") else 0.0)
 
 
@@ -127,9 +169,8 @@ class ShapeContact(Config, frozen=True):
     def __post_init__(self) -> None:
         where = f"contact of {self.first.name!r} and {self.second.name!r}"
         require(self.first.link != self.second.link, f"{where}: link", repr(self.first.link), "two links")
-        kinds = [one.kind for one in (self.first, self.second)]
-        fine = all(kind in _PAIRED for kind in kinds) and _PAIRED.index(kinds[0]) <= _PAIRED.index(kinds[1])
-        require(fine, f"{where}: kinds", " and ".join(kinds), "sphere before capsule before box")
+        kinds = (self.first.kind, self.second.kind)
+        require(kinds in PAIRED, f"{where}: kinds", " and ".join(kinds), f"two of {', '.join(_ORDER)}, in this order")
 
 
 class GroundShape(Config, frozen=True):
@@ -138,7 +179,7 @@ class GroundShape(Config, frozen=True):
     Attributes:
         surface: Name of the surface; empty for what `SoftConstraints` say.
         centre: Point of its body at which the inverse weight is taken; unset for the link's centre of mass [m].
-        shape: A cylinder, which touches planes where it lies lowest; unset for shapes with fixed points.
+        shape: A shape of `GROUNDED`; unset for shapes with fixed points.
     """
 
     surface: str = ""
@@ -146,15 +187,16 @@ class GroundShape(Config, frozen=True):
     shape: TouchingShape | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        fine = self.shape is UNSET or (self.shape.kind == "cylinder" and bool(self.surface))
-        require(fine, f"ground shape of {self.surface!r}: shape", self.shape, "a cylinder with a surface, or nothing")
+        fine = self.shape is UNSET or (self.shape.kind in GROUNDED and bool(self.surface))
+        valid = f"one of {', '.join(GROUNDED)} with a surface, or nothing"
+        require(fine, f"ground shape of {self.surface!r}: shape", self.shape, valid)
 
 
 def require_shape_contacts(
     contacts: Sequence[ShapeContact], surfaces: Sequence[ContactSurface], ground: Mapping[str, GroundShape],
-    links: Collection[str],
+    hulls: Mapping[str, Hull], links: Collection[str],
 ) -> None:  # fmt: skip
-    """Raise a ValueError for contacts of links or surfaces that do not exist, and for two surfaces with one name."""
+    """Raise a ValueError for contacts of links, surfaces or hulls that do not exist, and surfaces with one name."""
     names = [surface.name for surface in surfaces]
     for name in names:
         require(names.count(name) == 1, f"surface {name!r}", "there twice", "a name of its own for each")
@@ -165,3 +207,8 @@ def require_shape_contacts(
             require(shape.link in ("", *links), f"{where}: link", repr(shape.link), valid)
     for name in (one.surface for one in (*contacts, *ground.values()) if one.surface or one in contacts):
         require(name in names, "contacts: surface", repr(name), f"one of {', '.join(names) or '(none)'}")
+    shapes = [shape for one in contacts for shape in (one.first, one.second)]
+    for shape in (*shapes, *(one.shape for one in ground.values() if one.shape is not UNSET)):
+        if shape.hull is not UNSET:
+            valid = f"one of {', '.join(hulls) or '(none)'}"
+            require(shape.hull in hulls, f"shape {shape.name!r}: hull", repr(shape.hull), valid)

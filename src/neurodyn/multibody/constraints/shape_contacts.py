@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contacts between shapes of two links, and of points with the ground, by surface: groups of the constraint solver."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +13,19 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConeGroup
+from neurodyn.multibody.contacts.colliders import COLLIDERS, convex
 from neurodyn.multibody.contacts.contact_model import Contacts
-from neurodyn.multibody.contacts.shape_pairs import COLLIDERS, PlacedShape
+from neurodyn.multibody.contacts.convex_search import ConvexPair, nearest_points
+from neurodyn.multibody.contacts.hull_corners import HullOnPlane, lowest_corners
+from neurodyn.multibody.contacts.shape_pairs import PlacedShape
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
-from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt
+from neurodyn.multibody.trace import Expression, Graph, mapped, maximum, safe_sqrt
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
 
 _LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
 _SOFTNESS = (*(f"solref.{part}" for part in SOLREF), *(f"solimp.{part}" for part in SOLIMP))
+_CONVEX = ("convex shapes",)
 _SLOT = 12  # numbers of a contact: `layout.PER_CONE`
 
 
@@ -72,7 +76,6 @@ class SurfaceContacts:
         self._surfaces = {surface.name: surface for surface in self._mechanism.surfaces or ()}
         self._last = {column.link: dof for dof, column in enumerate(inertia.columns)}
         self._bodies: dict[tuple[int, Any], Any] = {}
-        self._centres: dict[str, Vector] = {}
 
     def of_shapes(self) -> list[Cones]:
         """Return the contacts of all pairs of shapes."""
@@ -80,10 +83,11 @@ class SurfaceContacts:
         if self._contacts.flat and self._contacts.points:
             shapes = (self._mechanism.ground_shapes or {}).values()
             pairs += [_Pair(_PLANE, one.shape, one.surface) for one in shapes if one.shape is not UNSET]
-        alike: dict[tuple[str, str, str], list[_Pair]] = {}
+        alike: dict[tuple[str, ...], list[_Pair]] = {}
         for one in pairs:
-            alike.setdefault((one.surface, one.first.kind, one.second.kind), []).append(one)
-        return [cones for own in alike.values() for cones in self._of_kind(own)]
+            kinds = (one.first.kind, one.second.kind)
+            alike.setdefault(kinds if kinds in COLLIDERS else _CONVEX, []).append(one)
+        return [cones for kinds, own in alike.items() for cones in self._alike(kinds, own)]
 
     def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
         """Return the contacts of points with the ground; `axes` are those of their capsules, None for other shapes."""
@@ -99,7 +103,7 @@ class SurfaceContacts:
                 found[key] = self._group(-1, touch.link, surface)
             depth = touch.depth + self._number(surface, "margin")
             yields = self._yields(surface)
-            weight = self._weight(surface, [(touch.link, own.centre or None)])
+            weight = self._weight(surface, touch.link, own.centre or None)
             place = self._inertia.from_first(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
             first = tangent(touch.normal, axis, always=always)
             found[key].names.append(touch.name)
@@ -108,49 +112,79 @@ class SurfaceContacts:
             )
         return list(found.values())
 
-    def _of_kind(self, pairs: list[_Pair]) -> list[Cones]:
-        """Return the contacts of pairs of the same kinds of shapes with the same surface, computed in a loop."""
-        contacts, surface = self._contacts, self._surfaces[pairs[0].surface]
-        collide, slots = COLLIDERS[pairs[0].first.kind, pairs[0].second.kind]
-        numbers = [contacts.scope(f"{SURFACE}{surface.name}.{what}") for what in (*_SOFTNESS, "margin")]
-        ends: dict[tuple[Any, ...], int] = {}
-        blocks, items, groups = [], [], []
+    def _alike(self, kinds: tuple[str, ...], pairs: list[_Pair]) -> list[Cones]:
+        """Return the contacts of pairs with the same collider, computed in a loop."""
+        collide, slots = (convex, 1) if kinds == _CONVEX else COLLIDERS[kinds[0], kinds[1]]
+        blocks = _Blocks()
+        places: dict[Any, int] = {}
+        numbers = _SurfaceNumbers([self._numbers_of(name) for name in dict.fromkeys(one.surface for one in pairs)])
+        items, groups, of_group = [], [], []
         for one in pairs:
             links = tuple(self._index(shape) for shape in (one.first, one.second))
-            key = (*links, one.first.centre, one.second.centre)
-            if key not in ends:
-                ends[key] = len(blocks)
-                weighed = [
-                    (link, shape.centre or None) for link, shape in zip(links, (one.first, one.second), strict=True)
-                ]
-                plane = one.first.kind == "plane"
-                blocks.append(
-                    [
-                        *(self._plane() if plane else self._pose(links[0])),
-                        *self._pose(links[1]),
-                        self._weight(surface, weighed),
-                    ]
-                )
-                groups.append(self._group(links[0], links[1], surface))
-            items.append((ends[key], [self._near(one, numbers[-1]), *_numbers(one.first), *_numbers(one.second)]))
-        dt = contacts.dt
+            key = (*links, one.surface)
+            if key not in places:
+                places[key] = len(groups)
+                groups.append(self._group(links[0], links[1], self._surfaces[one.surface]))
+            of_group.append(places[key])
+            ends = [self._end(link, shape) for link, shape in zip(links, (one.first, one.second), strict=True)]
+            at = [blocks.index(end, lambda end=end: self._block(*end)) for end in ends]
+            at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varied(own)))
+            items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *_numbers(one.second)]))
+        graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
+        if kinds == _CONVEX or "mesh" in kinds:
+            items = self._searched(graph, pairs, blocks.all, items)
+        dt, plane = self._contacts.dt, kinds[0] == "plane"
 
-        def row(shared: list[Any], block: list[Any], item: list[Any]) -> Sequence[Any]:
-            given = dict(zip(_SOFTNESS, shared, strict=False))
-            yields, margin = yielding(given.__getitem__, "solref", "solimp", dt), shared[-1]
-            first, second = _placed(block[:12], item[1:16]), _placed(block[12:24], item[16:31])
+        def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
+            first, second, own = of_item
+            given = numbers.named(shared, own)
+            yields, margin = yielding(given.__getitem__, "solref", "solimp", dt), given["margin"]
+            weight = (first[12] + second[12]) * given["edge"]
             made: list[Any] = []
-            for touch in collide(first, second, margin):
+            placed = _placed(first, item[1:16]), _placed(second, item[16:])
+            for touch in collide(*placed, margin + given["gap"]):
                 depth = margin - touch.distance
                 made += [*touch.place, *touch.normal, *tangent(touch.normal), depth]
-                made += [yields.weight(depth, block[24]), yields.reference(depth)]
+                made += [yields.weight(depth, weight), yields.reference(depth)]
             return made
 
-        graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
-        name = f"contacts of {pairs[0].first.kind} and {pairs[0].second.kind}"
-        for (number, _), made in zip(items, mapped(graph, name, row, numbers, blocks, items), strict=True):
+        def near(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Any:
+            """Return a number above 0 where spheres around the shapes touch."""
+            first, second, own = of_item
+            reach = item[0] + numbers.named(shared, own)["margin"]
+            apart = _point(second, item[16:19]) - _point(first, item[1:4])
+            if plane:
+                return reach - dot(array(first[:9]).reshape(3, 3)[:, 2], apart)
+            return reach - safe_sqrt(dot(apart, apart))
+
+        name = f"contacts: {' and '.join(kinds)}"
+        found = mapped(graph, name, row, numbers.common, blocks.all, items, near)
+        for number, made in zip(of_group, found, strict=True):
             groups[number].contacts += [made[_SLOT * k : _SLOT * (k + 1)] for k in range(slots)]
         return groups
+
+    def _searched(
+        self, graph: Graph, pairs: list[_Pair], blocks: list[list[Any]], items: list[tuple[list[int], list[Any]]]
+    ) -> list[tuple[list[int], list[Any]]]:
+        """Return items with what a search in the program finds of their pairs."""
+        margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
+        hulls, found = self._mechanism.hulls or {}, []
+        given = [((at[0], at[1]), values[0], (values[1:16], values[16:31])) for at, values in items]
+        if pairs[0].first.kind == "plane":
+            meshes = [
+                HullOnPlane(at, own[1][3:12], own[1][:3], one.second.reach, one.second.hull or "")
+                for one, (at, _, own) in zip(pairs, given, strict=True)
+            ]
+            found = lowest_corners(graph, hulls, meshes, blocks, margins)
+        else:
+            shapes = [
+                ConvexPair(
+                    at, own, (one.first.kind, one.second.kind), (one.first.hull or "", one.second.hull or ""), reach
+                )
+                for one, (at, reach, own) in zip(pairs, given, strict=True)
+            ]
+            found = nearest_points(graph, hulls, shapes, blocks, margins)
+        return [(at, [*values, *own]) for (at, values), own in zip(items, found, strict=True)]
 
     def _group(self, first: int, second: int, surface: ContactSurface) -> Cones:
         """Return a group without contacts, of two links, -1 for the world."""
@@ -184,19 +218,40 @@ class SurfaceContacts:
         start = f"{SURFACE}{surface.name}"
         return yielding(self._contacts.scope, f"{start}.solref", f"{start}.solimp", self._contacts.dt)
 
-    def _weight(self, surface: ContactSurface, ends: Sequence[tuple[int, Any]]) -> Any:
-        """Return A of contacts between links, each with the point at which its weight is taken."""
-        total: Any = 0.0
-        for end in ends:
-            if end[0] >= 0:
-                if end not in self._bodies:
-                    self._bodies[end] = self._weights.body(*end)
-                total = total + self._bodies[end]
+    def _weight(self, surface: ContactSurface, link: int, centre: Any) -> Any:
+        """Return A of a contact of a link with the world."""
+        return self._body(link, centre) * self._edge(surface)
+
+    def _edge(self, surface: ContactSurface) -> Any:
+        """Return how much less than its normal an edge of a contact's pyramid yields."""
         constraints = self._mechanism.constraints
         if surface.dimension == 1 or constraints.cone == "elliptic":
-            return total
+            return 1.0
         slide = self._coefficient(surface, "slide")
-        return total * (2.0 * slide * slide / constraints.impratio * (1.0 + slide * slide))
+        return 2.0 * slide * slide / constraints.impratio * (1.0 + slide * slide)
+
+    def _numbers_of(self, surface: str) -> dict[str, Any]:
+        """Return the numbers of a surface's contacts by name."""
+        own = self._surfaces[surface]
+        return {what: self._number(own, what) for what in (*_SOFTNESS, "margin")} | {
+            "gap": own.gap or 0.0, "edge": self._edge(own)
+        }  # fmt: skip
+
+    def _end(self, link: int, shape: TouchingShape) -> tuple[int, Any]:
+        """Return what distinguishes the blocks of ends of contacts: link and point of the weight; -2 for the ground."""
+        return (-2 if shape.kind == "plane" else link), shape.centre or None
+
+    def _block(self, link: int, centre: Any) -> list[Any]:
+        """Return pose and inverse weight of an end of contacts."""
+        if link == -2:
+            return [*self._plane(), 0.0]
+        weight = 0.0 if link < 0 else self._body(link, centre)
+        return [*self._pose(link), weight]
+
+    def _body(self, link: int, centre: Any) -> Any:
+        if (link, centre) not in self._bodies:
+            self._bodies[link, centre] = self._weights.body(link, centre)
+        return self._bodies[link, centre]
 
     def _index(self, shape: TouchingShape) -> int:
         return self._contacts.tree.index_of[shape.link] if shape.link else -1
@@ -215,20 +270,44 @@ class SurfaceContacts:
         turn = array([[0.0, 0.0, x] for x in normal])
         return [*turn.flat, *(origin - self._contacts.poses[0].origin)]
 
-    def _near(self, one: _Pair, margin: Any) -> Any:
-        """Return a number above 0 where spheres around the shapes touch."""
-        if one.first.kind == "plane":
-            origin, normal = self._contacts.grounds[0]
-            above = self._centre(one.second) + self._contacts.poses[0].origin - origin
-            return one.second.reach + margin - dot(normal, above)
-        apart = self._centre(one.first) - self._centre(one.second)
-        return one.first.reach + one.second.reach + margin - safe_sqrt(dot(apart, apart))
 
-    def _centre(self, shape: TouchingShape) -> Vector:
-        if shape.name not in self._centres:
-            block = self._pose(self._index(shape))
-            self._centres[shape.name] = array(block[9:]) + array(block[:9]).reshape(3, 3) @ array(shape.place[:3])
-        return self._centres[shape.name]
+class _Blocks:
+    """Values that items of a loop share."""
+
+    def __init__(self) -> None:
+        self.all: list[list[Any]] = []
+        self._places: dict[Any, int] = {}
+
+    def index(self, key: Any, make: Callable[[], list[Any]]) -> int:
+        """Return the index of a block, made if it is new."""
+        if key not in self._places:
+            self._places[key] = len(self.all)
+            self.all.append(make())
+        return self._places[key]
+
+
+class _SurfaceNumbers:
+    """The numbers of several surfaces: those that are equal are common values, the others make a block a surface."""
+
+    def __init__(self, surfaces: Sequence[dict[str, Any]]) -> None:
+        first = surfaces[0]
+        self._same = {what: all(_equal(first[what], one[what]) for one in surfaces) for what in first}
+        self.common = [value for what, value in first.items() if self._same[what]]
+
+    def varied(self, surface: dict[str, Any]) -> list[Any]:
+        """Return the block of a surface."""
+        return [value for what, value in surface.items() if not self._same[what]]
+
+    def named(self, common: Sequence[Any], own: Sequence[Any]) -> dict[str, Any]:
+        """Return the numbers by name from the common values and those of a block."""
+        either = {True: iter(common), False: iter(own)}
+        return {what: next(either[same]) for what, same in self._same.items()}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Expression) or isinstance(other, Expression):
+        return isinstance(one, Expression) and isinstance(other, Expression) and one.index == other.index
+    return float(one) == float(other)
 
 
 def _numbers(shape: TouchingShape) -> list[float]:
@@ -236,6 +315,10 @@ def _numbers(shape: TouchingShape) -> list[float]:
     return [*shape.place[:3], *array(quaternion_matrix(shape.place[3:])).flat, *shape.size]
 
 
+def _point(pose: Sequence[Any], own: Sequence[Any]) -> Vector:
+    return array(pose[9:12]) + array(pose[:9]).reshape(3, 3) @ array(own)
+
+
 def _placed(pose: Sequence[Any], own: Sequence[Any]) -> PlacedShape:
-    turn = array(pose[:9]).reshape(3, 3)
-    return PlacedShape(array(pose[9:]) + turn @ array(own[:3]), turn @ array(own[3:12]).reshape(3, 3), array(own[12:]))
+    turn = array(pose[:9]).reshape(3, 3) @ array(own[3:12]).reshape(3, 3)
+    return PlacedShape(_point(pose, own[:3]), turn, array(own[12:15]), own[15:])

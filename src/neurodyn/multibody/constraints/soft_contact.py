@@ -51,14 +51,15 @@ def prism_rows(
         links += [link] * count
         items += [number] * count
 
-    def row(shared: list[Any], block: list[Any], item: list[Any]) -> Sequence[Any]:
+    def row(shared: list[Any], of_link: list[Any], item: list[Any]) -> Sequence[Any]:
+        (block,) = of_link
         given = dict(zip((*common, *own), (*shared, *block[16:]), strict=True))
         yields = yielding(given.__getitem__, "solref", "solimp", contacts.dt)
         place, normal, depth = _contact(block, item)
         return [*place, *normal, *tangent(normal), depth, yields.weight(depth, block[15]), yields.reference(depth)]
 
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
-    held = [(number, contacts.held[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
+    held = [((number,), contacts.held[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
     shared = [contacts.scope(f"contact.{name}") for name in common]
     rows = mapped(graph, "prism contacts", row, shared, blocks, held)
     return list(zip(links, rows, strict=True))

@@ -61,6 +61,10 @@ def constraint_loop(structure: ConstraintStructure) -> Loop:
     )  # fmt: skip
 
 
+_UNROLLED = 1000
+"""Most products of a factorisation of H that are written one by one."""
+
+
 class _ConstraintWriter:
     """Writes the texts of a problem.
 
@@ -289,6 +293,8 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
 
     def _factored(self) -> str:
         """Return text that replaces H by its factors: L off the diagonal, 1 / D on it."""
+        if self._many:
+            return self._factored_in_loops()
         lines = []
         for k in range(self.nv - 1, -1, -1):
             others = self._chains[k][:-1]
@@ -299,9 +305,38 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 lines.append(f"{self._h(k, i)} = l; }}")
         return "\n".join(lines)
 
+    @property
+    def _many(self) -> bool:
+        """Whether factoring H takes so many operations, all on unbroken rows, that they are in loops."""
+        products = sum(len(chain) * (len(chain) - 1) // 2 for chain in self._chains)
+        return products > _UNROLLED and all(chain == tuple(range(chain[0], chain[-1] + 1)) for chain in self._chains)
+
+    def _row_loop(self, *, upwards: bool, body: str) -> str:
+        """Return a loop over the rows of H: `Hk` is row k, whose first column is `low[k]`."""
+        tables = {"first": [self._entry[k, chain[0]] for k, chain in enumerate(self._chains)],
+                  "low": [chain[0] for chain in self._chains]}  # fmt: skip
+        order = f"int k = 0; k < {self.nv}; ++k" if upwards else f"int k = {self.nv - 1}; k >= 0; --k"
+        declared = " ".join(f"static const int {name}[] = {{{str(row)[1:-1]}}};" for name, row in tables.items())
+        return f"{{ {declared} for ({order}) {{ const int from = low[k]; real* Hk = H + first[k]; {body} }} }}"
+
+    def _factored_in_loops(self) -> str:
+        return self._row_loop(
+            upwards=False,
+            body="const real inverse = (real)1 / Hk[k - from]; Hk[k - from] = inverse;"
+            " for (int i = k - 1; i >= from; --i) { const real l = Hk[i - from] * inverse;"
+            " real* Hi = H + first[i] + (from - low[i]); for (int j = 0; j <= i - from; ++j) Hi[j] -= l * Hk[j];"
+            " Hk[i - from] = l; }",
+        )
+
     def _solved(self, right: str) -> str:
         """Return text that declares the solution s of H s = right, from the factors of H."""
         lines = [f"real s[{self.nv}];", *(f"s[{i}] = {right}[{i}];" for i in range(self.nv))]
+        if self._many:
+            down = "const real x = s[k]; for (int i = from; i < k; ++i) s[i] -= Hk[i - from] * x;"
+            up = "real x = s[k]; for (int i = from; i < k; ++i) x -= Hk[i - from] * s[i]; s[k] = x;"
+            scale = self._row_loop(upwards=True, body="s[k] *= Hk[k - from];")
+            loops = (self._row_loop(upwards=False, body=down), scale, self._row_loop(upwards=True, body=up))
+            return "\n".join([*lines, *loops])
         for k in range(self.nv - 1, -1, -1):
             lines += [f"s[{i}] -= {self._h(k, i)} * s[{k}];" for i in self._chains[k][:-1]]
         lines += [f"s[{i}] *= {self._h(i, i)};" for i in range(self.nv)]

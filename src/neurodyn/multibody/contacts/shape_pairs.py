@@ -5,7 +5,7 @@ Every function takes two shapes in world axes and the margin [m], and returns th
 normal from the first shape to the second, and distance of the surfaces [m]. Unused ones have the distance `FAR`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 FAR = 1e3
 """Distance of surfaces that do not touch [m]."""
 
-_LEAST = 1e-15
+LEAST = 1e-15
+"""Length below which MuJoCo takes a vector for zero [m]."""
+
 _PARALLEL = 1e-12  # squared sine of the angle between edges below which they do not cross
 _BIAS, _ALIKE, _BETTER = 1e-6, 0.99, 0.05  # crossing edges count only if they are clearly better than a face
 
@@ -27,12 +29,14 @@ class PlacedShape:
     Attributes:
         centre: Its centre [m].
         turn: Its axes, in columns.
-        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges [m].
+        size: Sphere: radius. Capsule and cylinder, along z: radius, half length. Box: half edges. Ellipsoid: radii [m].
+        found: What `hull_corners` found of a mesh's hull; empty for other shapes.
     """
 
     centre: Vector
     turn: Matrix
     size: Vector
+    found: Sequence[Any] = ()
 
 
 @dataclass
@@ -47,15 +51,15 @@ class Touch:
 Collider = Callable[[PlacedShape, PlacedShape, Any], list[Touch]]
 
 
-def _below(a: Any, b: Any) -> Any:
+def below(a: Any, b: Any) -> Any:
     """Return 1 if a < b, else 0."""
     return select_less(a, b, 1.0, 0.0)
 
 
-def _where(flag: Any, a: Any, b: Any) -> Any:
+def where(flag: Any, a: Any, b: Any) -> Any:
     """Return a where a flag is 1, b where it is 0."""
     if isinstance(a, type(array([0.0]))):
-        return array([_where(flag, x, y) for x, y in zip(a, b, strict=True)])
+        return array([where(flag, x, y) for x, y in zip(a, b, strict=True)])
     return select_less(0.5, flag, a, b)
 
 
@@ -90,13 +94,13 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     ma, mb, mc = dot(one, one), -dot(one, two), dot(two, two)
     u, v = -dot(one, apart), dot(two, apart)
     det = ma * mc - mb * mb
-    parallel = _below(absolute(det), _LEAST)
-    inverse = 1.0 / _where(parallel, 1.0, det)
+    parallel = below(absolute(det), LEAST)
+    inverse = 1.0 / where(parallel, 1.0, det)
     x1, x2 = (mc * u - mb * v) * inverse, (ma * v - mb * u) * inverse
     held = _limited(x1, 1.0)
-    x2 = _where(_below(1.0, absolute(x1)), (v - mb * held) / mc, x2)
+    x2 = where(below(1.0, absolute(x1)), (v - mb * held) / mc, x2)
     ended = _limited(x2, 1.0)
-    x1 = _where(_below(1.0, absolute(x2)), _limited((u - mb * ended) / ma, 1.0), held)
+    x1 = where(below(1.0, absolute(x2)), _limited((u - mb * ended) / ma, 1.0), held)
 
     def touch(a: Any, b: Any) -> Touch:
         return _spheres(first.centre + a * one, first.size[0], second.centre + b * two, second.size[0])
@@ -108,8 +112,8 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     nearest = _chosen(parallel, next_one, general)
     for ends in pairs:  # the two deepest of parallel capsules
         found = touch(*ends)
-        first_of_all = parallel * _below(found.distance, nearest.distance)
-        second_of_all = parallel * (1.0 - first_of_all) * _below(found.distance, next_one.distance)
+        first_of_all = parallel * below(found.distance, nearest.distance)
+        second_of_all = parallel * (1.0 - first_of_all) * below(found.distance, next_one.distance)
         next_one = _chosen(first_of_all, nearest, _chosen(second_of_all, found, next_one))
         nearest = _chosen(first_of_all, found, nearest)
     return [nearest, next_one]
@@ -120,7 +124,7 @@ def _parts(touch: Touch) -> tuple[Vector, Vector, Any]:
 
 
 def _chosen(flag: Any, one: Touch, other: Touch) -> Touch:
-    place, normal, distance = (_where(flag, a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
+    place, normal, distance = (where(flag, a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
     return Touch(place, normal, distance)
 
 
@@ -134,18 +138,38 @@ def _sphere_box(seen: Vector, radius: Any, box: PlacedShape) -> Touch:
     nearest = array([_limited(x, h) for x, h in zip(seen, box.size, strict=True)])
     away = nearest - seen
     squared = dot(away, away)
-    inside = _below(squared, _LEAST * _LEAST)
+    inside = below(squared, LEAST * LEAST)
     reach = safe_sqrt(squared)
     room = [h - absolute(x) for x, h in zip(seen, box.size, strict=True)]
     closest = minimum(minimum(room[0], room[1]), room[2])
-    first = 1.0 - _below(closest, room[0])
-    second = (1.0 - first) * (1.0 - _below(closest, room[1]))
+    first = 1.0 - below(closest, room[0])
+    second = (1.0 - first) * (1.0 - below(closest, room[1]))
     hot = [first, second, (1.0 - first) * (1.0 - second)]
     inwards = array([-flag * select_less(x, 0.0, -1.0, 1.0) for flag, x in zip(hot, seen, strict=True)])
-    normal = _where(inside, inwards, away / reach)
-    distance = _where(inside, -closest, reach) - radius
+    normal = where(inside, inwards, away / reach)
+    distance = where(inside, -closest, reach) - radius
     place = seen + (radius + 0.5 * distance) * normal
     return Touch(box.centre + box.turn @ place, box.turn @ normal, distance)
+
+
+def sphere_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
+    """Return the contact of a sphere with a cylinder: its mantle, a cap or a rim."""
+    radius, half = second.size[0], second.size[1]
+    axis, apart = second.turn[:, 2], first.centre - second.centre
+    along = dot(axis, apart)
+    outward = apart - along * axis
+    squared = dot(outward, outward)
+    reach, high = safe_sqrt(squared), absolute(along)
+    beside, under = below(high, half), below(squared, radius * radius)
+    to_cap = beside * under * below(half - high, radius - reach)
+    beside, under = beside * (1.0 - to_cap), under * (1.0 - beside * under * (1.0 - to_cap))
+    mantle = _spheres(first.centre, first.size[0], second.centre + along * axis, radius)
+    end = sign_of(along) * axis
+    distance = high - half - first.size[0]
+    cap = Touch(first.centre - (first.size[0] + 0.5 * distance) * end, -1.0 * end, distance)
+    corner = second.centre + half * end + (radius / reach) * outward
+    rim = _spheres(first.centre, first.size[0], corner, 0.0)
+    return [_chosen(beside, mantle, _chosen(under, cap, rim))]
 
 
 @dataclass
@@ -178,7 +202,7 @@ class _Nearest:
         def chosen(mine: Any, theirs: Any) -> Any:
             if isinstance(mine, list):
                 return [chosen(a, b) for a, b in zip(mine, theirs, strict=True)]
-            return _where(flag, theirs, mine)
+            return where(flag, theirs, mine)
 
         return _Nearest(*(chosen(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__))
 
@@ -190,10 +214,10 @@ def _ends_on_faces(centre: Vector, half: Vector, size: Vector) -> _Nearest:
     best = _Nearest(FAR * FAR, 0.0, 0.0, _NOWHERE, _NOWHERE, 0.0, _NOWHERE, 0.0)
     for end in (-1.0, 1.0):
         tip = centre + end * half
-        out = [_below(h, absolute(x)) for x, h in zip(tip, size, strict=True)]
+        out = [below(h, absolute(x)) for x, h in zip(tip, size, strict=True)]
         off = array([x - _limited(x, h) for x, h in zip(tip, size, strict=True)])
         squared = dot(off, off)
-        better = _below(out[0] + out[1] + out[2], 1.5) * _below(squared, best.squared)
+        better = below(out[0] + out[1] + out[2], 1.5) * below(squared, best.squared)
         best = best.or_better(better, _Nearest(squared, end, 0.0, _NOWHERE, _NOWHERE, 0.0, out, 1.0))
     return best
 
@@ -206,18 +230,18 @@ def _nearest_on_edge(centre: Vector, half: Vector, size: Vector, k: int, sides: 
     ma, mb, mc = size[k] * size[k], -size[k] * half[k], dot(half, half)
     u, v = -size[k] * apart[k], dot(half, apart)
     det = ma * mc - mb * mb
-    crossing = 1.0 - _below(absolute(det), _LEAST)
-    inverse = 1.0 / _where(crossing, det, 1.0)
+    crossing = 1.0 - below(absolute(det), LEAST)
+    inverse = 1.0 / where(crossing, det, 1.0)
     x1, x2 = (mc * u - mb * v) * inverse, (ma * v - mb * u) * inverse
     held = _limited(x1, 1.0)
-    x2 = _where(_below(1.0, absolute(x1)), (v - mb * held) / mc, x2)
+    x2 = where(below(1.0, absolute(x1)), (v - mb * held) / mc, x2)
     ended = _limited(x2, 1.0)
-    beyond = _below(1.0, absolute(x2))
+    beyond = below(1.0, absolute(x2))
     again = (u - mb * ended) / ma
-    across = _where(beyond, _limited(again, 1.0), held)
+    across = where(beyond, _limited(again, 1.0), held)
     # MuJoCo takes an end of the edge for the nearest point if the first try or the second was beyond it.
-    clamped = _below(1.0, absolute(x1)), beyond * _below(1.0, absolute(again))
-    upper = _where(clamped[1], _below(0.0, again), _below(1.0, x1))
+    clamped = below(1.0, absolute(x1)), beyond * below(1.0, absolute(again))
+    upper = where(clamped[1], below(0.0, again), below(1.0, x1))
     off = apart - ended * half
     off[k] = off[k] + across * size[k]
     corner = [0.5 + 0.5 * signs[i] if i in signs else upper for i in range(3)]
@@ -229,16 +253,16 @@ def _nearest_on_edge(centre: Vector, half: Vector, size: Vector, k: int, sides: 
 def _second_at_corner(near: _Nearest, unequal: list[Any], half: Vector, size: Vector) -> tuple[Any, Any]:
     """Return how far along the axis the second contact is if a corner is nearest, and whether there is one."""
     count = unequal[0] + unequal[1] + unequal[2]
-    two = _below(1.5, count)
+    two = below(1.5, count)
     turn = 1.0 - 2.0 * two
-    special = [_where(two, 1.0 - x, x) for x in unequal]
-    room = [2.0 * h / maximum(absolute(x), _LEAST) for h, x in zip(size, half, strict=True)]
+    special = [where(two, 1.0 - x, x) for x in unequal]
+    room = [2.0 * h / maximum(absolute(x), LEAST) for h, x in zip(size, half, strict=True)]
     steep = _blended(special, [x * x for x in half])
     along_edge = minimum(1.0 - turn * near.along, _blended(special, room))
     others = minimum(minimum(*(room[k] + special[k] * FAR for k in (0, 1))), room[2] + special[2] * FAR)
     over_face = minimum(1.0 + turn * near.along, others)
-    second = turn * _where(_below(0.5 * dot(half, half), steep), along_edge, -over_face)
-    return second, _below(0.5, count) * _below(count, 2.5)
+    second = turn * where(below(0.5 * dot(half, half), steep), along_edge, -over_face)
+    return second, below(0.5, count) * below(count, 2.5)
 
 
 def _second_at_edge(
@@ -249,17 +273,17 @@ def _second_at_edge(
     beside = [(1.0 - near.edge[k]) * x for k, x in enumerate(unequal)]
     one = beside[0] + beside[1] + beside[2]
     turned = [_blended(near.edge, [sizes[(k + turn) % 3] for k in range(3)]) for turn in (1, 2)]
-    swap = _below(turned[1], turned[0])  # the steeper one is the axis after the edge's
-    steep = [_where(swap, near.edge[(k + 2) % 3], near.edge[(k + 1) % 3]) for k in range(3)]
+    swap = below(turned[1], turned[0])  # the steeper one is the axis after the edge's
+    steep = [where(swap, near.edge[(k + 2) % 3], near.edge[(k + 1) % 3]) for k in range(3)]
     sign_flag = _blended(steep, unequal)
     turn = 2.0 * sign_flag - 1.0
     second = 1.0 - turn * near.along
-    room = [h / maximum(x, _LEAST) for h, x in zip(size, sizes, strict=True)]
+    room = [h / maximum(x, LEAST) for h, x in zip(size, sizes, strict=True)]
     second = minimum(second, 2.0 * _blended(steep, room))
     up = _blended(near.edge, upwards)
     same = up * sign_flag + (1.0 - up) * (1.0 - sign_flag)
     second = minimum(second, _blended(near.edge, room) * (1.0 + (1.0 - 2.0 * same) * near.across))
-    return turn * second, _below(0.5, one) * _below(one, 1.5)
+    return turn * second, below(0.5, one) * below(one, 1.5)
 
 
 def _second_at_face(near: _Nearest, centre: Vector, half: Vector, size: Vector) -> tuple[Any, Any]:
@@ -267,11 +291,11 @@ def _second_at_face(near: _Nearest, centre: Vector, half: Vector, size: Vector) 
     turn, tip = -near.along, centre + near.along * half
     second: Any = 2.0
     for k in range(3):
-        step = turn * select_less(half[k], 0.0, -1.0, 1.0) / maximum(absolute(half[k]), _LEAST)
+        step = turn * select_less(half[k], 0.0, -1.0, 1.0) / maximum(absolute(half[k]), LEAST)
         for side in (-1.0, 1.0):
             share = (side * size[k] - tip[k]) * step
-            better = (1.0 - near.face[k]) * _below(0.0, share) * _below(share, second)
-            second = _where(better, share, second)
+            better = (1.0 - near.face[k]) * below(0.0, share) * below(share, second)
+            second = where(better, share, second)
     return turn * second, near.face[0] + near.face[1] + near.face[2]
 
 
@@ -284,19 +308,19 @@ def capsule_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[To
     for k in range(3):
         for sides in ((-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0), (1.0, 1.0)):
             found, crossing = _nearest_on_edge(centre, half, size, k, sides)
-            near = near.or_better(crossing * _below(found.squared, near.squared - _LEAST), found)
-    upwards = [_below(0.0, x) for x in half]
+            near = near.or_better(crossing * below(found.squared, near.squared - LEAST), found)
+    upwards = [below(0.0, x) for x in half]
     unequal = [a + b - 2.0 * a * b for a, b in zip(upwards, near.corner, strict=True)]
     at_corner = _second_at_corner(near, unequal, half, size)
     at_edge = _second_at_edge(near, unequal, upwards, half, size)
     at_face = _second_at_face(near, centre, half, size)
     along, there = (
-        _where(near.faced, c, _where(near.middle, b, a)) for a, b, c in zip(at_corner, at_edge, at_face, strict=True)
+        where(near.faced, c, where(near.middle, b, a)) for a, b, c in zip(at_corner, at_edge, at_face, strict=True)
     )
     touches = [
         _sphere_box(centre + share * half, first.size[0], box) for share in (near.along, near.along + there * along)
     ]
-    touches[1].distance = _where(there, touches[1].distance, FAR)
+    touches[1].distance = where(there, touches[1].distance, FAR)
     return touches
 
 
@@ -324,29 +348,29 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
     apart: Any = 0.0
     face, hot = gaps[0], [1.0, *[0.0] * 14]
     for number in range(1, 6):
-        better = _below(face, gaps[number])
+        better = below(face, gaps[number])
         face, hot = maximum(face, gaps[number]), [x * (1.0 - better) for x in hot]
         hot[number] = better
     of_face, best = hot, face
     for gap in gaps:
-        apart = maximum(apart, _below(margin, gap))
+        apart = maximum(apart, below(margin, gap))
     for i in range(3):
         for j in range(3):
             crossed = cross(first.turn[:, i], second.turn[:, j])
             squared = dot(crossed, crossed)
             unit = crossed / safe_sqrt(squared)
             gap = absolute(dot(unit, d)) - _reach(first, unit, i) - _reach(second, unit, j)
-            skew = 1.0 - _below(squared, _PARALLEL)
-            apart = maximum(apart, skew * _below(margin, gap))
-            better = skew * _below(best, gap - _BIAS * absolute(gap)) * _below(face, gap)
-            best, hot = _where(better, gap, best), [x * (1.0 - better) for x in hot]
+            skew = 1.0 - below(squared, _PARALLEL)
+            apart = maximum(apart, skew * below(margin, gap))
+            better = skew * below(best, gap - _BIAS * absolute(gap)) * below(face, gap)
+            best, hot = where(better, gap, best), [x * (1.0 - better) for x in hot]
             hot[6 + 3 * i + j] = better
             across.append(unit)
     unit = _blended(hot[6:], across)
     of_two = [*(first.turn[:, k] for k in range(3)), *(second.turn[:, k] for k in range(3))]
-    alike = _below(_ALIKE, absolute(dot(unit, _blended(of_face[:6], of_two))))
-    alike = alike * _below(best, face + _BETTER * absolute(face) + _LEAST) * sum(hot[7:], start=hot[6])
-    return _Axes([_where(alike, a, b) for a, b in zip(of_face, hot, strict=True)], across, apart)
+    alike = below(_ALIKE, absolute(dot(unit, _blended(of_face[:6], of_two))))
+    alike = alike * below(best, face + _BETTER * absolute(face) + LEAST) * sum(hot[7:], start=hot[6])
+    return _Axes([where(alike, a, b) for a, b in zip(of_face, hot, strict=True)], across, apart)
 
 
 def _reach(box: PlacedShape, direction: Vector, without: int = -1) -> Any:
@@ -359,7 +383,8 @@ def _blended(hot: list[Any], values: list[Any]) -> Any:
     return sum((flag * value for flag, value in zip(hot[1:], values[1:], strict=True)), start=hot[0] * values[0])
 
 
-def _sign(x: Any) -> Any:
+def sign_of(x: Any) -> Any:
+    """Return -1 if x < 0, else 1."""
     return select_less(x, 0.0, -1.0, 1.0)
 
 
@@ -370,9 +395,9 @@ def box_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]
     found = _faces(axes.hot, first, second)
     found[0] = _chosen(edges, _edges(axes, first, second), found[0])
     for touch in found[1:]:
-        touch.distance = _where(edges, FAR, touch.distance)
+        touch.distance = where(edges, FAR, touch.distance)
     for touch in found:
-        touch.distance = _where(axes.apart, FAR, touch.distance)
+        touch.distance = where(axes.apart, FAR, touch.distance)
     return found
 
 
@@ -380,7 +405,7 @@ def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
     """Return the contact of two crossing edges, at the points where they are closest."""
     d = second.centre - first.centre
     across = _blended(axes.hot[6:], axes.across)
-    across = _sign(dot(across, d)) * across
+    across = sign_of(dot(across, d)) * across
     of_first = [axes.hot[6 + 3 * i] + axes.hot[7 + 3 * i] + axes.hot[8 + 3 * i] for i in range(3)]
     of_second = [axes.hot[6 + j] + axes.hot[9 + j] + axes.hot[12 + j] for j in range(3)]
     one, one_half, start = _edge(first, of_first, across)
@@ -389,7 +414,7 @@ def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
     slant = dot(one, two)
     room = 1.0 - slant * slant
     along_one, along_two = dot(one, between), dot(two, between)
-    s = _limited((along_one - slant * along_two) / _where(_below(room, _LEAST), 1.0, room), one_half)
+    s = _limited((along_one - slant * along_two) / where(below(room, LEAST), 1.0, room), one_half)
     t = _limited(slant * s - along_two, two_half)
     s = _limited(along_one + slant * t, one_half)
     here, there = start + s * one, d + other + t * two
@@ -399,7 +424,7 @@ def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
 def _edge(box: PlacedShape, hot: list[Any], outward: Vector) -> tuple[Vector, Any, Vector]:
     """Return direction, half length and middle, from the box's centre, of the outermost edge along an axis."""
     direction = _blended(hot, [box.turn[:, k] for k in range(3)])
-    sides = [(1.0 - hot[k]) * box.size[k] * _sign(dot(box.turn[:, k], outward)) * box.turn[:, k] for k in range(3)]
+    sides = [(1.0 - hot[k]) * box.size[k] * sign_of(dot(box.turn[:, k], outward)) * box.turn[:, k] for k in range(3)]
     return direction, _blended(hot, list(box.size)), sides[0] + sides[1] + sides[2]
 
 
@@ -410,32 +435,32 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     its outward normal z.
     """
     swapped = hot[3] + hot[4] + hot[5]
-    middle, away = _where(swapped, second.centre, first.centre), _where(swapped, first.centre, second.centre)
-    own = [_where(swapped, second.turn[:, k], first.turn[:, k]) for k in range(3)]
-    others = [_where(swapped, first.turn[:, k], second.turn[:, k]) for k in range(3)]
-    half = _where(swapped, second.size, first.size)
-    other_half = _where(swapped, first.size, second.size)
+    middle, away = where(swapped, second.centre, first.centre), where(swapped, first.centre, second.centre)
+    own = [where(swapped, second.turn[:, k], first.turn[:, k]) for k in range(3)]
+    others = [where(swapped, first.turn[:, k], second.turn[:, k]) for k in range(3)]
+    half = where(swapped, second.size, first.size)
+    other_half = where(swapped, first.size, second.size)
     facing = [hot[k] + hot[3 + k] for k in range(3)]
     x, y, z = (_blended(facing, [own[(k + turn) % 3] for k in range(3)]) for turn in (1, 2, 0))
     hx, hy, hz = (_blended(facing, [half[(k + turn) % 3] for k in range(3)]) for turn in (1, 2, 0))
     d = away - middle
-    z = _sign(dot(z, d)) * z
+    z = sign_of(dot(z, d)) * z
     steep = [absolute(dot(axis, z)) for axis in others]
-    most = [1.0 - maximum(_below(steep[0], steep[1]), _below(steep[0], steep[2]))]
-    most.append((1.0 - most[0]) * (1.0 - _below(steep[1], steep[2])))
+    most = [1.0 - maximum(below(steep[0], steep[1]), below(steep[0], steep[2]))]
+    most.append((1.0 - most[0]) * (1.0 - below(steep[1], steep[2])))
     most.append((1.0 - most[0]) * (1.0 - most[1]))
     look, u, v = (
         _blended(most, [other_half[(k + turn) % 3] * others[(k + turn) % 3] for k in range(3)]) for turn in (0, 1, 2)
     )
-    centre = d - _sign(dot(look, z)) * look
+    centre = d - sign_of(dot(look, z)) * look
 
     def seen(vector: Vector, lower: Any = 0.0) -> Vector:
         return array([dot(vector, x), dot(vector, y), dot(vector, z) - lower])
 
     points = _clipped(seen(centre, hz), seen(u), seen(v), (hx, hy))
-    outward = _where(swapped, -1.0 * z, z)
+    outward = where(swapped, -1.0 * z, z)
     return [
-        Touch(middle + at[0] * x + at[1] * y + (hz + 0.5 * at[2]) * z, outward, _where(there, at[2], FAR))
+        Touch(middle + at[0] * x + at[1] * y + (hz + 0.5 * at[2]) * z, outward, where(there, at[2], FAR))
         for at, there in points
     ]
 
@@ -452,58 +477,20 @@ def _clipped(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> lis
         enter: Any = -FAR * FAR
         leave: Any = FAR * FAR
         for k in range(2):
-            tiny = _below(absolute(edge[k]), _LEAST)
-            inverse = 0.5 / _where(tiny, _LEAST, edge[k])
+            tiny = below(absolute(edge[k]), LEAST)
+            inverse = 0.5 / where(tiny, LEAST, edge[k])
             low, high = (-half[k] - start[k]) * inverse, (half[k] - start[k]) * inverse
             enter, leave = maximum(enter, minimum(low, high)), minimum(leave, maximum(low, high))
-        crosses = (1.0 - _below(leave, enter)) * (1.0 - _below(leave, 0.0)) * (1.0 - _below(1.0, enter))
-        found.append((start + 2.0 * minimum(maximum(enter, 0.0), 1.0) * edge, crosses * _below(enter, 1.0)))
-        leaves = crosses * _below(leave, 1.0) * _below(maximum(enter, 0.0), leave)
+        crosses = (1.0 - below(leave, enter)) * (1.0 - below(leave, 0.0)) * (1.0 - below(1.0, enter))
+        found.append((start + 2.0 * minimum(maximum(enter, 0.0), 1.0) * edge, crosses * below(enter, 1.0)))
+        leaves = crosses * below(leave, 1.0) * below(maximum(enter, 0.0), leave)
         found.append((start + 2.0 * minimum(maximum(leave, 0.0), 1.0) * edge, leaves))
     area = u[0] * v[1] - v[0] * u[1]
-    inverse = 1.0 / _where(_below(absolute(area), _LEAST), 1.0, area)
+    inverse = 1.0 / where(below(absolute(area), LEAST), 1.0, area)
     for sx in (-1.0, 1.0):
         for sy in (-1.0, 1.0):
             px, py = sx * half[0] - centre[0], sy * half[1] - centre[1]
             a, b = (px * v[1] - py * v[0]) * inverse, (py * u[0] - px * u[1]) * inverse
-            under = _below(absolute(a), 1.0) * _below(absolute(b), 1.0)
+            under = below(absolute(a), 1.0) * below(absolute(b), 1.0)
             found.append((array([sx * half[0], sy * half[1], centre[2] + a * u[2] + b * v[2]]), under))
     return found
-
-
-def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
-    """Return the contacts of a plane, whose normal is its z axis, with a cylinder: a triangle in its lower rim.
-
-    The second is the point of the upper rim above the lowest one.
-    """
-    normal, radius, half = first.turn[:, 2], second.size[0], second.size[1]
-    along = dot(normal, second.turn[:, 2])
-    axis = -1.0 * _sign(along) * second.turn[:, 2]
-    down = -absolute(along)
-    lean = down * axis - normal
-    squared = dot(lean, lean)
-    flat = _below(squared, _LEAST * _LEAST)
-    lowest = radius * _where(flat, second.turn[:, 0], lean / safe_sqrt(squared))
-    height = dot(second.centre - first.centre, normal)
-    side = cross(lowest, axis) * (3.0**0.5 / 2.0)
-    drop = dot(lowest, normal)
-    tip = half * axis
-    places = [lowest + tip, lowest - tip, side + tip - 0.5 * lowest, tip - side - 0.5 * lowest]
-    distances = [height + half * down + drop, height - half * down + drop, *[height + half * down - 0.5 * drop] * 2]
-    away = _below(margin, distances[0])
-    return [
-        Touch(second.centre + place - 0.5 * distance * normal, normal, _where(away, FAR, distance))
-        for place, distance in zip(places, distances, strict=True)
-    ]
-
-
-COLLIDERS: dict[tuple[str, str], tuple[Collider, int]] = {
-    ("sphere", "sphere"): (sphere_sphere, 1),
-    ("sphere", "capsule"): (sphere_capsule, 1),
-    ("capsule", "capsule"): (capsule_capsule, 2),
-    ("sphere", "box"): (sphere_box, 1),
-    ("capsule", "box"): (capsule_box, 2),
-    ("box", "box"): (box_box, 12),
-    ("plane", "cylinder"): (plane_cylinder, 4),
-}
-"""Collider of a pair of kinds of shapes, and how many contacts it returns."""

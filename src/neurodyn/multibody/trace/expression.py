@@ -320,6 +320,7 @@ class Loop:
     * `SELECT(mask, a, b)` is a where the mask holds, else b; both are computed.
     * `if (ANY(mask))`, `if (ALL(mask))`: whether it holds in any, or in all, of the lanes. Assignments in such a block
       must also be right in lanes in which the mask does not hold.
+    * `LANE(x, n)` is lane n of LANES of a real, a number to read or write: for a search that no other lane needs.
     * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
 
     A `number` is always one number of the working precision: weights are numbers, everything else is `real`. The

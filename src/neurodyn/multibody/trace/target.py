@@ -231,7 +231,7 @@ def vector_lanes(single: bool) -> int:
 
 _MACROS = (
     "LANES", "INLINE", "SELECT", "ANY", "ALL", "NOT", "LIVE", "ROWS", "KEEP", "KEPT", "STRIDE", "FUSE", "SUMS",
-    "UNROLL", "FIRST", "LANE_IS", "OPAQUE",
+    "UNROLL", "FIRST", "LANE", "LANE_IS", "OPAQUE",
 )  # fmt: skip
 _NAMES = """
 typedef {number} number;
@@ -249,6 +249,7 @@ typedef {whole} whole;
 #define ALL(condition) (condition)
 #define LIVE(count) true
 #define FIRST(x) (x)
+#define LANE(x, n) (x)
 #define LANE_IS(n) ((n) == 0)
 """
 
@@ -259,6 +260,7 @@ typedef mask whole;
 #define ANY(condition) (__builtin_reduce_or(condition) != 0)
 #define ALL(condition) (__builtin_reduce_and(condition) != 0)
 #define FIRST(x) ((x)[0])
+#define LANE(x, n) ((x)[n])
 #define LANE_IS(n) ((real){{{numbers}}} == (real)(number)(n))
 #define LIVE(count) ((real){{{numbers}}} < (real)(number)(count))
 """
@@ -297,6 +299,7 @@ typedef bool mask;
 #define ANY(condition) (condition)
 #define ALL(condition) (condition)
 #define LIVE(count) true
+#define LANE(x, n) (x)
 #define ROWS(name) Rows::of(name + block * name##_world, name##_element)
 #define KEEP(i, value) if (t) tape[(long long)(i) * worlds] = value
 #define KEPT(i) tape[(long long)(i) * worlds]

@@ -2,6 +2,7 @@
 """Straight-line text of a graph in the language of Warp's native functions, and loops with traced bodies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate
 
 from neurodyn.multibody.trace.expression import Expression, Graph, Loop, Scalar, apply_loop
 from neurodyn.multibody.trace.reverse import pull_back
@@ -41,11 +42,14 @@ def statements(
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
     live = live_nodes(graph, [index for _, index in targets] + (learning if effects else []) + list(also), known)
+    fresh = [index for index in live if index not in known]
+    runs = _Runs(graph, fresh, kept or {})
+    named = runs.named | {index for _, index in targets} | set(after or {})
     lines = []
-    for index in live:
-        if index not in known:
+    for index in fresh:
+        if graph.nodes[index][0] != "result" or index in named:
             ready = (kept or {}).get(index)
-            lines += [_declaration(graph, index, arrays, single, ready), (after or {}).get(index, "")]
+            lines += [_declaration(graph, index, arrays, single, ready, runs), (after or {}).get(index, "")]
     lines += [f"{left} {_name(graph, index, single)};" for left, index in targets]
     return "\n".join(line for line in lines if line)
 
@@ -71,28 +75,98 @@ def _name(graph: Graph, index: int, single: bool) -> str:
     return f"({text})" if node[1] < 0 else text
 
 
+_RUN = 16
+"""Least number of results of a loop that the next loop copies in a loop instead of one by one."""
+
+
+class _Runs:
+    """Where loops take results of other loops, many in a row: one loop in the text instead of as many names.
+
+    Attributes:
+        named: Nodes whose values have names in the text.
+    """
+
+    def __init__(self, graph: Graph, fresh: Sequence[int], kept: Collection[int]) -> None:
+        self._graph = graph
+        self._ready = {i for i in fresh if graph.nodes[i][0] in ("loop", "reverse")} - set(kept)
+        self._fresh = set(fresh)
+        self.named: set[int] = set()
+        for index in fresh:
+            if graph.nodes[index][0] not in ("loop", "reverse"):
+                self.named.update(graph.arguments(index))
+                continue
+            given, runs = self._given(index), self._runs(index)
+            self.named.update(set(given).difference(*(given[start:end] for start, end in runs)))
+
+    def _given(self, index: int) -> Sequence[int]:
+        """Return the nodes that a loop or its reverse takes."""
+        return self._graph.nodes[index][2 if self._graph.nodes[index][0] == "loop" else 3 :]
+
+    def _runs(self, index: int) -> list[tuple[int, int]]:
+        """Return first and last index + 1 of the runs among what a loop takes."""
+        given, found, start = self._given(index), [], 0
+        while start < len(given):
+            end = start + 1
+            while end < len(given) and self._follows(given[end - 1], given[end]):
+                end += 1
+            if end - start >= _RUN:
+                found.append((start, end))
+            start = end
+        return found
+
+    def _follows(self, one: int, other: int) -> bool:
+        a, b = self._graph.nodes[one], self._graph.nodes[other]
+        if a[0] != "result" or b != ("result", a[1], a[2] + 1):
+            return False
+        return a[1] in self._ready and one in self._fresh and other in self._fresh
+
+    def filled(self, index: int, array: str, single: bool) -> str:
+        """Return text that declares an array with what a loop or its reverse takes."""
+        given, runs, nodes = self._given(index), self._runs(index), self._graph.nodes
+        if not runs:
+            names = ", ".join(_name(self._graph, i, single) for i in given)
+            return f"const real {array}[{max(len(given), 1)}] = {{{names or '0'}}};"
+        lines = [f"real {array}[{len(given)}];"]
+        copied: set[int] = set()
+        for start, end in runs:
+            _, of, number = nodes[given[start]]
+            source = f"({_results(self._graph, of)} + {number})"
+            lines.append(f"for (int i = 0; i < {end - start}; ++i) {array}[{start} + i] = {source}[i];")
+            copied.update(range(start, end))
+        others = [k for k in range(len(given)) if k not in copied]
+        fixed = [k for k in others if nodes[given[k]][0] == "constant"]
+        lines += [f"{array}[{k}] = {_name(self._graph, given[k], single)};" for k in others if k not in set(fixed)]
+        if fixed:
+            values = ", ".join(repr(nodes[given[k]][1]) for k in fixed)
+            lines.append(
+                f"{{ static const int at[] = {{{str(fixed)[1:-1]}}}; static const number fixed[] = {{{values}}};"
+                f" for (int i = 0; i < {len(fixed)}; ++i) {array}[at[i]] = fixed[i]; }}"
+            )
+        return "\n".join(lines)
+
+
+def _results(graph: Graph, index: int) -> str:
+    """Return the name of the array with the results of a loop or its reverse."""
+    return f"{'out' if graph.nodes[index][0] == 'loop' else 'adj'}_{index}"
+
+
 def _declaration(
-    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: Sequence[str] | None = None
+    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: Sequence[str] | None, runs: _Runs
 ) -> str:
     kind, *rest = graph.nodes[index]
     left = f"const {'number' if single else 'real'} v{index} ="
-
-    def names(indices: Sequence[int]) -> list[str]:
-        return [_name(graph, i, single) for i in indices]
-
     if kind == "constant":
         return ""
     if kind == "input":
         return f"{left} {arrays[rest[0]].format(rest[1])};"
     if kind == "loop":
-        return _loop(index, rest[0], names(rest[1:]), ready)
+        return _loop(index, rest[0], runs.filled(index, f"in_{index}", single), ready)
     if kind == "reverse":
-        return _reverse(index, rest[0], rest[1], names(rest[2:]))
+        return _reverse(index, rest[0], rest[1], runs.filled(index, f"seed_{index}", single))
     if kind == "result":
-        array = "out" if graph.nodes[rest[0]][0] == "loop" else "adj"
-        element = f"{array}_{rest[0]}[{rest[1]}]"
+        element = f"{_results(graph, rest[0])}[{rest[1]}]"
         return f"{left} {f'FIRST({element})' if single else element};"
-    operation = _operation(kind, names(rest))
+    operation = _operation(kind, [_name(graph, i, single) for i in rest])
     return f"{left} {operation.replace('::wp::', '::one::') if single else operation};"
 
 
@@ -104,17 +178,15 @@ def _operation(kind: str, names: list[str]) -> str:
     return f"::wp::{kind}({', '.join(names)})"
 
 
-def _loop(index: int, loop: Loop, names: list[str], ready: Sequence[str] | None = None) -> str:
+def _loop(index: int, loop: Loop, given: str, ready: Sequence[str] | None) -> str:
     sizes = f"real out_{index}[{max(loop.outputs, 1)}]; real saved_{index}[{max(loop.saved, 1)}];"
-    given = f"const real in_{index}[{max(loop.inputs, 1)}] = {{{', '.join(names) or '0'}}};"
     if ready is not None:
         return "\n".join([given, sizes, *(f"out_{index}[{i}] = {value};" for i, value in enumerate(ready))])
     scope = f"const real* in = in_{index}; real* out = out_{index}; real* saved = saved_{index};"
     return f"{given}\n{sizes}\n{{ {scope} {_weights(loop, False)}\n{loop.forward}\n(void)in; (void)saved; }}"
 
 
-def _reverse(index: int, loop: Loop, of: int, names: list[str]) -> str:
-    given = f"const real seed_{index}[{max(loop.outputs, 1)}] = {{{', '.join(names) or '0'}}};"
+def _reverse(index: int, loop: Loop, of: int, given: str) -> str:
     sizes = f"real adj_{index}[{max(loop.inputs, 1)}] = {{0}};"
     scope = (
         f"const real* in = in_{of}; const real* out = out_{of}; const real* saved = saved_{of}; "
@@ -131,59 +203,86 @@ def _weights(loop: Loop, reverse: bool) -> str:
     return f"{text} const Sums weight_adj = weights_adj + {loop.first_weight};" if reverse else text
 
 
-Body = Callable[[list[Scalar], list[Expression], list[Expression]], Sequence[Scalar]]
-"""Returns the results of an item from the common values, those of the item's block, and those of the item."""
+Body = Callable[[list[Scalar], list[list[Expression]], list[Scalar]], Sequence[Scalar]]
+"""Returns the results of an item from the common values, those of the item's blocks, and those of the item."""
+
+Gate = Callable[[list[Scalar], list[list[Expression]], list[Scalar]], Scalar]
+"""Returns a number above 0 for items that are to be computed."""
+
+
+def _first(_: list[Scalar], __: list[list[Expression]], item: list[Scalar]) -> Scalar:
+    return item[0]
 
 
 def mapped(
     graph: Graph, name: str, body: Body, common: Sequence[Scalar], blocks: Sequence[Sequence[Scalar]],
-    items: Sequence[tuple[int, Sequence[Scalar]]],
+    items: Sequence[tuple[Sequence[int], Sequence[Scalar]]], gate: Gate = _first,
 ) -> list[list[Expression]]:  # fmt: skip
     """Return the results of a function, traced once, for each of several items, computed in a loop.
 
-    An item is skipped, with results 0, if its first number is not above 0 in any world of a vector. If it is above 0 in
-    some of the worlds, the results are computed in all of them and must be finite.
+    An item is skipped, with results 0, if its gate is not above 0 in any world of a vector. If it is above 0 in some of
+    the worlds, the results are computed in all of them and must be finite.
 
     Args:
         graph: The graph of all values.
         name: Name in messages.
         body: The function.
         common: Values common to all items; numbers are folded.
-        blocks: Values shared by the items of a block, equally many per block.
-        items: Block index and values of each item, equally many per item; these values have no derivative.
+        blocks: Values shared by items.
+        items: Indices of the blocks and values of each item, equally many per item, and equally long blocks at the same
+            place; the values have no derivative. Where those of all items are numbers, they are a table in the text.
+        gate: Tells which items to compute; by default those whose first value is above 0.
     """
     inner = Graph()
     traced = [value for value in common if isinstance(value, Expression)]
     places = iter(inner.inputs("common", len(traced)))
     given = [next(places) if isinstance(value, Expression) else value for value in common]
-    block, item = inner.inputs("block", len(blocks[0])), inner.inputs("item", len(items[0][1]))
-    results = list(body(given, block, item))
+    ends = len(items[0][0])
+    seen = [inner.inputs(f"block{end}", len(blocks[at])) for end, at in enumerate(items[0][0])]
+    columns = list(zip(*(values for _, values in items), strict=True))
+    moving = [any(isinstance(value, Expression) for value in column) for column in columns]
+    item: list[Scalar] = [
+        inner.input("item" if moves else "table", sum(one == moves for one in moving[:place]))
+        for place, moves in enumerate(moving)
+    ]
+    results = list(body(given, seen, item))
+    passes = inner.lift(gate(given, seen, item))
     seeds = inner.inputs("seed", len(results))
-    wanted = [*inner.inputs("common", len(traced)), *block]
+    wanted = [*inner.inputs("common", len(traced)), *(x for block in seen for x in block)]
     gradients = pull_back([inner.lift(x) for x in results], seeds, wanted)
-    own = [value for _, values in items for value in values]
-    first = [0, len(traced), len(traced) + len(block) * len(blocks)]
-    scope = (
-        f"const int of[] = {{{', '.join(str(number) for number, _ in items)}}};\n"
-        f"for (int k = 0; k < {len(items)}; ++k) {{\n"
-        f"const real* common = in; const real* block = in + {first[1]} + {len(block)} * of[k];\n"
-        f"const real* item = in + {first[2]} + {len(item)} * k; (void)common; (void)block;\n"
-    )
-    arrays = {kind: f"{kind}[{{}}]" for kind in ("common", "block", "item", "seed")}
+    own = [value for _, values in items for value, moves in zip(values, moving, strict=True) if moves]
+    fixed = [float(value) for _, values in items for value, moves in zip(values, moving, strict=True) if not moves]
+    starts = list(accumulate((len(block) for block in blocks), initial=len(traced)))
+    tables = "\n".join(
+        f"static const {kind} {what}[] = {{{', '.join(map(repr, row)) or '0'}}};"
+        for what, kind, row in (("of", "int", [starts[at] for places, _ in items for at in places]),
+                                ("numbers", "number", fixed))
+    )  # fmt: skip
+    kinds = ("common", "item", "table", "seed", *(f"block{end}" for end in range(ends)))
+    arrays = {kind: f"{kind}[{{}}]" for kind in kinds}
+    at = " ".join(f"const real* block{end} = in + of[{ends} * k + {end}]; (void)block{end};" for end in range(ends))
+    scope = f"""{tables} (void)numbers;
+for (int k = 0; k < {len(items)}; ++k) {{
+const real* common = in; const real* item = in + {starts[-1]} + {sum(moving)} * k; (void)common; (void)item;
+const number* table = numbers + {len(moving) - sum(moving)} * k; (void)table;
+{at}
+real passes; {{ {statements(inner, [("passes =", passes)], arrays)} }}
+"""
     forward = (
-        f"{scope}real* made = out + {len(results)} * k;\nif (ANY(item[0] > (real)0)) {{\n"
+        f"{scope}real* made = out + {len(results)} * k;\nif (ANY(passes > (real)0)) {{\n"
         f"{statements(inner, [(f'made[{i}] =', x) for i, x in enumerate(results)], arrays)}\n"
         f"}} else {{ for (int i = 0; i < {len(results)}; ++i) made[i] = (real)0; }}\n}}"
     )
-    lefts = [f"by_common[{i}] +=" for i in range(len(traced))] + [f"by_block[{i}] +=" for i in range(len(block))]
+    lefts = [f"by_common[{i}] +=" for i in range(len(traced))]
+    lefts += [f"by_block{end}[{i}] +=" for end, block in enumerate(seen) for i in range(len(block))]
+    back = " ".join(f"real* by_block{end} = adj + (block{end} - in);" for end in range(ends))
     adjoint = (
-        f"const real* seeds = seed;\n{scope}if (ANY(item[0] > (real)0)) {{\n"
-        f"const real* seed = seeds + {len(results)} * k; real* by_common = adj;"
-        f" real* by_block = adj + {first[1]} + {len(block)} * of[k]; (void)by_common;\n"
+        f"const real* seeds = seed;\n{scope}if (ANY(passes > (real)0)) {{\n"
+        f"const real* seed = seeds + {len(results)} * k; real* by_common = adj; (void)by_common; {back}\n"
         f"{statements(inner, list(zip(lefts, gradients, strict=True)), arrays)}\n}}\n}}"
     )
     loop = Loop(
-        name=name, inputs=first[2] + len(own), outputs=len(results) * len(items), saved=0, forward=forward,
+        name=name, inputs=starts[-1] + len(own), outputs=len(results) * len(items), saved=0, forward=forward,
         adjoint=adjoint, fixed=len(own),
     )  # fmt: skip
     found = apply_loop(graph, loop, [*traced, *(x for values in blocks for x in values), *own])

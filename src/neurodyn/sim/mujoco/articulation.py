@@ -76,6 +76,7 @@ def _couplings(
     contacts = read_contacts(model, where, geoms, pairs=robot.self_contacts, ground=ground)
     found: dict[str, Any] = {
         "surfaces": contacts.surfaces, "shape_contacts": contacts.contacts, "ground_shapes": contacts.ground,
+        "hulls": contacts.hulls,
         "tendons": modelled_tendons(model, where)[0], "equalities": modelled_equalities(model, where)[0],
     }  # fmt: skip
     reference = _reference(model)

@@ -11,9 +11,11 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.description.scene import Pose, Vector3
 from neurodyn.core.description.shape_contacts import (
+    GROUNDED,
     ContactDimension,
     ContactSurface,
     GroundShape,
+    Hull,
     ShapeContact,
     TouchingKind,
     TouchingShape,
@@ -23,7 +25,13 @@ from neurodyn.sim.mujoco.couplings import ModelLinks
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.soft_constraints import constraint_parameters
 
-_KINDS: dict[str, TouchingKind] = {"mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_BOX": "box"}
+_KINDS: dict[str, TouchingKind] = {
+    "mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_ELLIPSOID": "ellipsoid",
+    "mjGEOM_CYLINDER": "cylinder", "mjGEOM_BOX": "box", "mjGEOM_MESH": "mesh",
+}  # fmt: skip
+_SIDED = ("capsule", "cylinder", "box", "mesh")  # kinds with flat sides or straight edges
+_CLOSED = {("capsule", "capsule"), ("capsule", "box"), ("box", "box")}  # pairs with all of MuJoCo's contacts
+_EXHAUSTIVE = 10  # vertices of a mesh below which MuJoCo compares all
 _LEAST, _LEAST_FRICTION = 1e-15, 1e-5
 _FILTER_PARENT = 1 << 10
 
@@ -37,12 +45,16 @@ class ReadContacts:
         contacts: The pairs.
         ground: What geoms do in contacts with the ground, by the names given; without surfaces where they differ in
             nothing but the coefficient of sliding.
+        hulls: Hulls of meshes, by name.
+        single: How many pairs of kinds of geoms have one contact where MuJoCo has several if flat sides meet.
         left_out: How many pairs of kinds of geoms have no collider, by their names in MJCF.
     """
 
     surfaces: tuple[ContactSurface, ...] = ()
     contacts: tuple[ShapeContact, ...] = ()
     ground: dict[str, GroundShape] = field(default_factory=dict)
+    hulls: dict[str, Hull] = field(default_factory=dict)
+    single: Counter[tuple[str, str]] = field(default_factory=Counter)
     left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -61,17 +73,19 @@ def read_contacts(
     reader = _SurfaceReader(model, links)
     contacts = [one for pair in (reader.pairs(geoms) if pairs else ()) if (one := reader.contact(*pair)) is not None]
     own = {geom: reader.of_geom(geom) for geom in ground or {}}
-    round_ones = {geom: reader.cylinder(geom) for geom in own}
+    lying = {geom: reader.lying(geom) for geom in own}
     plain = len({(one.solref, one.solimp) for one in own.values()}) <= 1 and all(one.plain for one in own.values())
-    plain = plain and not any(round_ones.values())
+    plain = plain and not any(lying.values())
     shapes = {
         name: GroundShape(
             surface="" if plain else reader.surface(own[geom]), centre=reader.centre(geom),
-            shape=round_ones[geom] or UNSET,
+            shape=lying[geom] or UNSET,
         )
         for geom, name in (ground or {}).items()
     }  # fmt: skip
-    return ReadContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.left_out)
+    return ReadContacts(
+        tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.single, reader.left_out
+    )
 
 
 @dataclass(frozen=True)
@@ -83,18 +97,23 @@ class _Numbers:
     solref: tuple[float, ...]
     solimp: tuple[float, ...]
     margin: float
+    gap: float = 0.0
 
     @property
     def plain(self) -> bool:
         """Whether all that is special of it is its coefficient of sliding."""
-        return self.dimension == 3 and not self.margin
+        return self.dimension == 3 and not self.margin and not self.gap
 
 
 class _SurfaceReader:
     def __init__(self, model: Any, links: ModelLinks) -> None:
         self._model, self._links = model, links
         self._types = import_mujoco().mjtGeom
+        multiccd = int(import_mujoco().mjtDisableBit.mjDSBL_MULTICCD)
+        self._several = not int(model.opt.disableflags) & multiccd
         self.surfaces: dict[_Numbers, ContactSurface] = {}
+        self.hulls: dict[str, Hull] = {}
+        self.single: Counter[tuple[str, str]] = Counter()
         self.left_out: Counter[tuple[str, str]] = Counter()
 
     def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, _Numbers]]:
@@ -132,9 +151,14 @@ class _SurfaceReader:
         names = [self._links.bodies[int(self._model.geom_bodyid[geom])][0] for geom in (first, second)]
         if names[0] == names[1] or "mjGEOM_PLANE" in kinds or "mjGEOM_HFIELD" in kinds:
             return None
-        if any(kind not in _KINDS for kind in kinds):
+        if any(
+            kind not in _KINDS or self._without_hull(geom) for kind, geom in zip(kinds, (first, second), strict=True)
+        ):
             self.left_out[kinds[0][7:].lower(), kinds[1][7:].lower()] += 1
             return None
+        pair = (_KINDS[kinds[0]], _KINDS[kinds[1]])
+        if self._several and all(kind in _SIDED for kind in pair) and pair not in _CLOSED:
+            self.single[pair] += 1
         return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
 
     def surface(self, numbers: _Numbers) -> str:
@@ -144,28 +168,45 @@ class _SurfaceReader:
             self.surfaces[numbers] = ContactSurface(
                 name=f"surface{len(self.surfaces) + 1}", dimension=numbers.dimension, friction=(slide, torsion, roll),
                 ratios=(across / slide, roll_across / roll), margin=numbers.margin,
-                softness=constraint_parameters(numbers.solref, numbers.solimp, exact=True),
+                softness=constraint_parameters(numbers.solref, numbers.solimp, exact=True), gap=numbers.gap or UNSET,
             )  # fmt: skip
         return self.surfaces[numbers].name
 
-    def cylinder(self, geom: int) -> TouchingShape | None:
-        """Return a cylinder; None for other geoms."""
-        return self._shape(geom, "cylinder") if self._kind(geom) == "mjGEOM_CYLINDER" else None
+    def lying(self, geom: int) -> TouchingShape | None:
+        """Return a shape that touches a plane where it lies lowest; None for other geoms."""
+        kind = _KINDS.get(self._kind(geom))
+        return self._shape(geom) if kind in GROUNDED and not self._without_hull(geom) else None
+
+    def _without_hull(self, geom: int) -> bool:
+        """Return whether a geom is a mesh without a hull."""
+        mesh = self._kind(geom) == "mjGEOM_MESH"
+        return mesh and int(self._model.mesh_graphadr[self._mesh(geom)]) < 0
+
+    def _mesh(self, geom: int) -> int:
+        return int(self._model.geom_dataid[geom])
+
+    def _hull(self, geom: int) -> str:
+        """Return the name of the hull of a geom's mesh."""
+        mesh = self._mesh(geom)
+        name = self._model.mesh(mesh).name or f"mesh{mesh}"
+        if name not in self.hulls:
+            self.hulls[name] = _read_hull(self._model, mesh)
+        return name
 
     def _kind(self, geom: int) -> str:
         return self._types(int(self._model.geom_type[geom])).name
 
-    def _shape(self, geom: int, kind: TouchingKind | None = None) -> TouchingShape:
+    def _shape(self, geom: int) -> TouchingShape:
         model = self._model
         name, pose = self._links.bodies[int(model.geom_bodyid[geom])]
         w, x, y, z = map(float, model.geom_quat[geom])
         place = compose(np.array(pose), np.array([*map(float, model.geom_pos[geom]), x, y, z, w]))
         a, b, c = (float(value) for value in model.geom_size[geom])
-        kind = kind or _KINDS[self._kind(geom)]
+        kind = _KINDS[self._kind(geom)]
         label = model.geom(geom).name or f"geom{geom}"
         return TouchingShape(
             name=label, link=name, kind=kind, size=(a, b, c), place=_pose(place),
-            centre=self.centre(geom) if name else UNSET,
+            centre=self.centre(geom) if name else UNSET, hull=self._hull(geom) if kind == "mesh" else UNSET,
         )  # fmt: skip
 
     def centre(self, geom: int) -> Vector3 | UnsetType:
@@ -185,31 +226,54 @@ class _SurfaceReader:
         return _Numbers(
             _dimension(model.geom_condim[geom]), (slide, slide, torsion, roll, roll),
             _floats(model.geom_solref[geom]), _floats(model.geom_solimp[geom]), float(model.geom_margin[geom]),
+            float(model.geom_gap[geom]),
         )  # fmt: skip
 
     def _of_pair(self, pair: int) -> _Numbers:
         model = self._model
         return _Numbers(
             _dimension(model.pair_dim[pair]), _floats(model.pair_friction[pair]), _floats(model.pair_solref[pair]),
-            _floats(model.pair_solimp[pair]), float(model.pair_margin[pair]),
+            _floats(model.pair_solimp[pair]), float(model.pair_margin[pair]), float(model.pair_gap[pair]),
         )  # fmt: skip
 
     def _mixed(self, one: int, other: int) -> _Numbers:
         """Return the numbers of a contact as MuJoCo mixes those of two geoms."""
         model = self._model
         mine, theirs = self.of_geom(one), self.of_geom(other)
-        margin = mine.margin + theirs.margin
+        added = mine.margin + theirs.margin, mine.gap + theirs.gap
         first, second = (int(model.geom_priority[geom]) for geom in (one, other))
         if first != second:
             chosen = mine if first > second else theirs
-            return _Numbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, margin)
+            return _Numbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, *added)
         share = _share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
         mixed = [_blend(share, a, b) for a, b in ((mine.solref, theirs.solref), (mine.solimp, theirs.solimp))]
         if not (mine.solref[0] > 0 and theirs.solref[0] > 0):
             mixed[0] = tuple(map(min, mine.solref, theirs.solref))
         friction = tuple(map(max, mine.friction, theirs.friction))
         dimension = mine.dimension if mine.dimension > theirs.dimension else theirs.dimension
-        return _Numbers(dimension, friction, mixed[0], mixed[1], margin)
+        return _Numbers(dimension, friction, mixed[0], mixed[1], *added)
+
+
+def _read_hull(model: Any, mesh: int) -> Hull:
+    """Return the hull of a mesh from the graph of its corners and its polygons."""
+    graph = model.mesh_graph[int(model.mesh_graphadr[mesh]) :]
+    count, triangles = map(int, graph[:2])
+    starts, corners, edges, _ = np.split(graph[2:], np.cumsum([count, count, count + 3 * triangles]))
+    first = int(model.mesh_vertadr[mesh])
+    if int(model.mesh_vertnum[mesh]) < _EXHAUSTIVE:
+        corners, neighbours = np.sort(corners), ()
+    else:
+        ends = [start + int(np.argmax(edges[start:] < 0)) for start in starts]
+        neighbours = tuple(tuple(edges[start:end].tolist()) for start, end in zip(starts, ends, strict=True))
+    number = {int(corner): index for index, corner in enumerate(corners)}
+    polygons = int(model.mesh_polyadr[mesh]) + np.arange(int(model.mesh_polynum[mesh]))
+    faces = []
+    for polygon in polygons:
+        start = int(model.mesh_polyvertadr[polygon])
+        own = model.mesh_polyvert[start : start + int(model.mesh_polyvertnum[polygon])]
+        faces.append(tuple(number[int(corner)] for corner in own))
+    vertices = (map(float, vertex) for vertex in model.mesh_vert[first + corners])
+    return Hull(vertices=tuple((x, y, z) for x, y, z in vertices), faces=tuple(faces), neighbours=neighbours)
 
 
 def _share(one: float, other: float) -> float:

@@ -64,19 +64,18 @@ def _contacts(model: Any) -> list[str]:
     tree = BodyTree(model)
     touching = np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0)).tolist()
     names = [model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)]
-    left_out = read_contacts(model, tree.where(names), touching).left_out
+    read = read_contacts(model, tree.where(names), touching)
     lines = [
-        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts of theirs"
-        for kinds, count in sorted(left_out.items())
-    ]
-    types = import_mujoco().mjtGeom
-    moving = model.body_weldid[model.geom_bodyid] != 0
-    for kind, what in ((types.mjGEOM_ELLIPSOID, "ellipsoid"), (types.mjGEOM_MESH, "mesh")):
-        count = sum(int(model.geom_type[geom]) == int(kind) and moving[geom] for geom in touching)
-        lines += _counted(
-            int(count), what, f"{what}{'es' if what == 'mesh' else 's'}", "on the ground: by fixed points"
+        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: {what}"
+        for counts, what in (
+            (read.left_out, "no contacts of theirs"), (read.single, "one contact, even where flat sides meet")
         )
-    return lines + _counted(int((model.geom_gap[touching] != 0).sum()), "geom", "geoms", "with a gap: none is modelled")
+        for kinds, count in sorted(counts.items())
+    ]  # fmt: skip
+    moving = model.body_weldid[model.geom_bodyid] != 0
+    sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
+    count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
+    return lines + _counted(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
 
 
 def _coupled(model: Any) -> list[str]:

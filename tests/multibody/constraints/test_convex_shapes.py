@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs of shapes that a search compares: the step is MuJoCo's, and its derivatives are those of differences."""
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from tests.multibody.mujoco_models import EXACT, Stepper, engine, mechanism_of, random_states, stepped
+
+STONE = np.random.default_rng(5).normal(size=(30, 3))
+STONE = STONE / np.linalg.norm(STONE, axis=1, keepdims=True) * [0.1, 0.12, 0.08]
+SHAPES = {
+    "stone": 'type="mesh" mesh="stone"', "egg": 'type="ellipsoid" size=".1 .07 .09"',
+    "tin": 'type="cylinder" size=".08 .06"', "brick": 'type="box" size=".1 .07 .05"',
+    "stick": 'type="capsule" size=".05 .08"', "ball": 'type="sphere" size=".08"',
+}  # fmt: skip
+MARGIN = 0.004
+
+
+def model_of_shapes():
+    """Fixed shapes, far from each other, and one of each kind that moves."""
+    mesh = " ".join(repr(float(x)) for corner in STONE for x in corner)
+    fixed = "".join(
+        f'<geom name="fixed {name}" {kind} pos="0 {number} 0" euler="20 30 {40 * number}" contype="2"/>'
+        for number, (name, kind) in enumerate(SHAPES.items())
+        if name in ("stone", "egg", "tin")
+    )
+    moving = "".join(
+        f'<body name="{name}"><freejoint/><geom name="{name}" {kind} contype="0" conaffinity="2"'
+        f' margin="{MARGIN}" gap=".002"/></body>'
+        for name, kind in SHAPES.items()
+    )
+    options = 'ccd_tolerance="1e-12" ccd_iterations="300"'
+    return mujoco.MjModel.from_xml_string(
+        f'<mujoco><option timestep=".002" {EXACT} {options}><flag multiccd="disable"/></option>'
+        f'<asset><mesh name="stone" vertex="{mesh}"/></asset><worldbody>{fixed}{moving}</worldbody></mujoco>'
+    )
+
+
+def touching(model, stepper, state, rng):
+    """Move every shape that moves until it touches a fixed one, a few millimetres deep."""
+    for start in range(0, 42, 7):
+        spot, towards, turn = np.array([0, rng.integers(3), 0.0]), rng.normal(size=3), rng.normal(size=4)
+        state[start + 3 : start + 7] = torch.from_numpy(turn / np.linalg.norm(turn))
+        near, far = 0.0, 0.5
+        for _ in range(12):
+            middle = 0.5 * (near + far)
+            state[start : start + 3] = torch.from_numpy(spot + middle * towards / np.linalg.norm(towards))
+            stepper._write(state.numpy())
+            mujoco.mj_forward(model, stepper.data)
+            inside = model.ngeom - len(SHAPES) + start // 7 in stepper.data.contact.geom[:, 1].tolist()
+            inside |= model.ngeom - len(SHAPES) + start // 7 in stepper.data.contact.geom[:, 0].tolist()
+            near, far = (middle, far) if inside else (near, middle)
+        state[start : start + 3] = torch.from_numpy(
+            spot + (near - rng.uniform(0.0, 0.012)) * towards / np.linalg.norm(towards)
+        )
+    return state
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """Model, its engine, and states in which all kinds of shapes touch each other, or nearly."""
+    model = model_of_shapes()
+    mechanism = mechanism_of(model)
+    kinds = {(one.first.kind, one.second.kind) for one in mechanism.shape_contacts}
+    assert len(kinds) == 15
+    assert len(mechanism.shape_contacts) == 18
+    stepper, rng = Stepper(model), np.random.default_rng(0)
+    states = torch.stack([touching(model, stepper, s, rng) for s in random_states(mechanism, 16, 0, 1.0, 0.3)])
+    return model, stepper, engine(mechanism, model.opt.timestep), states
+
+
+def test_a_step_of_convex_shapes_that_touch_is_that_of_mujoco(crowd):
+    _, stepper, of, states = crowd
+    theirs, pairs = [], 0
+    for state in states:
+        theirs.append(stepper.step(state))
+        pairs += len(stepper.data.contact.dist)
+    assert pairs > 75
+    change = (torch.stack(theirs) - states)[:, 42:].abs().max()
+    errors = (stepped(of, states) - torch.stack(theirs))[:, 42:].abs().reshape(-1, 6).max(1).values / change
+    assert errors.median() < 1e-7
+    assert errors.max() < 1e-4  # to which MuJoCo finds the normals of round shapes
+
+
+def test_derivatives_of_convex_shapes_that_touch_are_those_of_differences(crowd):
+    *_, of, states = crowd
+    weights = torch.from_numpy(np.random.default_rng(2).normal(size=states.shape))
+    x = states.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((stepped(of, x) * weights).sum(), x)
+    rng, found = np.random.default_rng(3), []
+    for body in range(6):
+        direction = torch.zeros_like(states)
+        direction[:, 7 * body : 7 * body + 7] = torch.from_numpy(rng.normal(size=(len(states), 7)))
+        turn, change = (x[:, 7 * body + 3 : 7 * body + 7] for x in (states, direction))
+        change -= (change * turn).sum(1, keepdim=True) * turn  # quaternions keep their length
+        slopes = []
+        for h in (1e-6, 2e-6):
+            ahead, behind = (stepped(of, states + sign * h * direction) for sign in (1, -1))
+            slopes.append(((ahead - behind) * weights).sum(1) / (2 * h))
+        smooth = (slopes[0] - slopes[1]).abs() < 1e-6 * (1 + slopes[0].abs())  # no contact begins or ends between
+        ours = (gradient * direction).sum(1)
+        found += ((ours - slopes[0]).abs() / (1 + slopes[0].abs()))[smooth].tolist()
+    assert len(found) > 40
+    assert np.median(found) < 1e-6
+    assert np.quantile(found, 0.8) < 1e-4  # close to other edges and corners, differences see those
