@@ -56,7 +56,7 @@ class AdaptationSettings(Config, frozen=True):
     """
 
     quantities: tuple[str, ...] = ("*",)
-    stages: tuple[FitStage, ...] = (FitStage(0.05, 400, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
+    stages: tuple[FitStage, ...] = (FitStage(0.05, 600, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
     untouched: FitStage = FitStage(0.7, 60, 5)
     screen: int = 160
     screen_iterations: int = 7
