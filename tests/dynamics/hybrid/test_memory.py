@@ -71,8 +71,9 @@ def test_the_memory_of_motors_passes_a_window_without_the_robot():
     assert model().plane_engine.memory_program is None  # controllers see the joints
     made = model(None, "actuator.elbow.lag", "actuator.shoulder.delay", drives=MOTORS)
     assert made.plane_engine.memory_program is not None
-    q, qd, torques = drawn(WORLDS, FRAMES + 1, 2), drawn(WORLDS, FRAMES + 1, 2, seed=1), drawn(WORLDS, FRAMES, 2, seed=2)
-    values, weights, onward = made.physical().detach().requires_grad_(True), made.weights, drawn(WORLDS, 2, 2, seed=3)
+    q, qd = drawn(WORLDS, FRAMES + 1, 2), drawn(WORLDS, FRAMES + 1, 2, seed=1)
+    torques, onward = drawn(WORLDS, FRAMES, 2, seed=2), drawn(WORLDS, 2, 2, seed=3)
+    values, weights = made.physical().detach().requires_grad_(True), made.weights
     path = made.simulate(Window(q, qd, torques), onward, values, weights)
     (by,) = torch.autograd.grad(path.q.square().sum(), values)
     memory = None

@@ -85,7 +85,8 @@ class AdaptationSettings(Config, frozen=True):
         for name in ("structure_gain", "progress", "unsaid"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
         above = (
-            "screen", "screen_iterations", "past", "past_of_springs", "networks_from", "huber", "starts", "network_seconds",
+            "screen", "screen_iterations", "past", "past_of_springs", "networks_from", "huber", "starts",
+            "network_seconds",
         )  # fmt: skip
         require(self.memory >= 0, "memory", self.memory, "a number of at least 0")
         require_numbers(self, above=(*above, "network_steps", "hidden", "proposals", "proposal_seconds"))
