@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What policies return in the ants of examples/worn_ant.py, and what one reaches that is trained in them.
 
-The ants are dynamics here, in plain MuJoCo and without noise of sensors.
+The ants are dynamics here, in plain MuJoCo and without noise of sensors. With --log, also how far roll-outs of an ant
+itself leave its log, begun in the log's states: what noise of these states leaves of the errors of any model.
 
     python benchmarks/worn_ants.py --ants ElasticAnt --policies policies/run
     python benchmarks/worn_ants.py --ants ElasticAnt --train policies/there --iterations 180
+    python benchmarks/worn_ants.py --ants ElasticAnt --log elastic.h5 --policies
 """
 
 import argparse
@@ -22,10 +24,14 @@ from mujoco.rollout import Rollout
 from torch import Tensor
 
 from _common import single_thread, write_result
+from neurodyn.data import Split, Store
 from neurodyn.dynamics import BaseDynamics
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_command
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.geometry.rotation import conjugate, rotate
+from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_windows
 from neurodyn.policy import SampledStarts
 from neurodyn.policy.evaluation import load_policy, play
 from neurodyn.policy.requests import TrainPolicyRequest
@@ -51,10 +57,13 @@ class AntInMujoco(BaseDynamics):
         joints = [model.joint(joint) for joint in ANTS["JOINTS"]]
         self._q = [1 + int(joint.qposadr[0]) for joint in joints]
         self._v = [1 + model.nq + int(joint.dofadr[0]) for joint in joints]
+        self._seen_columns = [*range(1, 8), *range(1 + model.nq, 7 + model.nq), *self._q, *self._v]
         self._substeps = round(self.spec.dt / model.opt.timestep)
 
     def begin(self, context: State | Window, environment: Any = None) -> np.ndarray:
-        """Return the worlds at a state, springs and motors at rest."""
+        """Return the worlds at a state, springs and motors at rest; after a window, as its commands leave them."""
+        if isinstance(context, Window):
+            return self._after(context)
         state = present_state(context)
         q, qd = state.q.double(), state.qd.double()
         size = mujoco.mj_stateSize(self._model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
@@ -63,6 +72,15 @@ class AntInMujoco(BaseDynamics):
         full[:, first : first + 3] = qd[:, :3]
         full[:, first + 3 : first + 6] = rotate(conjugate(q[:, 3:7]), qd[:, 3:6])  # MuJoCo's is in the body's axes
         full[:, self._q], full[:, self._v] = q[:, 7:], qd[:, 6:]
+        return full
+
+    def _after(self, window: Window) -> np.ndarray:
+        """Return the worlds after a window, put into its states in every frame."""
+        full = self.begin(State(window.q[:, 0], window.qd[:, 0]))
+        for frame, torque in enumerate(window.torque.unbind(1)):
+            state = State(window.q[:, frame + 1], window.qd[:, frame + 1])
+            full, _ = self.step(full, state, Control(torque=torque))
+            full[:, self._seen_columns] = self.begin(state)[:, self._seen_columns]
         return full
 
     def step(self, carry: np.ndarray, state: State, control: Control) -> tuple[np.ndarray, Step]:
@@ -93,6 +111,19 @@ def returned(ant: str, policy: str, episodes: int) -> float:
     return float(found.returns.mean())
 
 
+def left_by_noise(ant: str, log: Path) -> dict[str, float]:
+    """Return the errors of an ant's own roll-outs from the states of its log's test episodes, .17 and 1 s ahead."""
+    dynamics, store, settings = AntInMujoco(ant), Store.open(log), AdaptationSettings()
+    dt, past = store.header.spec.dt, settings.past if ANTS[ant].stiffness is None else settings.past_of_springs
+    windows, seconds = held_out_windows(store, Split.TEST, round(past / dt), (1 / 6, 1.0), settings.starts)
+    path = dynamics.rollout(windows.context(), windows.control)
+    rows = [round(s / dt) for s in seconds]
+    errors = position_difference(store.header.spec, path.q[:, rows], windows.q[:, rows])
+    groups = HeldOutErrors(errors, seconds, windows).groups(store.header.spec)
+    print(f"{ant}: its own roll-outs from the states of {log.name} err by {groups} after {seconds} s")
+    return {f"{ant}, {name}, {s:.2g} s": x for name, row in groups.items() for s, x in zip(seconds, row, strict=True)}
+
+
 def train(ant: str, args: argparse.Namespace) -> None:
     """Train a policy in an ant."""
     request = TrainPolicyRequest(
@@ -108,6 +139,7 @@ def main() -> None:
     parser.add_argument("--ants", nargs="+", default=["DeclaredAnt", "WornAnt", "ElasticAnt"])
     parser.add_argument("--policies", nargs="*", default=["pretrained-policy:ant-run"])
     parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--log", type=Path, help="log of the first ant")
     parser.add_argument("--train", type=Path, help="folder of a policy to train in the first ant")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--iterations", type=int, default=180)
@@ -120,6 +152,8 @@ def main() -> None:
         train(args.ants[0], args)
     policies = [*args.policies, *([] if args.train is None else [str(args.train)])]
     figures = {f"{ant}, {policy}": returned(ant, policy, args.episodes) for ant in args.ants for policy in policies}
+    if args.log is not None:
+        figures |= left_by_noise(args.ants[0], args.log)
     write_result(args.json, "worn_ants", figures | {"cpu_seconds": time.process_time() - begun}, {})
 
 

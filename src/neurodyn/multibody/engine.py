@@ -7,6 +7,8 @@ algorithm, velocities, contact impulses for impulse models, and positions (semi-
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -43,6 +45,7 @@ from neurodyn.multibody.tendons.lengths import tendon_damping, tendon_motions, t
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+from neurodyn.multibody.trace.text import live_nodes
 from neurodyn.multibody.turning import along, turning_damping, turning_inertia
 from neurodyn.multibody.vectors import Vector, array
 
@@ -158,6 +161,27 @@ class Engine:
     def nominal(self) -> tuple[float, ...]:
         """Nominal values of the parameters."""
         return tuple(self.constants[name] for name in self.config.free)
+
+    @cached_property
+    def memory_program(self) -> TracedProgram | None:
+        """The memory's part of a step; None if it depends on more than commands, parameters and weights.
+
+        Its state is that of `program`, of which positions and velocities stay as they are, and it has no held inputs.
+        """
+        moving = self.program.sizes.state - self.memory
+
+        def step(inputs: ProgramInputs) -> list[Scalar]:
+            around = replace(inputs, held=inputs.graph.inputs("h", self.held))
+            return [*inputs.state[:moving], *self._traced(around, self.config.blueprint)[2].after()]
+
+        sizes = replace(self.program.sizes, held=0)
+        inputs = sizes.inputs(Graph())
+        after = step(inputs)[moving:]
+        live = live_nodes(inputs.graph, [inputs.graph.lift(x).index for x in after])
+        read = [node[1:] for node in map(inputs.graph.nodes.__getitem__, live) if node[0] == "input"]
+        if any(array == "h" or (array == "x" and index < moving) for array, index in read):
+            return None
+        return TracedProgram(sizes, step, self.program.threads)
 
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks to collect names; return them and the memory size with networks."""

@@ -20,6 +20,8 @@ DRIVES = {
     "shoulder": Drive(kind="pd", kp=20.0, kd=0.5, delay=0.013),
     "elbow": Drive(kind="pd", kp=10.0, kd=0.2, lag=0.01),
 }
+MOTORS = {"shoulder": Drive(delay=0.013), "elbow": Drive(lag=0.01, delay=0.02)}
+"""Their memory takes commands alone."""
 RECURRENT = Augmentation(
     quantities=("actuator.elbow",), inputs=("error.elbow", "qd.elbow", "qd.elbow@0.0072"), hidden=(5,), memory=3,
     activation="softsign", output_scale=(2.0,),
@@ -28,7 +30,7 @@ RECURRENT = Augmentation(
 
 def model(blueprint: Blueprint | None = None, *free: str, drives: dict[str, Drive] | None = None) -> HybridDynamics:
     mechanism = msgspec.structs.replace(machines.pendulum(), drives=DRIVES if drives is None else drives)
-    kind = "target" if mechanism.drives else "torque"
+    kind = "target" if any(drive.kind == "pd" for drive in mechanism.drives.values()) else "torque"
     spec = msgspec.structs.replace(machines.spec(mechanism, ("shoulder", "elbow")), control_kind=kind)
     config = EngineConfig(substeps=2, blueprint=blueprint or Blueprint())
     parameters = select_parameters(nominal(mechanism, None), free, mechanism.bounds()) if free else ()
@@ -62,6 +64,33 @@ def test_a_rollout_is_repeated_steps(kept: HybridDynamics):
         state = step.state
         torch.testing.assert_close(state.q, path.q[:, frame + 1])
         torch.testing.assert_close(state.qd, path.qd[:, frame + 1])
+
+
+def test_the_memory_of_motors_passes_a_window_without_the_robot():
+    """What commands leave in delays and lags, and its derivatives, are those of steps of the whole robot."""
+    assert model().plane_engine.memory_program is None  # controllers see the joints
+    made = model(None, "actuator.elbow.lag", "actuator.shoulder.delay", drives=MOTORS)
+    assert made.plane_engine.memory_program is not None
+    q, qd = drawn(WORLDS, FRAMES + 1, 2), drawn(WORLDS, FRAMES + 1, 2, seed=1)
+    torques, onward = drawn(WORLDS, FRAMES, 2, seed=2), drawn(WORLDS, 2, 2, seed=3)
+    values, weights = made.physical().detach().requires_grad_(True), made.weights
+    path = made.simulate(Window(q, qd, torques), onward, values, weights)
+    (by,) = torch.autograd.grad(path.q.square().sum(), values)
+    memory = None
+    for frame in range(FRAMES):
+        state = State(q[:, frame], qd[:, frame])
+        _, memory = made._run(made.home, state, torques[:, frame, None], values, weights, memory)
+    other, _ = made._run(made.home, State(q[:, -1], qd[:, -1]), onward, values, weights, memory)
+    torch.testing.assert_close(other.q, path.q, rtol=0, atol=1e-14)
+    torch.testing.assert_close(torch.autograd.grad(other.q.square().sum(), values)[0], by)
+    assert bool((by.abs() > 1e-8).all())
+
+
+def test_models_that_are_alike_share_what_is_traced():
+    one = model()
+    assert model().plane_engine is one.plane_engine
+    assert model(drives=MOTORS).plane_engine is not one.plane_engine
+    assert model(None, "actuator.elbow.lag").plane_engine is not one.plane_engine
 
 
 def test_a_window_leaves_what_steps_through_it_leave(kept: HybridDynamics):

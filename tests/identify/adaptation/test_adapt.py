@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -32,7 +33,7 @@ pytest.importorskip("newton")
 
 SETTINGS = AdaptationSettings(
     stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, network_steps=20, hidden=(4,), memory=1,
-    starts=20, proposals=3, proposal_seconds=1.0,
+    starts=20, proposals=3, proposal_seconds=1.0, networks_from=0.1,
 )  # fmt: skip
 
 
@@ -139,7 +140,10 @@ def test_other_data_are_no_way_to_go_on(run: tuple[Path, Adaptation], tmp_path: 
 def test_a_sound_robot_keeps_its_declaration(tmp_path: Path):
     path = tmp_path / "sound.h5"
     cartpole_log(path, worn_cartpole(gain=1.0, lag=0.0, damping=0.0), episodes=10, frames=80)
-    found = adapt("cartpole", path, tmp_path / "run", settings=SETTINGS, threads=1, mechanism=True)
+    settings = msgspec.structs.replace(SETTINGS, networks_from=1.5)
+    found = adapt("cartpole", path, tmp_path / "run", settings=settings, threads=1)
+    assert [rung.name for rung in found.figures.rungs] == [DECLARED, IDENTIFIED]
+    assert found.figures.rungs[1].words.endswith("no networks")  # which would learn noise
     gain = next(one for one in found.figures.quantities if one.name == "actuator.slider.gain")
     assert gain.value == pytest.approx(1.0, abs=0.05)
     assert found.figures.chosen == DECLARED or found.figures.rungs[1].share > 0.5

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 import torch
@@ -35,6 +36,9 @@ from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nomi
 
 FIXED_WORLDS = 64
 """Greatest number of worlds for which fixed buffers are preferred to several threads or another device."""
+
+_ENGINES: WeakValueDictionary[bytes, Engine] = WeakValueDictionary()
+"""Traced engines of the models that are alive, by all that they are made of: tracing a robot takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -415,7 +419,16 @@ class HybridDynamics(LearnedDynamics):
     ) -> Tensor | None:  # fmt: skip
         """Return the memory of drives and networks after a window, with the measured state set in every frame."""
         memory: Tensor | None = None
-        if self.memory and isinstance(context, Window):
+        if self.memory and isinstance(context, Window) and context.torque.shape[1]:
+            own = None if self._hidden or self.compute_device is not None else self.plane_engine.memory_program
+            if own is not None:  # the state does not matter
+                values = self.physical() if parameters is None else parameters
+                return own.rollout(
+                    torch.zeros(len(context.q), own.sizes.state).to(context.q), frames=context.torque.shape[1],
+                    substeps=self.config.substeps, control=context.torque,
+                    parameters=self._given(environment, len(context.q), values),
+                    weights=self.weights if weights is None else weights,
+                )[:, -1, own.sizes.state - self.memory :]  # fmt: skip
             for frame, torque in enumerate(context.torque.unbind(1)):
                 state = State(context.q[:, frame], context.qd[:, frame])
                 _, memory = self._run(environment, state, torque[:, None], parameters, weights, memory)
@@ -568,7 +581,10 @@ class HybridDynamics(LearnedDynamics):
     def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:
             config = msgspec.structs.replace(self.config, ground=mode)
-            self._engines[mode] = Engine(self.mechanism, self._whole, config, self._threads)
+            given = self.mechanism, self._whole, config, self._threads
+            key = msgspec.msgpack.encode(given)
+            engine = _ENGINES.get(key)
+            self._engines[mode] = _ENGINES[key] = Engine(*given) if engine is None else engine
         return self._engines[mode]
 
 

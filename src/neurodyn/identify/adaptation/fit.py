@@ -7,6 +7,7 @@ friction the floor has, and whether links bend, is tried on a few windows first.
 follow in the last stage.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -170,9 +171,19 @@ class Fitting:
         threads: int,
         told: Told | None = None,
         *,
-        scale: Tensor | None = None,
+        like: "Fitting | None" = None,
     ) -> None:
-        """Prepare a fit; a `scale` of None is taken from the errors of the declared values."""
+        """Prepare a fit.
+
+        Args:
+            model: The structure.
+            store: The log.
+            settings: Settings.
+            threads: CPU threads.
+            told: See `Told`.
+            like: A fit of another structure, in whose scale errors are counted; the search begins where it stands if
+                both have the same coordinates. None for a scale from the errors of the declared values.
+        """
         self.model, self.store, self.settings, self._told = model, store, settings, told
         self.dynamics = model.dynamics(store, threads)
         self.spec = model.robot.spec
@@ -185,11 +196,16 @@ class Fitting:
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = given_noise(self.spec, (), (), windows)
         self._velocities = start_of(store, "auto") == "logged"
+        if like is not None:
+            self.scale = like.scale
+            if like.model.space.names == model.space.names:
+                self.x = like.x
+            return
         self.scale = self.noise.joined
         first = self.residuals(self.windows(Split.TRAIN, replaced_windows(settings.stages[0], settings.screen)))
         point = first.start(self.x[None])
         self._require_finite(first, point)
-        self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined) if scale is None else scale
+        self.scale = torch.maximum(_SHARE * first.robust(point), self.noise.joined)
 
     def _stages(self) -> tuple[FitStage, ...]:
         """Return the stages: without contacts roll-outs stay near the log for longer, and long ones tell more."""
@@ -231,12 +247,13 @@ class Fitting:
             environments=self.environments, space=space, prior=UnitPrior(torch.arange(len(space.nominal))),
         )  # fmt: skip
 
-    def screen(self) -> float:
-        """Search on a few windows, and return the cost of each."""
+    def screen(self, bar: float = math.inf) -> float:
+        """Search on a few windows, and return the cost of each; give up when it will not get below a `bar`."""
         settings = self.settings
         stage = replaced_windows(settings.stages[0], settings.screen)
         residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
-        return self._search(residuals, settings.screen_iterations, "structure") / residuals.windows.count
+        count = residuals.windows.count
+        return self._search(residuals, settings.screen_iterations, "structure", bar * count) / count
 
     def rescale(self) -> None:
         """Take the scale of each channel from the errors that are left: a model errs more in one than in another."""
@@ -271,7 +288,7 @@ class Fitting:
         self.dynamics.physical.set_values(self.model.space.values(self.x))
         return AdaptedFit(self.model, self.dynamics, self.x, analysis, residuals, stage, costs)
 
-    def _search(self, residuals: Residuals, iterations: int, name: str) -> float:
+    def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         places = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
         start = residuals.start(self.x[None, places])
         before = float(residuals.cost(start))
@@ -279,7 +296,10 @@ class Fitting:
         def stop(iteration: int, cost: Tensor) -> bool:
             nonlocal before
             now = float(cost)
-            done, before = now > (1.0 - self.settings.progress) * before, now
+            share, before = now / max(before, 1e-300), now
+            # The costs of a search fall by ever smaller shares: at this one it would end above the bar.
+            hopeless = iteration > 1 and now * share ** (iterations - iteration) > bar
+            done = share > 1.0 - self.settings.progress or hopeless
             if self._told is not None:
                 self._told(name, iteration, now)
             return done
@@ -336,8 +356,9 @@ def best_structure(
 
     def better(number: int, among: Sequence[FitModel]) -> bool:
         nonlocal kept, cost
-        fitting = Fitting(among[number], store, settings, threads, told, scale=kept.scale)
-        if (now := fitting.screen()) >= (1.0 - settings.structure_gain) * cost:
+        bar = (1.0 - settings.structure_gain) * cost
+        fitting = Fitting(among[number], store, settings, threads, told, like=kept)
+        if (now := fitting.screen(bar)) >= bar:
             return False
         kept, cost = fitting, now
         return True

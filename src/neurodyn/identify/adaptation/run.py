@@ -151,27 +151,34 @@ class _Adaptation:
         with stage(0.05, 0.6 if networks else 0.85):
             fitting, fit, rigid = self._fit(models, metrics, resume)
         model = trimmed(fit.model, fit.x)
-        values = model.space.values(fit.x).detach()
-        rungs = {DECLARED: models[0].dynamics(self.store, self.threads), IDENTIFIED: self._settled(model, values)}
+        rungs = {DECLARED: models[0].dynamics(self.store, self.threads), IDENTIFIED: fit.dynamics}
         past = past_frames(fit.dynamics, settings)
-        if networks:
+        left = self._unexplained(fit.dynamics, past, fitting.noise)
+        if networks and any(one.error > settings.networks_from * one.noise for one in left):
             with stage(0.6, 0.85, "networks"):
                 rungs[NETWORKS] = with_networks(
-                    model, rungs[IDENTIFIED], self.store, past, settings, threads=self.threads, out=self.out,
+                    model, fit.dynamics, self.store, past, settings, threads=self.threads, out=self.out,
                     metrics=metrics,
                 )  # fmt: skip
         with stage(0.85, 0.95, "held-out episodes"):
             ladder, seconds = self._ladder(rungs, past)
+        if networks and NETWORKS not in rungs:
+            ladder[-1] = msgspec.structs.replace(
+                ladder[-1], words=f"{ladder[-1].words}; the rest is noise of the sensors: no networks"
+            )
         chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
         dynamics = rungs[chosen]
+        if chosen == IDENTIFIED:  # the same values, with no longer a past of commands than they need
+            dynamics = self._settled(model, model.space.values(fit.x).detach())
         HYBRID.save(self.out, dynamics)
         sample = posterior_sample(fit.model.space, fit.x.detach(), fit.analysis, seed=self.settings.seed)
         artifacts.write_tensors(self.out / POSTERIOR, sample)
         with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
-            after = self._unexplained(dynamics, past, fitting.noise)
-            below = rungs[IDENTIFIED] if chosen == NETWORKS else None
-            below = below if rigid is None or chosen == DECLARED else rigid
+            after = left if chosen == IDENTIFIED else self._unexplained(dynamics, past, fitting.noise)
+            below = rigid if chosen != DECLARED else None
             before = [] if below is None else self._unexplained(below, past, fitting.noise)
+            if chosen == NETWORKS and rigid is None:
+                before = left
             motion = next_motion(fitting, fit, self.out)
         figures = self._figures(fit, ladder, seconds, chosen, (after, before), log, motion)
         artifacts.write_json(self.out / "adaptation.json", figures.plain())

@@ -43,6 +43,7 @@ class AdaptationSettings(Config, frozen=True):
         unsaid: A quantity whose standard deviation is above this share of what was known of it is one of which the logs
             say nothing.
         networks: Whether networks are tried on top.
+        networks_from: Error of a coordinate after three frames, in noises of the sensors, from which on they are.
         network_seconds: Length of the windows that networks are trained on [s].
         network_steps: Optimiser steps of the networks.
         hidden: Widths of their hidden layers.
@@ -57,7 +58,7 @@ class AdaptationSettings(Config, frozen=True):
     quantities: tuple[str, ...] = ("*",)
     stages: tuple[FitStage, ...] = (FitStage(0.05, 600, 8), FitStage(0.13, 300, 4), FitStage(0.25, 150, 4))
     untouched: FitStage = FitStage(0.7, 60, 5)
-    screen: int = 250
+    screen: int = 160
     screen_iterations: int = 7
     structure_gain: float = 0.05
     past: float = 0.065
@@ -66,6 +67,7 @@ class AdaptationSettings(Config, frozen=True):
     progress: float = 0.005
     unsaid: float = 0.7
     networks: bool = True
+    networks_from: float = 1.5
     network_seconds: float = 0.15
     network_steps: int = 300
     hidden: tuple[int, ...] = (16, 16)
@@ -82,6 +84,9 @@ class AdaptationSettings(Config, frozen=True):
         require(len(self.horizons) > 0, "horizons", list(self.horizons), "at least one [s]")
         for name in ("structure_gain", "progress", "unsaid"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
-        above = ("screen", "screen_iterations", "past", "past_of_springs", "huber", "starts", "network_seconds")
+        above = (
+            "screen", "screen_iterations", "past", "past_of_springs", "networks_from", "huber", "starts",
+            "network_seconds",
+        )  # fmt: skip
         require(self.memory >= 0, "memory", self.memory, "a number of at least 0")
         require_numbers(self, above=(*above, "network_steps", "hidden", "proposals", "proposal_seconds"))

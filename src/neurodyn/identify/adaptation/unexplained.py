@@ -29,7 +29,8 @@ def unexplained(
     spec = dynamics.spec
     path = rolled(dynamics, store, windows)
     errors = torch.nan_to_num(position_difference(spec, path.q[:, -1], windows.q[:, -1]), nan=0.0)
-    floor = 2.0**0.5 * noise.q  # of where a window begins, and of where it ends
+    # Of the positions where a window begins and where it ends, and of the velocities with which it begins.
+    floor = (2.0 * noise.q.square() + (windows.frames * spec.dt * noise.qd).square()).sqrt()
     touching, known = _touching(dynamics, store, windows), signals(spec, windows)
     found = []
     for k, name in enumerate(spec.tangent_names):

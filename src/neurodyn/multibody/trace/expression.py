@@ -119,15 +119,11 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[tuple[Any, ...]] = []
         self._known: dict[tuple[Any, ...], int] = {}
+        self._arguments: list[tuple[int, ...]] = []
 
     def arguments(self, index: int) -> tuple[int, ...]:
         """Return the nodes that a node depends on directly."""
-        name, *rest = self.nodes[index]
-        if name in {"constant", "input"}:
-            return ()
-        if name == "result":
-            return (rest[0],)
-        return tuple(rest[1:] if name in {"loop", "reverse"} else rest)
+        return self._arguments[index]
 
     def node(self, *node: Any) -> int:
         """Return the index of a node; create it if it is new."""
@@ -135,6 +131,7 @@ class Graph:
         if index is None:
             index = self._known[node] = len(self.nodes)
             self.nodes.append(node)
+            self._arguments.append(_arguments(*node))
         return index
 
     def constant(self, value: float) -> Expression:
@@ -165,11 +162,16 @@ class Graph:
 
         A product with the constant 0 is 0, even if the other factor may be infinite.
         """
-        if any(isinstance(operand, np.ndarray) for operand in operands):
-            return NotImplemented  # an operator of arrays, entry by entry
-        arguments = [self.lift(operand) for operand in operands]
-        values = [argument.value for argument in arguments]
-        if all(value is not None for value in values):
+        arguments: list[Expression] = []
+        values: list[float | None] = []
+        for operand in operands:
+            if isinstance(operand, np.ndarray):
+                return NotImplemented  # an operator of arrays, entry by entry
+            argument = self.lift(operand)
+            arguments.append(argument)
+            node = self.nodes[argument.index]
+            values.append(node[1] if node[0] == "constant" else None)
+        if None not in values:
             return self.constant(_FOLD[name](*values))
         simple = self._simplified(name, arguments, values)
         if simple is not None:
@@ -236,6 +238,14 @@ class Graph:
         if node[0] == "sub":
             return Expression(self, node[2]) - Expression(self, node[1])
         return None
+
+
+def _arguments(name: str, *rest: Any) -> tuple[int, ...]:
+    if name in {"constant", "input"}:
+        return ()
+    if name == "result":
+        return (rest[0],)
+    return rest[1:] if name in {"loop", "reverse"} else rest
 
 
 def _apply(name: str, *values: Scalar) -> Any:

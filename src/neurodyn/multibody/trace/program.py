@@ -385,7 +385,7 @@ class TracedProgram(OperatorHandle):
         """Return a kernel (0: forward, 1: adjoint, 2: seeded adjoint) for a target."""
         key = (which, target)
         if key not in self._kernels:
-            text = (self._texts.forward, self._texts.adjoint, self._texts.seeded)[which]
+            text = getattr(self._texts, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
             whole = target.text(*_ARRAYS[which], text)
             self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu")
         return self._kernels[key]

@@ -364,11 +364,16 @@ def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
 def _frontier(graph: Graph, outputs: Sequence[Scalar]) -> list[Expression]:
     """Return the values that depend only on parameters and that other nodes, or the outputs, depend on directly."""
     still: set[int] = set()
+    fixed: set[int] = set()  # these, and constants
     for index, (kind, *rest) in enumerate(graph.nodes):
-        arguments = graph.arguments(index)
-        constant = all(i in still or graph.nodes[i][0] == "constant" for i in arguments)
-        if (kind == "input" and rest[0] == "p") or (arguments and constant and kind not in {"loop", "reverse"}):
+        if kind == "input":
+            found = rest[0] == "p"
+        else:
+            found = kind not in {"constant", "loop", "reverse"} and fixed.issuperset(graph.arguments(index))
+        if found:
             still.add(index)
+        if found or kind == "constant":
+            fixed.add(index)
     roots = [graph.lift(x).index for x in outputs]
     users = [i for i in live_nodes(graph, roots) if i not in still]
     used = {i for user in users for i in graph.arguments(user)} | set(roots)

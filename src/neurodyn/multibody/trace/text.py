@@ -56,15 +56,16 @@ def statements(
 
 def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
     """Return the nodes that the roots depend on, roots included, in order; dependencies of known nodes are skipped."""
-    live: set[int] = set()
-    stack = list(roots)
-    while stack:
-        index = stack.pop()
-        if index not in live:
-            live.add(index)
-            if index not in known:
-                stack.extend(graph.arguments(index))
-    return sorted(live)
+    last = max(roots, default=-1)
+    marked = bytearray(last + 1)  # arguments precede the nodes that take them
+    for index in roots:
+        marked[index] = 1
+    known = known if isinstance(known, set | frozenset) else set(known)
+    for index in range(last, -1, -1):
+        if marked[index] and index not in known:
+            for argument in graph.arguments(index):
+                marked[argument] = 1
+    return [index for index, mark in enumerate(marked) if mark]
 
 
 def _name(graph: Graph, index: int, single: bool) -> str:
