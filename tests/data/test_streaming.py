@@ -7,7 +7,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data import store as stored_rows
-from neurodyn.data import window_sources
+from neurodyn.data import windows as window_sources
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import chosen_episodes, sample_states, split_blocks

@@ -8,8 +8,7 @@ import tyro
 
 from neurodyn.cli.terminal.command import command
 from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads
-from neurodyn.evaluate.requests import EvaluationRequest
-from neurodyn.report.requests import RecordingRequest
+from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 
 
 @command(EvaluationRequest)

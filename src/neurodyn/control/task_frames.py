@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurodyn.control.grounds import heights_above, home_ground
+from neurodyn.control.starts import heights_above, home_ground
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_torque
