@@ -159,7 +159,7 @@ class TaskFrames:
         Args:
             task: The task.
             dynamics: Dynamics that fit the task (`require_fit`).
-            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
+            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
         """
         self.task, self.dynamics = task, dynamics

@@ -203,7 +203,7 @@ class PolicyEnvironment(VecEnv):
             penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
                 deviation.
             reward_scale: Factor on the reward that the learner receives.
-            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
+            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
