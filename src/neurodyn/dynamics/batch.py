@@ -20,13 +20,14 @@ from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Store
-from neurodyn.data.windows import Batch
 from neurodyn.geometry.ground import Ground
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from neurodyn.data.store import Store
+    from neurodyn.data.windows import Batch
 
 
 def new_figure(**options: Any) -> "Figure":
@@ -434,7 +435,7 @@ def device_generator(device: torch.device, seed: int) -> torch.Generator:
 class RecordedEnvironments:
     """Gravity and ground of the episodes in a store."""
 
-    def __init__(self, store: Store, device: torch.device | str = "cpu") -> None:
+    def __init__(self, store: "Store", device: torch.device | str = "cpu") -> None:
         scene, own = store.header.scene, store.header.fingerprint
         self._ground = None if scene is None else Ground(scene)
         self._gravity = None if own is None else torch.tensor(own.gravity, device=device)
@@ -447,7 +448,7 @@ class RecordedEnvironments:
         found._ground, found._gravity, found._device = environment.ground, environment.gravity, "cpu"
         return found
 
-    def of(self, batch: Batch) -> Environment:
+    def of(self, batch: "Batch") -> Environment:
         """Return the environment of a batch of windows, one world each."""
         return self.at(batch.ground)
 

@@ -17,7 +17,8 @@ from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.population_search import SEARCHES
 from neurodyn.identify.requests import Method, Optimiser, StartKind
 from neurodyn.learn.hybrid import NetworkTrainingSettings
-from neurodyn.learn.plan import Clock, RunRecord, load_preset
+from neurodyn.learn.plan import Clock
+from neurodyn.learn.settings import RunRecord, load_preset
 from neurodyn.multibody.contacts.contact_model import SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot

@@ -20,7 +20,8 @@ from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import current_ranks, threads
 from neurodyn.learn.learner import Learner, OptimiserStep, TrainState, Validation
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import RunRecord, TrainingBudget
+from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.settings import RunRecord
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""

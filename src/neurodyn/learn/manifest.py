@@ -17,7 +17,7 @@ from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import of_file, of_files, package_versions, processor, source_commit
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.plan import RunRecord
+from neurodyn.learn.settings import RunRecord
 
 MANIFEST = "manifest.json"
 

@@ -34,8 +34,9 @@ from neurodyn.learn.manifest import (
     verb_of,
 )  # fmt: skip
 from neurodyn.learn.metrics import best_metric
-from neurodyn.learn.plan import RunRecord, TrainingPlan
+from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.requests import ReproduceRequest
+from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.train import finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")

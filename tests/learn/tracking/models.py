@@ -5,7 +5,7 @@ from pathlib import Path
 
 from neurodyn.core.config import Config
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.plan import RunRecord
+from neurodyn.learn.settings import RunRecord
 from tests.learn.test_loop import One
 
 

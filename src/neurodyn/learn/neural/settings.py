@@ -12,7 +12,8 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.encoding import count_inputs
-from neurodyn.learn.plan import TrainingPhase, TrainingPlan, load_preset, settings_file
+from neurodyn.learn.plan import TrainingPhase, TrainingPlan
+from neurodyn.learn.settings import load_preset, settings_file
 from neurodyn.nets.networks import NETWORKS, NetConfig, require_members
 from neurodyn.robots import Robot
 

@@ -36,8 +36,8 @@ from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, Neura
 from neurodyn.learn.learner import TrainState
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
-from neurodyn.learn.plan import RunRecord
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
+from neurodyn.learn.settings import RunRecord
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.robots.bundle import write_bundle

@@ -8,7 +8,8 @@ import msgspec
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import unknown
-from neurodyn.learn.plan import TrainingPhase, TrainingPlan, load_preset, settings_file
+from neurodyn.learn.plan import TrainingPhase, TrainingPlan
+from neurodyn.learn.settings import load_preset, settings_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
 
