@@ -37,7 +37,7 @@ from neurodyn.dynamics import BaseDynamics, State, Trajectory
 from neurodyn.dynamics.guard import watching
 
 FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35}
-SHORT = {"broken": 24, "kills": 10, "disk": 2, "writers": 1, "memory": 2, "poisoned": 35}
+SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15}
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
     "memory": "low-memory runs", "poisoned": "poisoned worlds",

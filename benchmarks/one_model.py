@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from _common import single_thread, write_result
-from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
+from neurodyn.control.starts import task_ground
 from neurodyn.dynamics import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy import load_policy

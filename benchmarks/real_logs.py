@@ -27,7 +27,7 @@ from _film import calibrated
 from neurodyn.core import Blueprint, read_config, read_json, write_json
 from neurodyn.data import Split, Store, import_logs, read_column_map
 from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
 from neurodyn.identify.held_out import Forecast, forecast_errors, hybrid_forecast, model_forecast
 from neurodyn.identify.readings import given_noise

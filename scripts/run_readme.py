@@ -24,29 +24,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
-ELSEWHERE = {
-    "pip install": "installs; .ci/run builds the wheel, installs it and runs it",
-    "make demo": "makes an environment of its own; CI runs it whole",
-    "make test": "runs the tests, of which this is one",
-}
+ELSEWHERE = {"pip install": "installs; .ci/run builds the wheel, installs it and runs it"}
 """Commands, by how they begin, that are not run here, and why."""
 
 SHORTER = {
     "neurodyn demo --world-model": ("parsed", "trains for half a minute; tests/cli/test_demo.py runs it shortened"),
-    "neurodyn demo --policy": ("parsed", "trains for half a minute; tests/cli/test_demo.py runs it shortened"),
-    "neurodyn evaluate pretrained:cartpole": ("--rollouts 16 --horizon 50", "2048 roll-outs of 1000 frames"),
-    "neurodyn evaluate pretrained:anymal-walks": ("--rollouts 16 --horizon 10", "every start of its log"),
-    "neurodyn init": ("--no-check", "measures the simulator with several numbers of substeps"),
-    "neurodyn check": ("parsed", "measures 9 rows of a simulator; tests/cli/test_check.py runs it"),
-    "neurodyn generate": ("--transitions 2000 --worlds 40", "hundred thousands of transitions"),
-    "neurodyn train": ("--minutes 0.1", "trains for minutes"),
-    "neurodyn evaluate runs/": ("--rollouts 16 --horizon 20", "2048 roll-outs of 1000 frames"),
-    "python examples/own_logs/make_logs.py": ("--runs 4 --seconds 4", "minutes of log"),
-    "neurodyn policy train cartpole-swingup": ("--iterations 1 --worlds 16 --reference none", "trains for minutes"),
-    "neurodyn policy evaluate": ("--episodes 8", "256 episodes in each dynamics"),
-    "neurodyn control cartpole-swingup": ("--episodes 1 --frames 10", "4 episodes of 4 s"),
-    "neurodyn control a1": ("--episodes 1 --seconds 1", "4 episodes of 20 s"),
-    "neurodyn policy train anymal-velocity": ("parsed", "imitates the log first, which takes a minute"),
+    "neurodyn policy log": ("--transitions 200", "six minutes of log"),
+    "neurodyn adapt": ("parsed", "adapts for minutes; tests/identify/adaptation/test_adapt.py runs it on a cartpole"),
+    "neurodyn policy train": ("parsed", "trains for minutes, in what adapt writes"),
+    "neurodyn policy play": ("parsed", "plays what was trained"),
 }
 """Further flags of commands, by how they begin, for short runs (the last of a flag counts), and what takes long.
 

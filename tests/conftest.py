@@ -2,15 +2,18 @@
 """Fixtures that several rooms' tests share; built once a session."""
 
 import gc
+import importlib
 import os
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from neurodyn.data.store import Store
 from neurodyn.learn.neural.settings import Phase, Settings
@@ -76,6 +79,28 @@ def no_pulse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Bars show what work says, not for how long a busy machine has taken so far."""
     if request.module.__name__ != "tests.cli.terminal.test_progress":
         monkeypatch.setattr("neurodyn.cli.terminal.console.ProgressBar._repeat", lambda self: None)
+
+
+PRESETS = ("neural", "world_model")
+FEWER = {"batch": 64, "context": 16, "forecast": 8}
+"""Most windows of a batch, and frames, of trainings with the general settings: in tests hundredths of their steps."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def brief_presets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trainings with the settings that ship cost a fraction in tests; tests/learn/neural/test_settings.py reads all."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in PRESETS:
+            module = importlib.import_module(f"neurodyn.learn.{kind}.settings")
+            folder = tmp_path_factory.mktemp(kind)
+            for path in module._GENERAL.glob("*.yaml"):
+                content = yaml.safe_load(path.read_text())
+                for phase in content.get("phases", ()):
+                    phase |= {name: min(most, phase[name]) for name, most in FEWER.items() if phase.get(name)}
+                content |= {"validation_rollouts": 32} if "extends" not in content else {}
+                (folder / path.name).write_text(yaml.safe_dump(content))
+            patch.setattr(module, "_GENERAL", folder)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -59,8 +59,7 @@ def _launch_all(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", [A100, H100])
-def test_every_kernel_compiles(arch: int, tmp_path: Path) -> None:
+def test_every_kernel_compiles(tmp_path: Path) -> None:
     for dtype in (F32, F64):
         _launch_all(dtype)
     kernels = _declared_kernels()
@@ -69,9 +68,9 @@ def test_every_kernel_compiles(arch: int, tmp_path: Path) -> None:
     for kernel in generic:
         assert len(kernel.overloads) >= 2, f"{kernel.key} was not launched in both precisions"
     overloads = [one for kernel in generic for one in kernel.overloads.values()]
-    made = compile_for_cuda([*overloads, *(kernel for kernel in kernels if not kernel.is_generic)], arch, tmp_path)
+    made = compile_for_cuda([*overloads, *(kernel for kernel in kernels if not kernel.is_generic)], A100, tmp_path)
     assert len(made) == len(kernels)
-    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
+    assert all(f"sm{A100}" in path.name and path.stat().st_size > 5000 for path in made)
 
 
 @pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])

@@ -17,18 +17,18 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 PRETRAINED = {"solver_swap.py", "gradient.py"}
 ARGUMENTS = {
-    "gradient.py": ["--worlds", "8", "--iterations", "50"],
+    "gradient.py": ["--worlds", "8", "--iterations", "10"],
     "solver_swap.py": ["--worlds", "8", "--frames", "30"],
-    "boxes.py": ["--worlds", "4", "--frames", "12"],
+    "boxes.py": ["--worlds", "4", "--frames", "4"],
     "link_lengths.py": ["--grid", "2"],
-    "swimmer.py": ["--seconds", "2"],
-    "walking.py": ["--seconds", "0.6", "--decisions", "1000", "--episodes", "1"],
-    "swimmer_gait.py": ["--seconds", "2", "--gait", "1", "--film", "gait.gif"],
-    "friction_discovery.py": ["--windows", "8", "--steps", "10", "--refit", "10", "--seconds", "1"],
-    "logs_to_policy.py": ["--transitions", "1000", "--iterations", "2", "--episodes", "8", "--json", "figures.json"],
+    "swimmer.py": ["--seconds", "0.5"],
+    "walking.py": ["--seconds", "0.3", "--decisions", "300", "--episodes", "1"],
+    "swimmer_gait.py": ["--seconds", "0.5", "--gait", "0.3", "--film", "gait.gif"],
+    "friction_discovery.py": ["--windows", "8", "--steps", "4", "--refit", "4", "--seconds", "0.5"],
+    "logs_to_policy.py": ["--transitions", "1000", "--iterations", "1", "--episodes", "2", "--json", "figures.json"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
     "pushing.py": ["--pushes", "8"],
-    "real_pendulum.py": ["--windows", "20", "--horizon", "0.1"],
+    "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
 }
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
 MODULES = {"own_task/hold.py", "worn_ant.py", "udp_robot.py"}

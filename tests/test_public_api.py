@@ -19,15 +19,15 @@ NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
     "neurodyn.sim.newton_articulation",
-    "neurodyn.cli.main", "neurodyn.control.grounds", "neurodyn.control.planning.closed_loop",
+    "neurodyn.cli.main", "neurodyn.control.starts", "neurodyn.control.planning.closed_loop",
     "neurodyn.control.planning.planner", "neurodyn.control.planning.sampling", "neurodyn.control.resolve",
-    "neurodyn.control.returns", "neurodyn.control.starts", "neurodyn.core.artifacts", "neurodyn.core.config",
+    "neurodyn.control.returns", "neurodyn.core.artifacts", "neurodyn.core.config",
     "neurodyn.core.description.scene", "neurodyn.core.errors", "neurodyn.core.provenance", "neurodyn.data.header",
     "neurodyn.data.store", "neurodyn.data.writer", "neurodyn.dynamics.batch", "neurodyn.dynamics.control",
     "neurodyn.dynamics.guard", "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model",
     "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.compiled",
     "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.quantities",
-    "neurodyn.dynamics.recorded_environment", "neurodyn.dynamics.same_robot", "neurodyn.evaluate.records",
+    "neurodyn.dynamics.same_robot", "neurodyn.evaluate.records",
     "neurodyn.evaluate.requests", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated",
     "neurodyn.evaluate.stability", "neurodyn.geometry.rotation", "neurodyn.identify.adaptation.fit",
     "neurodyn.identify.adaptation.run", "neurodyn.identify.adaptation.settings", "neurodyn.identify.adaptation.usual",

@@ -27,7 +27,7 @@ def test_every_example_is_written_once(tmp_path, capsys):
 
 
 def test_an_incomplete_installation_is_said_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("neurodyn.cli.examples.SOURCES", (tmp_path / "nowhere",))
+    monkeypatch.setattr("neurodyn.cli.demo.SOURCES", (tmp_path / "nowhere",))
     assert run(["examples", "--out", str(tmp_path / "examples")]) == 2
     said = capsys.readouterr().err
     assert "no such folder" in said

@@ -3,7 +3,7 @@
 
 import pytest
 
-from neurodyn.cli.generate import generate
+from neurodyn.cli.data import generate
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 

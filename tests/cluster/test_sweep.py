@@ -15,7 +15,7 @@ import neurodyn
 from neurodyn.cli.main import run
 from neurodyn.cluster import Cluster, sweep
 from neurodyn.cluster.sweep import sweep as sweep_module
-from neurodyn.cluster.sweep.space import Chance, Grid, Optuna, Range, corners
+from neurodyn.cluster.sweep.spec import Chance, Grid, Optuna, Range, corners
 from neurodyn.cluster.sweep.trials import TrialQueue, run_trial
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics

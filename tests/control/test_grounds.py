@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from neurodyn.control.grounds import SIZE, heights_above, task_ground
+from neurodyn.control.starts import SIZE, heights_above, task_ground
 from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities

@@ -7,7 +7,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data import store as stored_rows
-from neurodyn.data import window_sources
+from neurodyn.data import windows
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import chosen_episodes, sample_states, split_blocks
@@ -27,7 +27,7 @@ EPISODES, FRAMES = 40, 12
 def path(tmp_path, monkeypatch):
     """A store of 520 rows, read in blocks of 50, of which every third episode is for validation."""
     monkeypatch.setattr(stored_rows, "_BLOCK_BYTES", 50 * 20)
-    monkeypatch.setattr(window_sources, "_BLOCK", 16)
+    monkeypatch.setattr(windows, "_BLOCK", 16)
     split = np.where(np.arange(EPISODES) % 3 == 2, Split.VALIDATION, Split.TRAIN)
     lengths = FRAMES - np.arange(EPISODES) % 4
     with StoreWriter(tmp_path / "data.h5", header()) as writer:

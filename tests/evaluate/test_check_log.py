@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.evaluate.checks.held_out_log import check_log
+from neurodyn.evaluate.checks.declaration import check_log
 from neurodyn.evaluate.checks.run import check
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.robots import load

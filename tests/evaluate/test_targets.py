@@ -38,10 +38,30 @@ def torques(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+SMALL = """
+net: {kind: mlp, width: 32, depth: 2}
+steps: 100
+validations: 4
+validation_rollouts: 32
+validation_frames: 20
+phases:
+  - {share: 0.4, rate: 1.0e-2, batch: 128, loss: absolute}
+  - {share: 0.6, rate: 3.0e-3, batch: 128, forecast: 4, loss: absolute}
+"""
+
+
 @pytest.fixture(scope="module")
-def trained(targets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Settings of a training of seconds."""
+    path = tmp_path_factory.mktemp("settings") / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(targets: Path, small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "targets"
-    train("cartpole", targets, out, net="mlp", base="contact", steps=150, seed=0)
+    train("cartpole", targets, out, size=small, base="contact", seed=0)
     return out
 
 
@@ -83,10 +103,10 @@ def test_a_network_learns_from_targets_and_beats_the_declared_simulator(trained:
     assert mine["base_position_m"] < declared["base_position_m"]
 
 
-def test_a_network_of_torques_is_adapted_to_a_log_of_targets(torques: Path, targets: Path, tmp_path: Path):
-    train("cartpole", torques, tmp_path / "torques", net="mlp", steps=50, seed=0)
+def test_a_network_of_torques_is_adapted_to_a_log_of_targets(torques: Path, targets: Path, small: Path, tmp_path: Path):
+    train("cartpole", torques, tmp_path / "torques", size=small, steps=30, seed=0)
     before = evaluate(tmp_path / "torques", data=str(targets), horizon=10).plain()
-    finetune(tmp_path / "torques", targets, tmp_path / "both", steps=200, seed=0)
+    finetune(tmp_path / "torques", targets, tmp_path / "both", size=small, seed=0)
     after = evaluate(tmp_path / "both", horizon=10).plain()
     assert after["data"].endswith("targets.h5")
     assert after["by_horizon"]["10"]["joint_rad"] < before["by_horizon"]["10"]["joint_rad"]
@@ -112,10 +132,10 @@ def test_the_split_of_the_log_is_held_out(targets: Path):
     assert len(store.episodes(Split.TEST)) == 2
 
 
-def test_a_model_of_several_logs_is_compared_with_all_of_them(targets: Path, tmp_path: Path):
+def test_a_model_of_several_logs_is_compared_with_all_of_them(targets: Path, small: Path, tmp_path: Path):
     other = tmp_path / "other.h5"
     stand_in.log(8, 40, seed=1).write(other)
-    train("cartpole", [targets, other], tmp_path / "run", net="mlp", steps=20, seed=0)
+    train("cartpole", [targets, other], tmp_path / "run", size=small, steps=10, seed=0)
     found = evaluate(tmp_path / "run", horizon=10).plain()
     assert found["data"] == f"{targets}, {other}"
     assert found["episodes"] == 3

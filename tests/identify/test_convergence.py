@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 import torch
 
-from neurodyn.identify.convergence import SearchEnd, curvature, elsewhere, judge
 from neurodyn.identify.identifiability import identifiability
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.parameter_search import SearchEnd, curvature, elsewhere, judge
 from neurodyn.identify.residuals import Point, Residuals
 from tests.identify import pendulum
 

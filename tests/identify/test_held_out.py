@@ -4,8 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.dynamics.batch import Environment, State, Window
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window
 from neurodyn.identify.held_out import HorizonErrors, noise_floor
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.starts import FromPast, started

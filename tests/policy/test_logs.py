@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.grounds import home_ground
 from neurodyn.control.measurement_noise import MeasurementNoise
+from neurodyn.control.starts import home_ground
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.inspection import inspect_store
@@ -23,7 +23,7 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.drives.pd import pd_torque
-from neurodyn.policy.behaviours import Behaviour
+from neurodyn.policy.artifact import Behaviour
 from neurodyn.policy.logs import LogSummary, record_log, row_layout, usual_worlds
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task

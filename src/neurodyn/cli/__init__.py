@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: one verb, one file."""
+"""The command line: each verb is a function."""
 
 from neurodyn.core.lazy import lazy
 

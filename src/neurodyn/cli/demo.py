@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn demo`: a simulator learned, a log learned, or a policy learned in a model, with a report, in minutes."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from neurodyn.cli.terminal.console import ProgressBar
     from neurodyn.core.config import Record
     from neurodyn.learn.learner import TrainState
+
 
 R = TypeVar("R", bound="Record")
 
@@ -246,3 +248,35 @@ def show_policy(out: Path, seed: int) -> None:
     print(f"report: {report}")
     print(f"next: neurodyn export {folder}")
     print(f"verdict: {result.verdict}")
+
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+SOURCES = (_PACKAGE / "examples", _PACKAGE.parent.parent / "examples")
+"""Where examples lie: in an installed package, and in a clone."""
+
+
+def examples(*, out: Path = Path("examples")) -> None:
+    """Write the examples of the documentation: robots, column maps, logs in seconds, tasks, scripts.
+
+    Args:
+        out: Folder to write.
+
+    Example:
+        neurodyn examples --out examples
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.core.artifacts import atomic_folder
+    from neurodyn.core.errors import InputError
+    from neurodyn.core.locks import exclusive
+
+    source = next((folder for folder in SOURCES if folder.is_dir()), None)
+    if source is None:
+        raise InputError(f"{SOURCES[0]}: no such folder; the installation is incomplete, install neurodyn once more")
+    with exclusive(out):
+        if out.exists():
+            raise InputError(f"{out}: is there already; give another --out")
+        with ProgressBar("writing examples"), atomic_folder(out) as folder:
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    count = sum(path.is_file() for path in out.rglob("*"))
+    print(f"{count} files: {out}")
+    print(f"next: python {out / 'own_logs/make_logs.py'} --out logs")

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn evaluate`: errors by horizon, beside the simulator or beside a log."""
+"""`neurodyn evaluate`, `compare`, `view`: models beside simulators, logs and each other."""
 
 from pathlib import Path
+from typing import Literal
+
+import tyro
 
 from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import LoggerFlag
-from neurodyn.evaluate.requests import EvaluationRequest
+from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads
+from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 
 
 @command(EvaluationRequest)
@@ -57,3 +60,139 @@ def _asked(request: EvaluationRequest) -> tuple[str, ...]:
             values = value if isinstance(value, tuple) else (value,)
             found.append("-".join([name, *(Path(str(one)).stem for one in values if one is not True)]))
     return tuple(found)
+
+
+def compare(
+    runs: tuple[str, ...],
+    /,
+    *,
+    horizon: int | None = None,
+    rollouts: int | None = None,
+    seed: int = 500,
+    data: str | None = None,
+    split: Literal["train", "validation", "test", "all"] | None = None,
+    ground: str | None = None,
+    dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    episodes: int | None = None,
+    starts: str | None = None,
+    task: str | None = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Path | None = None,
+    report: Path = Path("compare.html"),
+) -> None:
+    """Measure several runs in the same way and put them beside each other; seeds of the same settings are one row.
+
+    Runs of which not the same can be measured (other robots, horizons, tasks) are shown apart. A run that cannot be
+    measured is named, the others are compared, and the exit code is 2. What was measured is kept in RUN/compared.json
+    and read again while the model is the same.
+
+    Args:
+        runs: Run directories and folders of policies, pretrained:NAME, or pretrained-policy:NAME.
+        horizon: Frames of a roll-out; by default as in `neurodyn evaluate`.
+        rollouts: Number of roll-outs; by default as in `neurodyn evaluate`.
+        seed: Seed of initial states and torques, and of a policy's starts and commands.
+        data: HDF5 store, or an npz log; by default each model's own log, where it was trained on one.
+        split: Which episodes of the data.
+        ground: Ground of the robot by name, or a YAML file with a scene.
+        dynamics: Where policies act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for
+            each. By default the simulator.
+        episodes: Number of episodes of each policy; by default 256.
+        starts: HDF5 store after whose windows episodes of policies start in models of logs.
+        task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        threads: Cores to use; by default all. Results do not depend on it.
+        json: File for the result as JSON.
+        report: File for the page.
+
+    Example:
+        neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
+    """
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.results import print_tables
+    from neurodyn.core.artifacts import is_policy, require_writable
+    from neurodyn.core.errors import InputError
+    from neurodyn.evaluate.run_comparison import RunFigures, comparison_of
+    from neurodyn.evaluate.run_figures import model_figures
+    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.report import comparison_tables, write_comparison
+    from neurodyn.report.run_comparison import LEAD, broken_lines
+
+    require_writable(json, report, text=True)
+    if not any(is_policy(run) for run in runs):
+        given = {"dynamics": dynamics or None, "episodes": episodes, "starts": starts, "task": task}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(f"--{name} is for policies, of which none is named here; valid: without it")
+    if episodes is not None and episodes < 1:
+        raise InputError(f"--episodes is {episodes}; valid: at least 1")
+
+    def measure(run: str) -> RunFigures:
+        if is_policy(run):
+            require_learner()
+            from neurodyn.policy.evaluation import EPISODES
+            from neurodyn.policy.figures import policy_figures
+
+            return policy_figures(
+                run, dynamics=dynamics, episodes=episodes or EPISODES, seed=seed, starts=starts, ground=ground,
+                task=task, device=device,
+            )  # fmt: skip
+        return model_figures(
+            run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, device=device,
+            threads=threads,
+        )  # fmt: skip
+
+    with ProgressBar("comparing"):
+        result = comparison_of(runs, measure)
+    lines = broken_lines(result)
+    print_tables(LEAD, comparison_tables(result), *lines)
+    keep_figures(json, result.plain())
+    print(f"report: {write_comparison(report, result)}")
+    if result.broken:
+        names = ", ".join(entry.run for entry in result.broken)
+        raise InputError(f"{len(result.broken)} of {len(runs)} runs could not be compared: {names}; why is said above")
+
+
+@command(RecordingRequest, after={"out": "run", "format": "run"})
+def view(
+    request: RecordingRequest,
+    *,
+    out: Path | None = None,
+    format: Format | None = None,  # noqa: A002
+    live: bool = False,
+    logger: LoggerFlag = None,
+) -> None:
+    """Record a model and its simulator, or a log, side by side from the same start.
+
+    Flags:
+        out: File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.
+        format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by
+            default as the file's name ends, else html.
+        live: Show it in a window, in Newton's viewer (needs the extra `live` and a display), until that is closed; a
+            file is written with --out or --format alone.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn view runs/cartpole --out cartpole.gif
+    """
+    from neurodyn.cli.terminal.flags import keep_recording, recording_file
+    from neurodyn.core.artifacts import resolve_run
+    from neurodyn.report.recording import record_run
+
+    if live:
+        from neurodyn.sim.viewer import require_live
+
+        require_live()
+    run, file = str(request.run), None
+    if not live or out is not None or format is not None:
+        file = recording_file(run, "view", out, format, resolve_run)
+    recording = keep_recording(run, logger, file, lambda: record_run(request))
+    what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
+    if file is not None:
+        print(f"{what}: {file.path}")
+    if live:
+        from neurodyn.sim.viewer import play, window
+
+        print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
+        motions = [path.q[0] for path in (recording.predicted, recording.truth)]
+        play(recording.robot, motions, window(), dt=recording.robot.dt, ground=recording.ground)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn identify`: parameters and networks of a hybrid model, from logs."""
+"""`neurodyn identify`, `discover`, `adapt`: what logs say of a robot."""
 
 from pathlib import Path
 
 from neurodyn.cli.terminal.command import command
 from neurodyn.cli.terminal.flags import cluster_of
 from neurodyn.core.config import replaced
-from neurodyn.identify.requests import IdentifyRequest
+from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
 
 _AFTER = {"out": "drive", "json": "beside", "cluster": "threads", "workers": "cluster", "worker_memory": "workers"}
 
@@ -82,3 +82,65 @@ def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> No
         write_json(json, result.plain())
         print(f"figures: {json}")
     print(f"network: {out / 'actuator_network.json'}" + ("" if recurrent else f"; model: {out / 'model'}"))
+
+
+@command(DiscoverRequest, after={"json": "device"})
+def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
+    """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
+
+    Writes a hybrid model with the networks that were found, blueprint.yaml and discovery.json to the run directory.
+
+    Flags:
+        json: File for the result as JSON.
+
+    Example:
+        neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
+    """
+    from neurodyn.cli.terminal.console import ProgressBar, terminal
+    from neurodyn.cli.terminal.tables import print_table
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.identify.discovery_run import discover_robot
+
+    require_writable(json, text=True)
+    with ProgressBar(f"discovering {request.robot}"):
+        result = discover_robot(request)
+    pairs = [(pair["quantity"], pair["input"]) for pair in result["pairs"]]
+    print_table(terminal(), ("acts on", "input"), pairs, f"{result['robot']}: what the data ask for")
+    print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
+    print(f"model: {request.out}")
+    if json is not None:
+        write_json(json, result)
+        print(f"figures: {json}")
+
+
+@command(AdaptRequest, after={"out": "data", "json": "threads"})
+def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
+    """Adapt the model of a robot to its logs: identify motors, mechanism and floor, then networks for the rest.
+
+    Each step is kept only where it is better on whole held-out episodes. The page in the run directory says what
+    differs from the declaration, what the logs do not say, what remains unexplained, and which motion to log next.
+
+    Flags:
+        json: File for the result as JSON.
+
+    Example:
+        neurodyn adapt ant --data logs/*.h5 --out runs/my-ant
+        neurodyn adapt examples/own_logs --data pendulum.h5 --mechanism --out runs/pendulum
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_adaptation
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.identify.adaptation.run import adapt as adapt_robot
+    from neurodyn.report.adaptation import write_adaptation
+
+    require_writable(json, text=True)
+    with ProgressBar(f"adapting {request.robot}"):
+        found = adapt_robot(request)
+    out = Path(request.out)
+    write_adaptation(out, found.figures)
+    print_adaptation(found.figures)
+    if json is not None:
+        write_json(json, found.figures.plain())
+        print(f"figures: {json}")
+    print(f"model: {out / 'model'}; report: {out / 'report.html'}")
+    print(f"verdict: {found.figures.verdict}")

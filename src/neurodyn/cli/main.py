@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `neurodyn`: one verb, one file; bad input is answered in one line with exit code 2."""
+"""The command `neurodyn`: its verbs; bad input is answered in one line with exit code 2."""
 
 import contextlib
 import errno
@@ -48,26 +48,26 @@ class Verb:
 VERBS: Registry[Verb] = Registry(
     "verb",
     demo=Verb("a model, or a policy, in minutes, with a report", "neurodyn.cli.demo:demo"),
-    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.examples:examples"),
-    init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
+    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.demo:examples"),
+    init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.robots:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
-    check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
-    generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
-    **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
-    inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
+    check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.robots:check"),
+    generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.data:generate"),
+    **{"import": Verb("make a dataset from logs", "neurodyn.cli.data:import_")},
+    inspect=Verb("show what a dataset holds", "neurodyn.cli.data:inspect"),
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
-    sweep=Verb("train with many settings and seeds, on many cores or machines", "neurodyn.cli.sweep:sweep"),
-    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
-    adapt=Verb("adapt a robot's model to its logs, in one command", "neurodyn.cli.adapt:adapt"),
+    sweep=Verb("train with many settings and seeds, on many cores or machines", "neurodyn.cli.train:sweep"),
+    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.train:finetune", parallel=True),
+    adapt=Verb("adapt a robot's model to its logs, in one command", "neurodyn.cli.identify:adapt"),
     identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
-    hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
-    reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
+    hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.robots:hybrid"),
+    reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.train:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
-    compare=Verb("put runs and policies beside each other, seeds together", "neurodyn.cli.compare:compare"),
-    discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
-    view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
+    compare=Verb("put runs and policies beside each other, seeds together", "neurodyn.cli.evaluate:compare"),
+    discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.identify:discover"),
+    view=Verb("record what a model does beside its simulator", "neurodyn.cli.evaluate:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
-    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.imitate:imitate"),
+    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.control:imitate"),
     policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.main:POLICY_ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
     export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
@@ -78,12 +78,12 @@ VERBS: Registry[Verb] = Registry(
 
 POLICY_ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy.train:train", parallel=True),
-    play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy.play:play"),
-    evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy.evaluate:evaluate"),
-    **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy.import_:import_")},
-    log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy.log:log"),
-    online=Verb("train policy and model in turns", "neurodyn.cli.policy.online:online"),
+    train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy:train", parallel=True),
+    play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy:play"),
+    evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy:evaluate"),
+    **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy:import_")},
+    log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy:log"),
+    online=Verb("train policy and model in turns", "neurodyn.cli.policy:online"),
 )
 """What can be done with policies, by the word behind `neurodyn policy`."""
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn robots`: the robots that ship with the package, and what is pretrained for each; or one robot in full."""
+"""`neurodyn robots`, `init`, `check`, `hybrid`: robots, their declarations and simulators."""
 
 from pathlib import Path
+
+from neurodyn.cli.terminal.command import command
+from neurodyn.evaluate.requests import CheckRequest
 
 
 def robots(
@@ -98,3 +101,126 @@ _UNITS = {
 
 def _shorten(names: tuple[str, ...]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... ({len(names)})"
+
+
+def init(
+    asset: Path,
+    /,
+    *,
+    out: Path | None = None,
+    name: str | None = None,
+    fixed_base: bool = False,
+    floating: bool = False,
+    dt: float = 0.01,
+    lock: tuple[str, ...] = (),
+    points: int | None = None,
+    check: bool = True,
+    force: bool = False,
+) -> None:
+    """Write a complete declaration of a robot (robot.yaml) beside a copy of its URDF, MJCF or USD.
+
+    What the asset does not say is chosen, tried in the simulator, and printed with its reason: contact points, a pose
+    to stand in, ranges of states, gains, rotor inertias, substeps.
+
+    Args:
+        asset: URDF, MJCF (.xml) or USD.
+        out: Folder to write; by default one named after the robot.
+        name: Name of the robot; by default that of the asset.
+        fixed_base: The base of a URDF is bolted to the world; by default guessed.
+        floating: The base of a URDF is free; by default guessed.
+        dt: Length of a frame [s].
+        lock: Joints to hold at zero, beside mimic joints and grippers.
+        points: Most contact points; by default 44.
+        check: Raise substeps until `neurodyn check` passes, in few worlds; without it a short trial decides alone.
+        force: Replace robot.yaml and the asset in an existing folder.
+
+    Example:
+        neurodyn init my_arm.urdf --fixed-base
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.tables import print_decisions
+    from neurodyn.core.errors import InputError
+    from neurodyn.evaluate.checks.run import why_refused
+    from neurodyn.robots import ROBOTS
+    from neurodyn.sim.declaration.declare import declare
+    from neurodyn.sim.declaration.pose import BUDGET
+
+    if fixed_base and floating:
+        raise InputError("--fixed-base and --floating contradict each other; valid: one of them, or none to guess")
+    with ProgressBar(f"declaring {asset.name}"):
+        declaration = declare(
+            asset, out, name=name, floating=True if floating else False if fixed_base else None, dt=dt, lock=lock,
+            budget=BUDGET if points is None else points, force=force,
+            accept=why_refused if check else None,
+        )  # fmt: skip
+    print_decisions(declaration.decisions)
+    robot, path = declaration.robot.name, declaration.path.parent
+    folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would be the robot that ships
+    print(f"{declaration.path} written; next: neurodyn check {folder}")
+    print(f"then: neurodyn generate {folder} --transitions 100000 --out {robot}.h5")
+    print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot} --base {declaration.base}")
+
+
+@command(CheckRequest, after={"json": "seed", "report": "seed"})
+def check(request: CheckRequest, *, json: Path | None = None, report: Path | None = None) -> None:
+    """Measure whether a robot's reference simulator can be learned from, and say what to change where it cannot.
+
+    Ends with exit code 2 where a check fails.
+
+    Flags:
+        json: File for the result as JSON.
+        report: File for the result as a page (.html).
+
+    Example:
+        neurodyn check my-arm --report check.html
+    """
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.results import print_check
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.errors import InputError
+    from neurodyn.evaluate import check as measure
+    from neurodyn.report import write_check
+
+    require_writable(json, report, text=True)
+    with ProgressBar(f"checking {request.robot}"):
+        result = measure(request)
+    print_check(result)
+    keep_figures(json, result.plain())
+    if report is not None:
+        print(f"report: {write_check(report, result)}")
+    if result.failed:
+        names = ", ".join(name.replace("_", " ") for name in result.failed)
+        raise InputError(
+            f"{request.robot}: the reference simulator cannot be trusted ({names}); change what is listed above"
+        )
+    print(f"next: neurodyn generate {request.robot} --transitions 200000 --out {result.robot}.h5")
+
+
+def hybrid(
+    robot: str,
+    /,
+    *,
+    out: Path,
+    contact: str | None = None,
+    substeps: int | None = None,
+    parameters: tuple[str, ...] = (),
+) -> None:
+    """Write a declared robot as a hybrid model: what its simulator computes, differentiable, without any data.
+
+    Args:
+        robot: Name of a robot, or the path of your own declaration.
+        out: Run directory to write.
+        contact: Contact model: soft, force or impulse; by default that of the robot's simulator (soft for MuJoCo).
+        substeps: Steps in a frame; by default as many as the simulator takes.
+        parameters: Quantities with other values than declared, as slider.mass=60 (neurodyn robots ROBOT lists them).
+
+    Example:
+        neurodyn hybrid ant --out runs/ant-hybrid
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
+
+    with ProgressBar(f"compiling {robot}"):
+        model = write_declared_hybrid(out, robot, contact=contact, substeps=substeps, parameters=parameters)
+    print(f"contacts: {model.config.contact or 'none'}; steps in a frame: {model.config.substeps}")
+    print(f"model: {out / 'model'}")

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurodyn.control.grounds import heights_above, home_ground
+from neurodyn.control.starts import heights_above, home_ground
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque
@@ -165,7 +165,7 @@ class TaskFrames:
         Args:
             task: The task.
             dynamics: Dynamics that fit the task (`require_fit`).
-            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
+            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
             parameters: Quantities of the robot that differ between worlds, which may be edited in place.
         """

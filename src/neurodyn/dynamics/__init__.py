@@ -7,7 +7,7 @@ with lazy(__name__):
     from neurodyn.dynamics.analytic import AnalyticDynamics
     from neurodyn.dynamics.artifact import Artifact, load
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
-    from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
+    from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, State, Step, Trajectory, Window
     from neurodyn.dynamics.coordinates import position_difference
     from neurodyn.dynamics.driven import driven
     from neurodyn.dynamics.guard import DivergedError, Fault, watching
@@ -21,7 +21,6 @@ with lazy(__name__):
     from neurodyn.dynamics.measures import ComparedRollouts, joint_distance
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.quantities import Quantities
-    from neurodyn.dynamics.recorded_environment import RecordedEnvironments
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [

@@ -15,8 +15,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
-from neurodyn.dynamics.batch import Trajectory, Window
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, Window
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch
 
 MOST = 20_000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a measurement: the arguments of `evaluate.evaluate` and `evaluate.check`, and their verbs' flags."""
+"""What is asked of an evaluation, a check, and a recording: arguments of functions, and flags of verbs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from neurodyn.core.requests import Flag
 
 if TYPE_CHECKING:
     from neurodyn.robots import Robot
+
 
 SEED = 500
 """Seed of initial states and controls; that of training data differs."""
@@ -72,3 +73,26 @@ class CheckRequest(Config, frozen=True, kw_only=False):
     seed: int = SEED
     device: Annotated[str, Flag("device")] = "cpu"
     threads: Annotated[int, Flag("threads")] = 1
+
+
+class RecordingRequest(Config, frozen=True, kw_only=False):
+    """A recording of the model of a run.
+
+    Attributes:
+        run: Run directory, or pretrained:NAME.
+        seed: Seed of the start and of the torques.
+        seconds: Length; by default 6 s beside the simulator and 2 s along a log.
+        driven: Drive the robot with random torques instead of leaving it passive.
+        data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the model
+            was trained on, where it was trained on one.
+        ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
+        device: Where the model computes: cpu, cuda, cuda:1 ...
+    """
+
+    run: Annotated[str | Path, Flag(str)]
+    seed: int = SEED
+    seconds: float | None = None
+    driven: bool = False
+    data: str | None = None
+    ground: str | None = None
+    device: Annotated[str, Flag("device")] = "cpu"

@@ -6,16 +6,15 @@ from neurodyn.core.lazy import lazy
 with lazy(__name__):
     from neurodyn.identify.adaptation.run import Adaptation, adapt
     from neurodyn.identify.adaptation.settings import AdaptationSettings
-    from neurodyn.identify.block_bootstrap import Resamples, bootstrap
     from neurodyn.identify.certainty import profiles
-    from neurodyn.identify.convergence import Convergence, curvature, judge
     from neurodyn.identify.discovery import Discovery, DiscoverySettings, discover
     from neurodyn.identify.discovery_run import discover_run
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.held_out import forecast_errors, hybrid_forecast, noise_floor
-    from neurodyn.identify.identifiability import Identifiability, identifiability
+    from neurodyn.identify.identifiability import Identifiability, Resamples, bootstrap, identifiability
     from neurodyn.identify.identify import Identification
     from neurodyn.identify.least_squares import Solution, fitted, levenberg_marquardt
+    from neurodyn.identify.parameter_search import Convergence, curvature, judge
     from neurodyn.identify.population_search import basin_hopping
     from neurodyn.identify.priors import PRIORS, Prior, PriorKind, prior_of
     from neurodyn.identify.readings import Noise, estimate_noise

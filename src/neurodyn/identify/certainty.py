@@ -11,11 +11,16 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.description.parameter import Parameter
-from neurodyn.identify.block_bootstrap import Resamples, bootstrap
-from neurodyn.identify.convergence import Convergence, curvature, elsewhere, judge
-from neurodyn.identify.identifiability import Identifiability, blocks_of, identifiability, student_t
+from neurodyn.identify.identifiability import (
+    Identifiability,
+    Resamples,
+    blocks_of,
+    bootstrap,
+    identifiability,
+    student_t,
+)
 from neurodyn.identify.least_squares import assemble, levenberg_marquardt, reduce
-from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.parameter_search import Convergence, Searched, curvature, elsewhere, judge
 from neurodyn.identify.priors import NORMAL
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve

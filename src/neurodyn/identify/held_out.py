@@ -16,7 +16,7 @@ from torch import Tensor
 from neurodyn.core.config import Record
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.batch import State, Trajectory, Window
+from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory, Window
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import (
@@ -28,7 +28,6 @@ from neurodyn.dynamics.measures import (
     joint_distance,
     persistence,
 )
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.starts import Start, lead, started
 from neurodyn.learn.fit_windows import FitWindows

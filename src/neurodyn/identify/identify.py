@@ -24,14 +24,12 @@ from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
+from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.block_bootstrap import require_blocks
 from neurodyn.identify.certainty import Certainty, certainty, values_by_log
-from neurodyn.identify.convergence import SearchEnd
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
@@ -41,9 +39,9 @@ from neurodyn.identify.held_out import (
     model_forecast,
     noise_floor,
 )
-from neurodyn.identify.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.identifiability import identifiability, require_blocks, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
-from neurodyn.identify.parameter_search import Searched, search
+from neurodyn.identify.parameter_search import Searched, SearchEnd, search
 from neurodyn.identify.population_search import rounds_done
 from neurodyn.identify.priors import Prior, prior_of
 from neurodyn.identify.readings import Noise, given_noise

@@ -26,12 +26,11 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.batch import State, Trajectory
+from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.priors import Prior, UnitPrior
 from neurodyn.identify.readings import LEAST, MEDIAN, ComparedReadings, Noise
 from neurodyn.identify.search_space import BoxedSpace, SearchSpace

@@ -17,12 +17,11 @@ from torch import Tensor, nn
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import Environment, State, Trajectory, Window
+from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Trajectory, Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals

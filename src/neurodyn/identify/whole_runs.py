@@ -10,9 +10,9 @@ from torch import Tensor
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.held_out import Forecast, own_motion
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.result import RunErrors, RunFit

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.fit_windows import FitWindows, require_finite_path
 from neurodyn.learn.learner import GradientLearner, TrainState, Validation
 from neurodyn.learn.loop import TrainingLoop

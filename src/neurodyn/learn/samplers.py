@@ -13,8 +13,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import IN_MEMORY, Store
-from neurodyn.data.window_sources import WindowIndex
-from neurodyn.data.windows import Batch, OpenWindows, failing_episodes, joined, open_windows
+from neurodyn.data.windows import Batch, OpenWindows, WindowIndex, failing_episodes, joined, open_windows
 
 
 class MemberSampler:

@@ -1,21 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training and fine-tuning of dynamics of any kind, from a robot and data to a run directory."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import replaced
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.requests import taking
 from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.neural.base_prediction import BASES
+from neurodyn.dynamics.neural.model import NEURAL
+from neurodyn.dynamics.same_robot import as_declared, as_torques, require_same_simulator
+from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import TrainState
+from neurodyn.learn.neural.settings import Settings, load_finetuning, load_settings
+from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainingPlan, with_budget
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
-from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, place_of
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
 from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
+from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot, load, locate
+from neurodyn.robots.data import as_logged, open_measured_data, open_robot_data
 
 
 @taking(TrainRequest)
@@ -84,3 +96,69 @@ def _require_settings(kind: str, size: str | TrainingPlan) -> None:
     """Raise an InputError for settings of another kind of dynamics."""
     if isinstance(size, TrainingPlan) and not isinstance(size, wanted := KINDS[kind].settings.get()):
         raise InputError(f"size is {type(size).__name__}; valid for {kind!r}: a name, a file, or {wanted.__name__}")
+
+
+def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings, Mixture]:
+    """Return settings and data of a training of neural dynamics; errors: see `learn.train.train`."""
+    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot, targets=True))
+    for store in mixture.stores:
+        require_data(as_logged(robot, store.header), store)
+        require_same_simulator(robot, store)
+    log = any(store.header.source == "log" for store in mixture.stores)
+    size = request.size
+    settings = size if isinstance(size, Settings) else load_settings(robot, str(size), request.net, log=log)
+    settings = replaced(settings, **_asked_base(request.base))
+    if request.members is not None:
+        settings = replaced(settings, members=request.members)
+    if settings.base is not None:
+        mixture = replace(mixture, stores=tuple(as_declared(robot, store) for store in mixture.stores))
+    return settings, mixture
+
+
+def _asked_base(base: str | None) -> dict[str, str]:
+    """Return the settings of `--base`: the name of a base, or the run of a hybrid model whose mechanism is the base."""
+    if base is None or base in BASES:
+        return {} if base is None else {"base": base}
+    if not base.startswith(PRETRAINED) and not Path(base).exists():
+        raise unknown("base", base, BASES, "the run of a hybrid model")
+    return {"base": "contact", "base_from": str(resolve_run(base).resolve())}
+
+
+def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]:
+    """Return settings and data of a fine-tuning of neural dynamics; errors: see `learn.train.finetune`."""
+    config, known = NEURAL.read(request.run)
+    robot = load(config.robot)
+    if isinstance(request.size, Settings):
+        settings = replaced(request.size, net=config.net, members=config.members)
+    else:
+        settings = load_finetuning(str(request.size), config.net, robot, config.members)
+    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot, targets=True))
+    if known.state.control_kind == "torque":
+        mixture = replace(mixture, stores=tuple(as_torques(robot, store) for store in mixture.stores))
+    return settings, mixture
+
+
+def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[WorldSettings, Mixture]:
+    """Return settings and data of a training of a world model; a base or a network in the request is an error."""
+    if request.base is not None:
+        raise InputError("--base is for --kind neural; a world model learns from logs alone")
+    if request.net is not None:
+        raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
+    mixture = open_mixture(request.data, request.shares, partial(open_measured_data, robot))
+    for store in mixture.stores:
+        require_log(robot, store)
+    size = request.size
+    settings = size if isinstance(size, WorldSettings) else load_world_settings(robot, str(size))
+    if request.members is not None:
+        settings = replaced(settings, net=replaced(settings.net, members=request.members))
+    return settings, mixture
+
+
+def plan_world_model_finetuning(request: FinetuneRequest) -> tuple[WorldSettings, Mixture]:
+    """Return settings and data of a fine-tuning of a world model; errors: see `learn.train.finetune`."""
+    config, known = WORLD_MODEL.read(request.run)
+    if isinstance(request.size, WorldSettings):
+        settings = replaced(request.size, net=config.net, context=known.state.context)
+    else:
+        settings = load_world_finetuning(str(request.size), config.net, known.state.context)
+    return settings, open_mixture(request.data, request.shares, partial(open_measured_data, load(config.robot)))

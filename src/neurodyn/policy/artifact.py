@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -232,3 +233,35 @@ def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
         return network(observation.to(torch.float32))[:, 0].to(observation.dtype) / scale
 
     return value
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A policy that records episodes of a log.
+
+    Attributes:
+        name: Name of the policy.
+        act: From observations, shape [worlds, observations], to actions without noise, shape [worlds, actions]; None
+            for uniformly random actions.
+        quiet: Whether no noise is added to its actions.
+    """
+
+    name: str
+    act: Callable[[Tensor], Tensor] | None = None
+    quiet: bool = False
+
+
+RANDOM, STILL = "random", "still"
+"""Names of the behaviours without a policy: uniformly random actions, and zero actions."""
+BEHAVIOURS = (RANDOM, STILL)
+
+
+def behaviour(name: str, task: Task) -> Behaviour:
+    """Return one of `BEHAVIOURS`, without a policy.
+
+    `still` with action noise resembles an untrained policy: a legged robot stands and totters for whole episodes, where
+    uniformly random actions throw it over at once.
+    """
+    if name == RANDOM:
+        return Behaviour(RANDOM)
+    return Behaviour(STILL, lambda seen: seen.new_zeros(len(seen), len(task.actions)))

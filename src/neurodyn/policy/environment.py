@@ -205,7 +205,7 @@ class PolicyEnvironment(VecEnv):
             penalty: Weight of the epistemic standard deviation, summed over the state in units of the data's standard
                 deviation.
             reward_scale: Factor on the reward that the learner receives.
-            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.grounds`).
+            environment: Ground and obstacles. Heights of the base are measured above this ground (`control.starts`).
                 None for the robot's default ground.
             draws: Quantities in which the robot differs between worlds and from episode to episode; those of
                 `dynamics` can differ in them (`policy.randomisation`). None for one robot.

@@ -10,10 +10,9 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns, returns_in
-from neurodyn.control.starts import Starts
+from neurodyn.control.starts import Starts, task_ground
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import Record, read_plain
 from neurodyn.core.errors import InputError

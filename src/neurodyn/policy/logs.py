@@ -24,12 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.control.grounds import home_ground
 from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
-from neurodyn.control.starts import plausible_starts
+from neurodyn.control.starts import home_ground, plausible_starts
 from neurodyn.control.task_frames import FrameEnd, episode_bounds, judge, require_fit
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import from_dict, read_config, to_dict
@@ -49,8 +48,7 @@ from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.artifact import PolicyConfig, load_policy, task_of
-from neurodyn.policy.behaviours import BEHAVIOURS, Behaviour, behaviour
+from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, PolicyConfig, behaviour, load_policy, task_of
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task, load

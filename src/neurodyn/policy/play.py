@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, log_file, robot_in_loop
-from neurodyn.control.starts import OneStart, Starts
+from neurodyn.control.starts import OneStart, Starts, home_ground, task_ground
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked

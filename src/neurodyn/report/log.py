@@ -13,10 +13,9 @@ from torch import Tensor
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import Window
+from neurodyn.dynamics.batch import RecordedEnvironments, Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.recorded import run_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed

@@ -19,17 +19,15 @@ from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.artifact import load_simulator, robot_of
-from neurodyn.dynamics.batch import Trajectory, Window
+from neurodyn.dynamics.batch import RecordedEnvironments, Trajectory, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.recorded import chosen_split, run_name, split_name
-from neurodyn.evaluate.requests import SEED
+from neurodyn.evaluate.requests import SEED, RecordingRequest
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
-from neurodyn.report.requests import RecordingRequest
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 

@@ -12,6 +12,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -72,11 +73,15 @@ def source_digest(robot: Robot) -> str:
     Raises:
         InputError: The asset is missing.
     """
+    return asset_digest(robot, {**to_dict(robot), "folder": "", "grounds": {}})
+
+
+def asset_digest(robot: Robot, options: Any) -> str:
+    """Return a digest of the files of a robot's asset, of plain data, and of the versions of what builds robots."""
     files = _Files(asset_path(robot).parent)
     name = _carry_asset(robot, files)
     builders = package_versions("newton", "warp-lang", "mujoco", "mujoco-warp")
-    declared = {**to_dict(robot), "folder": "", "grounds": {}}
-    digest = hashlib.sha256(json.dumps([declared, name, builders], sort_keys=True, default=str).encode())
+    digest = hashlib.sha256(json.dumps([options, name, builders], sort_keys=True, default=str).encode())
     contents = files.texts | {name: source.read_bytes() for name, source in files.copies.items()}
     for name, content in sorted(contents.items()):
         digest.update(f"{name} {len(content)} ".encode() + content)

@@ -8,6 +8,7 @@ as MuJoCo Warp drops them in models with a box.
 
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,7 @@ from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import resolve_asset
+from neurodyn.robots.bundle import asset_digest
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     import newton
 
 Gravity = Sequence[float] | np.ndarray | Tensor
+
+_READ: "dict[str, newton.ModelBuilder]" = {}
+"""Assets as read last, by the digest of their files: checks build a robot a dozen times, and meshes take seconds."""
+_KEPT = 4
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
 _NEGLIGIBLE = 1e-6  # mass and inertia of intermediate bodies of multi-joint bodies, as a share of the owner's
@@ -96,18 +102,23 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
 
 def import_asset(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot's asset, before the declaration overrides it."""
-    newton = import_newton()
     path = asset_path(robot)
-    builder = read_asset(
-        path,
-        locked=robot.locked,
-        meshes=robot.meshes,
-        floating=not robot.fixed_base,
-        density=robot.density,
-        densities=robot.densities,
-        mujoco=robot.simulator.solver == "mujoco",
-    )
-    _verify(newton, builder, robot, path)
+    options = {
+        "locked": robot.locked, "meshes": robot.meshes, "floating": not robot.fixed_base, "density": robot.density,
+        "densities": robot.densities, "mujoco": robot.simulator.solver == "mujoco",
+    }  # fmt: skip
+    try:
+        key = asset_digest(robot, [str(path), options])
+    except (InputError, OSError):  # the importer says what is wrong
+        builder = read_asset(path, **options)
+    else:
+        if key not in _READ:
+            while len(_READ) >= _KEPT:
+                del _READ[next(iter(_READ))]
+            _READ[key] = read_asset(path, **options)
+        found = _READ[key]
+        builder = deepcopy(found, {id(source): source for source in found.shape_source if source is not None})
+    _verify(import_newton(), builder, robot, path)
     return builder
 
 

@@ -18,8 +18,7 @@ from neurodyn.dynamics.guard import KEPT, Before, DivergedError, Fault, guard_bo
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import SolverDrive, write_kernel
-from neurodyn.solvers.environment import require_contact_points, resolve_environment
-from neurodyn.solvers.worlds import count_worlds, is_global, require_robot
+from neurodyn.solvers.worlds import count_worlds, is_global, require_contact_points, require_robot, resolve_environment
 
 import_newton()  # a clear error where the extra is missing, and no banner
 

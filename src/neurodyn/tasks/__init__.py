@@ -4,8 +4,7 @@
 from collections.abc import Callable
 
 from neurodyn.core.errors import InputError, unknown
-from neurodyn.core.own_code import is_file, own_class, split_name
-from neurodyn.core.registry import Registry
+from neurodyn.core.registry import Registry, is_file, own_class, split_name
 from neurodyn.tasks.task import Memory, Task
 
 __all__ = ["TASKS", "Memory", "Task", "is_file", "load", "names"]

@@ -28,7 +28,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State
-from neurodyn.policy.behaviours import behaviour
+from neurodyn.policy.artifact import behaviour
 from neurodyn.policy.logs import record_log
 from neurodyn.tasks import load
 

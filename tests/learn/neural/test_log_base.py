@@ -11,11 +11,11 @@ import torch
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError, Notice
 from neurodyn.dynamics.artifact import load, save
-from neurodyn.dynamics.as_declared import as_declared
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.driven import commanded
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.same_robot import as_declared
 from neurodyn.learn.neural.settings import load_settings
 from neurodyn.learn.neural.train import known_base
 from neurodyn.learn.train import train

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.grounds import home_ground
 from neurodyn.control.robot.process import RobotStoppedError
+from neurodyn.control.starts import home_ground
 from neurodyn.core.artifacts import pretrained_policy_names
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader

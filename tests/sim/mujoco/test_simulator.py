@@ -14,8 +14,8 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.robots import Joint, Robot, load
 from neurodyn.robots.sections import ContactPointSelection, SimulatorConfig
+from neurodyn.sim.articulation import LinkKinematics
 from neurodyn.sim.energy import EnergyMeter
-from neurodyn.sim.kinematics import LinkKinematics
 from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.simulators import articulation, simulator
 

@@ -8,8 +8,7 @@ import msgspec
 
 from neurodyn.cluster.connection import require_cluster
 from neurodyn.cluster.sweep.spec import Sweep, SweepPlan, read_sweep
-from neurodyn.cluster.sweep.trials import Told, TrialOutcome, TrialQueue
-from neurodyn.cluster.sweep.tuner import run_trials
+from neurodyn.cluster.sweep.trials import Told, TrialOutcome, TrialQueue, run_trials
 from neurodyn.core import artifacts
 from neurodyn.core.config import Record, read_config, to_yaml
 from neurodyn.core.errors import InputError

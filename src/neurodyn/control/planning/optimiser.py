@@ -204,7 +204,7 @@ PLANNERS: "Registry[type[PlanOptimiser]]" = Registry(
     mppi="neurodyn.control.planning.sampling:Mppi",
     cem="neurodyn.control.planning.sampling:Cem",
     annealed="neurodyn.control.planning.sampling:Annealed",
-    gradient="neurodyn.control.planning.gradient:Gradient",
+    gradient="neurodyn.control.planning.sampling:Gradient",
     ilqr="neurodyn.control.planning.ilqr:Ilqr",
 )
 """Planners by the name that a user gives them."""

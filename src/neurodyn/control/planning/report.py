@@ -5,8 +5,8 @@ from pathlib import Path as FilePath
 
 from msgspec import UNSET
 
-from neurodyn.control.grounds import home_ground
 from neurodyn.control.planning.closed_loop import ControlResult, Path
+from neurodyn.control.starts import home_ground
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
 from neurodyn.dynamics.batch import Trajectory

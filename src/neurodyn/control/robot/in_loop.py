@@ -23,7 +23,7 @@ from neurodyn.control.robot.log import RobotLog
 from neurodyn.control.robot.process import Observation, RobotProcess, RobotStoppedError
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError, notice
-from neurodyn.core.own_code import is_file
+from neurodyn.core.registry import is_file
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command

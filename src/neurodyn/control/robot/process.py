@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from neurodyn.control.robot.worker import STOPPED
 from neurodyn.core.errors import InputError
-from neurodyn.core.own_code import is_file, split_name
+from neurodyn.core.registry import is_file, split_name
 
 _OPENING = 60.0
 """Longest time that the user's class may take to be imported and made [s]."""

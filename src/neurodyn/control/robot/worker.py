@@ -24,7 +24,7 @@ import numpy as np
 
 from neurodyn.control.robot.interface import METHODS
 from neurodyn.core.errors import InputError
-from neurodyn.core.own_code import own_class
+from neurodyn.core.registry import own_class
 
 _FRAMES, _LEAST_PATIENCE, _SIMULATED_PATIENCE = 5, 0.2, 30.0
 _LOOK = 0.005

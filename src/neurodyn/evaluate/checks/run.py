@@ -155,7 +155,7 @@ CHECKS: Registry[Check] = Registry(
     passive_energy=f"{_ROOM}.passive:check_passive_energy",
     engine_agreement=f"{_ROOM}.convergence:check_engine_agreement",
     speed=f"{_ROOM}.declaration:check_speed",
-    log=f"{_ROOM}.held_out_log:check_log",
+    log=f"{_ROOM}.declaration:check_log",
 )
 """Checks by name, in the order of display."""
 

@@ -23,9 +23,9 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_contact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpace
 from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
 from neurodyn.identify.adaptation.settings import AdaptationSettings, FitStage

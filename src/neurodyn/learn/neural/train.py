@@ -26,14 +26,13 @@ from neurodyn.data.split import SAMPLE
 from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import ROBOT, require_match
-from neurodyn.dynamics.batch import Environment
+from neurodyn.dynamics.batch import Environment, RecordedEnvironments
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_base, predict_base
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.learner import TrainState
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner

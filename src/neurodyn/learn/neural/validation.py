@@ -13,11 +13,10 @@ from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.batch import Environment, Trajectory, Window
+from neurodyn.dynamics.batch import Environment, RecordedEnvironments, Trajectory, Window
 from neurodyn.dynamics.coordinates import coordinate_difference, position_difference
 from neurodyn.dynamics.ensemble import MARKS
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.neural.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
-from neurodyn.core.own_code import is_file
 from neurodyn.core.progress import showing
 from neurodyn.core.provenance import package_versions
+from neurodyn.core.registry import is_file
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.artifact import load

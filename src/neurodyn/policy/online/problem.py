@@ -12,7 +12,7 @@ from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.in_loop import robot_file, robot_in_loop
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.own_code import split_name
+from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.kinds import KINDS

@@ -17,9 +17,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import EXPLOITED, Verdict
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
-from neurodyn.dynamics.batch import State, Window
+from neurodyn.dynamics.batch import RecordedEnvironments, State, Window
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 
 
 class FittedModel(Record, frozen=True):

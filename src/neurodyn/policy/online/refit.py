@@ -18,8 +18,7 @@ from neurodyn.data.mixture import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.behaviours import BEHAVIOURS, STILL, Behaviour, behaviour
+from neurodyn.policy.artifact import BEHAVIOURS, STILL, Behaviour, behaviour, load_policy
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot

@@ -23,8 +23,7 @@ from neurodyn.data.mixture import Mixture, beginnings
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.learn.run_folder import open_mixture
-from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.behaviours import Behaviour
+from neurodyn.policy.artifact import Behaviour, load_policy
 from neurodyn.policy.evaluation import SEED, play
 from neurodyn.policy.logs import record_log
 from neurodyn.policy.online.problem import OnlineProblem

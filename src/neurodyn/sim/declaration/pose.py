@@ -10,10 +10,9 @@ import numpy as np
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.robots import ContactPointSelection, Robot
-from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.articulation import Articulation, LinkKinematics
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.facts import AssetJoint
-from neurodyn.sim.kinematics import LinkKinematics
 from neurodyn.sim.simulators import articulation
 
 _FROM_LIMIT = 0.2  # margin of a nominal pose to joint limits, as a share of the joint's range

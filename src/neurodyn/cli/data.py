@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn generate`, `import`, `inspect`: datasets from simulators and logs, and what they hold."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from neurodyn.cli.terminal.command import command
+from neurodyn.cli.terminal.flags import cluster_of, one_of
+from neurodyn.core.config import replaced
+from neurodyn.core.errors import InputError
+from neurodyn.interop.formats import MODEL_LAYOUTS
+from neurodyn.sim.requests import GenerationRequest
+
+if TYPE_CHECKING:
+    from neurodyn.data.header import StoreHeader
+    from neurodyn.robots import Robot
+
+
+_SHOWN = 3
+
+
+@command(GenerationRequest, after=dict.fromkeys(("cluster", "workers", "worker_memory"), "threads"))
+def generate(
+    request: GenerationRequest,
+    *,
+    cluster: str | None = None,
+    workers: int | None = None,
+    worker_memory: float | None = None,
+) -> None:
+    """Write a dataset from a robot's analytic solver: random states, random grounds, random torques or controllers.
+
+    Trajectories end where they leave plausible bounds; where too many do, nothing is written.
+
+    Flags:
+        cluster: Simulate on a Ray cluster (needs the extra `cluster`): "auto" for the one that this machine belongs to,
+            HOST:PORT of its head, or "local" to start one here. The data are those of one machine.
+        workers: Workers of the cluster, each on one core; by default as many as it has cores.
+        worker_memory: Most memory of a worker [GB]; by default no limit but the machine's.
+
+    Example:
+        neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
+    """
+    from neurodyn import robots
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.sim.generate import generate as run
+
+    robot = robots.load(str(request.robot))
+    with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {robot.name}"):
+        begun = partial(_announce, robot)
+        summary = run(replaced(request, robot=robot, executor=executor, begun=begun))
+    left = sum(departure.trajectories for departure in summary.departures)
+    if left:
+        worst = "; ".join(departure.words for departure in summary.departures[:_SHOWN])
+        more = "" if len(summary.departures) <= _SHOWN else f"; and {len(summary.departures) - _SHOWN} more coordinates"
+        print(f"{left:,} trajectories end where they leave plausible bounds: {worst}{more}")
+    ends = ", ".join(f"{count} {reason}" for reason, count in summary.early_ends.items())
+    print(
+        f"{summary.transitions:,} transitions in {summary.episodes:,} trajectories (ended early: {ends}; empty: "
+        f"{summary.empty}), {summary.seconds:.1f} s, {summary.rate:,.0f} transitions per CPU-second, "
+        f"{summary.bytes / 1e6:.1f} MB: {summary.path}"
+    )
+
+
+def _announce(robot: "Robot", header: "StoreHeader") -> None:
+    """Say how wide the input of a network for these data is, and warn where that makes training slow."""
+    from neurodyn.learn.neural.settings import contact_point_advice, network_inputs
+
+    points = 0 if header.contact_points is None else len(header.contact_points.contact_points)
+    print(f"{points} contact points, {network_inputs(robot, header.contact_points)} network inputs")
+    if advice := contact_point_advice(header.contact_points):
+        print(f"warning: {advice}")
+
+
+def import_(
+    files: tuple[Path, ...],
+    /,
+    out: Path,
+    reader: str | None = None,
+    robot: str | None = None,
+    split: Literal["declared", "train", "validation", "test", "random"] = "declared",
+    alignment: float | None = None,
+    seed: int = 0,
+    model: Annotated[str | None, one_of(MODEL_LAYOUTS)] = None,
+    statistics: Path | None = None,
+) -> None:
+    """Read logs into a dataset, or somebody else's checkpoint into a run.
+
+    Logs are resampled to the robot's frames, with measured alignment of control and motion. Formats are recognised by
+    what a file holds: CSV, npz, MuJoCo's npz, LeRobot data sets, bags of ROS 2, MCAP, and HDF5 of robomimic and Isaac
+    Lab.
+
+    Args:
+        files: Logs: files, or folders of bags and LeRobot data sets. With --model, a checkpoint.
+        out: File to write (.h5). With --model, a run directory.
+        reader: Robot whose declared column map fits, for example dfki-c1, or path of a column map (YAML, TOML);
+            "rwm-csv" for headerless rows in the layout that the robot declares, or path of a layout of rows. Without
+            one, columns are found by the names of the robot's joints; `neurodyn inspect LOG` drafts a column map.
+        robot: Robot that the log is of, by name or path; by default the one that the column map names.
+        split: Training, validation or test for all runs; or by the log itself (random by run where it does not
+            say); or random by run.
+        alignment: Delay from logged control to motion [s], in place of the column map's.
+        seed: Seed of a random split.
+        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model; or nerd, a
+            network of NeRD.
+        statistics: File with what the model's inputs were normalised with; by default the robot's own.
+
+    Example:
+        neurodyn import walk.mcap --robot my-arm --out walk.h5
+    """
+    if model is not None:
+        _import_model(files, out, robot, model, statistics)
+        return
+    if statistics is not None:
+        raise InputError("--statistics is of a model's inputs; valid with --model")
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.tables import print_import
+    from neurodyn.data.header import Split
+    from neurodyn.data.readers import import_logs, import_rows
+    from neurodyn.data.readers.column_map import with_alignment
+    from neurodyn.robots.data import find_map, find_reader, find_rows
+
+    if reader is None and robot is None:
+        raise InputError("says of which robot the logs are neither by --robot nor by --reader; give one of them")
+    layout = None if reader is None else find_rows(reader, robot)
+    if layout is not None:
+        if alignment is not None:
+            raise InputError("--alignment is for column maps; rows say which action produced which state")
+        given = None if split in {"declared", "random"} else Split[split.upper()]
+        with ProgressBar("reading logs"):
+            store = import_rows(files, layout, out, split=given, seed=seed)
+        print_import(store, out)
+        return
+    if reader is None and not files:
+        raise InputError("no log file given; expected at least one path")
+    with ProgressBar("reading logs"):
+        columns, spec = find_map(files[0], robot or "") if reader is None else find_reader(reader, robot)
+        if alignment is not None:
+            columns = with_alignment(columns, alignment)
+        store = import_logs(files, columns, spec, out, split=split, seed=seed)
+    print_import(store, out)
+
+
+def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
+    """Write a checkpoint as a run, and say what it holds."""
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.interop.checkpoints import import_model
+
+    if len(files) != 1 or robot is None:
+        raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")
+    with ProgressBar(f"reading {files[0].name}"):
+        found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
+    members = f" with {found.members} members" if hasattr(found, "members") else ""
+    print(f"{found.network}{members}, {found.spec.context} frames of warm-up: {out}")
+    print(f"next: neurodyn evaluate {out}{' --data LOG.h5' if found.measured else ''}")
+
+
+def inspect(
+    file: Path,
+    /,
+    plot: Path | None = None,
+    json: Path | None = None,
+    robot: str | None = None,
+    map: Path | None = None,  # noqa: A002 (the name of the flag)
+) -> None:
+    """Show what a dataset or a raw log holds.
+
+    Of a dataset: counts, ranges, coverage, rates, gaps, and how episodes ended; and a picture. Of a raw log: streams
+    and columns with types, rates, gaps and likely units; and a column map to start from.
+
+    Args:
+        file: HDF5 store, or a log of any format that `neurodyn import` reads.
+        plot: File for the picture of a dataset; beside it by default.
+        json: File to write the figures to, as JSON.
+        robot: Robot that a raw log is of, by name or path, whose joints the column map then has.
+        map: File for the column map of a raw log; by default LOG.map.yaml here. One that is there is kept.
+
+    Example:
+        neurodyn inspect walk.h5
+    """
+    from neurodyn.data.readers.column_map import is_log
+    from neurodyn.data.writer import SUFFIXES
+
+    if file.suffix.lower() not in SUFFIXES or is_log(file):
+        _inspect_log(file, robot, map, json)
+        return
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.tables import print_inspection
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.errors import InputError
+    from neurodyn.core.progress import stage
+    from neurodyn.data.inspection import inspect_store, plot_store
+    from neurodyn.data.store import Store
+    from neurodyn.robots.data import declared_ranges
+
+    for name, given in (("--robot", robot), ("--map", map)):
+        if given is not None:
+            raise InputError(f"{name} is for raw logs; {file} is a dataset, which says all that itself")
+    picture = plot or file.with_suffix(".png")
+    require_writable(json, text=True)
+    require_writable(picture)
+    with ProgressBar(f"inspecting {file.name}"):
+        with stage(0.0, 0.2, "reading"):
+            store = Store.open(file)
+            ranges = declared_ranges(store.header.spec)
+        with stage(0.2, 0.6, "statistics"):
+            found = inspect_store(store, ranges)
+        with stage(0.6, 1.0, "picture"):
+            plot_store(store, picture, ranges)
+    print_inspection(found)
+    print(f"picture: {picture}")
+    keep_figures(json, found)
+
+
+def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
+    """Show what a raw log holds, and draft a column map."""
+    from neurodyn.cli.terminal.console import ProgressBar, keep_figures
+    from neurodyn.cli.terminal.tables import print_log
+    from neurodyn.core.artifacts import require_writable, write_text
+    from neurodyn.data.inspection import inspect_log
+    from neurodyn.robots import load
+
+    path = column_map or Path(f"{log.resolve().name}.map.yaml")
+    require_writable(json, text=True)
+    require_writable(None if path.exists() else path)
+    with ProgressBar(f"inspecting {log.name}"):
+        report = inspect_log(log, None if robot is None else load(robot).spec, robot)
+    print_log(report.found)
+    if path.exists():
+        print(f"column map: {path} is there already and kept; --map FILE writes another")
+    else:
+        write_text(path, report.map_text)
+        print(f"column map to start from: {path}")
+    keep_figures(json, report.found)

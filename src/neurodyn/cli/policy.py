@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn policy`: train, play, evaluate, import, log policies; train policy and model in turns."""
+
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from neurodyn.cli.terminal.command import command
+from neurodyn.cli.terminal.flags import Format, GpuIds, LoggerFlag, own_device
+from neurodyn.core.config import replaced
+from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.requests import (
+    EvaluatePolicyRequest,
+    LogPolicyRequest,
+    OnlineRequest,
+    PlayPolicyRequest,
+    TrainPolicyRequest,
+)
+
+if TYPE_CHECKING:
+    from neurodyn.cli.terminal.console import ProgressBar
+
+
+@command(TrainPolicyRequest, after={"gpu_ids": "device"})
+def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
+    """Train a policy in a simulator or in a model, and write it to a folder.
+
+    Flags:
+        gpu_ids: GPUs to train on, one process on each with worlds of its own: 0 1, or all.
+
+    Example:
+        neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.verdict import require_usable
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.control.resolve import open_reference
+    from neurodyn.control.task_frames import require_fit
+    from neurodyn.learn.devices import current_ranks
+    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn.tracking.session import require_tracker
+    from neurodyn.policy.train import open_training, train_policy
+
+    out, dynamics = request.out, request.dynamics
+    require_tracker(request.logger, out)
+    with ProgressBar(f"opening {dynamics}"):
+        job = open_training(replaced(request, device=own_device(request.device, gpu_ids)))
+    require_writable(current_ranks().writes(out / "config.yaml"))
+    require_fit(job.task, job.where.dynamics, job.settings.penalty)
+    with ProgressBar("opening the reference"):
+        reference = open_reference(job.task, job.where, request.reference)
+    with ProgressBar(f"training {request.task} in {dynamics}") as bar:
+        end = train_policy(replaced(job, reference=reference, progress=bar))
+    print(
+        f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
+        f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
+    )
+    beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
+    require_usable(end.verdict, out)
+    print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
+    print(f"verdict: {end.verdict}")
+
+
+@command(PlayPolicyRequest, after={"out": "beside", "format": "out"})
+def play(
+    request: PlayPolicyRequest,
+    *,
+    out: Path | None = None,
+    format: Format | None = None,  # noqa: A002
+    logger: LoggerFlag = None,
+) -> None:
+    """Record what a policy does in some dynamics, beside others from the same start.
+
+    Flags:
+        out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
+            ends, else html.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy play policies/swingup --dynamics runs/cartpole
+    """
+    from neurodyn.cli.terminal.flags import keep_recording, recording_file
+    from neurodyn.core.artifacts import resolve_policy
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.policy.play import record_policy
+
+    policy = str(request.folder)
+    file = recording_file(policy, "play", out, format, resolve_policy)
+    recording = keep_recording(policy, logger, file, lambda: record_policy(request))
+    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {file.path}")
+
+
+@command(EvaluatePolicyRequest, after={"json": "device"})
+def evaluate(request: EvaluatePolicyRequest, *, json: Path | None = None, logger: LoggerFlag = None) -> None:
+    """Measure the return of policies in dynamics, and how far these are apart.
+
+    Flags:
+        json: File for the result as JSON.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.cli.terminal.results import print_policy
+    from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
+    from neurodyn.core.errors import InputError
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.learn.metrics import require_followed, show_results
+    from neurodyn.policy.evaluation import evaluate_policy
+    from neurodyn.policy.report import returns, write_policy_report
+
+    require_writable(json, text=True)
+    (policy, *more) = cast(tuple[str, ...], request.folder)
+    if logger is not None and more:
+        raise InputError("--logger: shows the result of one policy, and several are given")
+    require_followed(logger, policy)
+    with ProgressBar("playing episodes"):
+        result = evaluate_policy(request)
+    print_policy(result)
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    tables = [table.cells for table in returns(result)]
+    show_results(policy, logger, tables=tables, summary={"verdict of policy evaluate": result.verdict})
+    if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
+        with ProgressBar("report"):
+            written = write_policy_report(Path(policy), result, starts=request.starts, task=request.task)
+        print(f"report: {written}")
+    print(f"verdict: {result.verdict}")
+
+
+def import_(
+    file: Path,
+    /,
+    *,
+    task: str,
+    out: Path,
+    layout: str = "rl-games",
+    activation: str = "elu",
+) -> None:
+    """Write a policy that somebody else trained as one that `policy play`, `evaluate`, `log` and `export` take.
+
+    Args:
+        file: Checkpoint of rl_games (.pth) or rsl_rl (.pt), or its arrays by name (.npz, .safetensors).
+        task: Task with the observations and actions that it was trained with; TASK@nerd for the policies of NeRD.
+        out: Folder to write.
+        layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as in Isaac Lab and mjlab).
+        activation: Activation of its hidden layers, which the file does not say, as elu, relu or tanh.
+
+    Example:
+        neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.interop.policies import import_policy
+
+    with ProgressBar(f"reading {file.name}"):
+        config = import_policy(file, task, out, layout=layout, activation=activation)
+    widths = "-".join(str(width) for width in config.network.hidden)
+    print(
+        f"policy for {config.task} with {len(config.observations)} observations, {widths} {activation}, and "
+        f"{len(config.actions)} actions: {out}"
+    )
+    print(f"next: neurodyn policy evaluate {out} --dynamics analytic")
+
+
+@command(LogPolicyRequest)
+def log(request: LogPolicyRequest) -> None:
+    """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
+
+    A robot that declares rows logs those, as the robot itself would; any other logs generalised coordinates and
+    torques, as `generate` does.
+
+    Example:
+        neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.policy.logs import log_policies
+
+    with ProgressBar("recording"):
+        found = log_policies(request)
+    print(
+        f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "
+        f"failure ({found.implausible:.1%} in an implausible state; {found.cpu_seconds:.0f} CPU-s): {found.path}"
+    )
+    for name, value in found.returns.items():
+        print(f"return of {name}, noise included: {value:.4g}")
+    if request.csv is not None:
+        print(f"rows: {request.csv}")
+
+
+_PLACES = {
+    "kind": ("reference", "rounds", "frames"),
+    "data": (
+        "log_frames", "noise", "rollout", "random_share", "parameters", "size", "finetune", "members", "model_minutes",
+    ),
+    "settings": ("iterations", "worlds", "further", "penalty", "tolerance", "patience", "seed"),
+}  # fmt: skip
+
+
+@command(
+    OnlineRequest,
+    overriding=OnlineSettings,
+    after={name: before for place, names in _PLACES.items() for before, name in pairwise((place, *names))},
+)
+def online(
+    request: OnlineRequest,
+    *,
+    iterations: int | None = None,
+    worlds: int | None = None,
+    penalty: float | Literal["auto"] | None = None,
+    json: Path | None = None,
+    **flags: Any,
+) -> None:
+    """Train a policy in a model, log it in the simulator or on your robot, fit the model to all data, and again.
+
+    Stops when the returns in model and simulator agree and the last rounds brought no progress.
+
+    Flags:
+        iterations: Updates of the policy in the first round; by default those of the task.
+        worlds: Worlds in the model that run at once.
+        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
+            choose it. By default that of the task's settings.
+        json: File for the result as JSON, as OUT/online.json.
+
+    Example:
+        neurodyn policy online cartpole-swingup --out runs/online --rounds 3
+    """
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.policy.online.loop import frames_of
+    from neurodyn.policy.online.loop import online as learn_online
+    from neurodyn.policy.online.problem import settings_of
+    from neurodyn.policy.online.settings import with_flags
+
+    require_writable(json, text=True)
+    policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty}
+    settings = with_flags(settings_of(request), policy=policy, **flags)
+    with _Stages() as stages:
+        result = learn_online(
+            replaced(request, settings=settings, stages=stages, report=lambda text: print(text, flush=True))
+        )
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    out = Path(request.out)
+    frames = f"{result.frames:,} {frames_of(result.reference)}"
+    print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
+    verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
+    print(f"next: neurodyn policy {verb} {result.reference}")
+    print(f"verdict: {result.verdict}")
+
+
+class _Stages:
+    """A progress bar for each step, one after the other."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+
+    def __call__(self, title: str) -> "ProgressBar":
+        from neurodyn.cli.terminal.console import ProgressBar
+
+        self._open.close()
+        return self._open.enter_context(ProgressBar(title))
+
+    def __enter__(self) -> "_Stages":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._open.close()
