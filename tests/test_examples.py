@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 PRETRAINED = {"solver_swap.py", "gradient.py"}
 ARGUMENTS = {
-    "gradient.py": ["--worlds", "8", "--iterations", "10"],
+    "gradient.py": ["--worlds", "8", "--iterations", "50"],
     "solver_swap.py": ["--worlds", "8", "--frames", "30"],
     "boxes.py": ["--worlds", "4", "--frames", "4"],
     "link_lengths.py": ["--grid", "2"],
