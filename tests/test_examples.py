@@ -113,7 +113,7 @@ def test_a_robot_of_your_own_goes_all_the_way(tmp_path: Path, capsys: pytest.Cap
     pytest.importorskip("newton")
     robot, store, model = str(EXAMPLES / "own_robot"), str(tmp_path / "arm.h5"), str(tmp_path / "run")
     assert run(["generate", robot, "--transitions", "20000", "--out", store]) == 0
-    assert run(["train", robot, "--data", store, "--out", model, "--steps", "200"]) == 0
+    assert run(["train", robot, "--data", store, "--out", model, "--steps", "500"]) == 0
     figures = tmp_path / "errors.json"
     assert run(["evaluate", model, "--horizon", "10", "--rollouts", "64", "--json", str(figures)]) == 0
     report = json.loads(figures.read_text())
