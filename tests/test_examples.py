@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 PRETRAINED = {"solver_swap.py", "gradient.py"}
 ARGUMENTS = {
-    "gradient.py": ["--worlds", "8", "--iterations", "10"],
+    "gradient.py": ["--worlds", "8", "--iterations", "50"],
     "solver_swap.py": ["--worlds", "8", "--frames", "30"],
     "boxes.py": ["--worlds", "4", "--frames", "4"],
     "link_lengths.py": ["--grid", "2"],
@@ -113,7 +113,7 @@ def test_a_robot_of_your_own_goes_all_the_way(tmp_path: Path, capsys: pytest.Cap
     pytest.importorskip("newton")
     robot, store, model = str(EXAMPLES / "own_robot"), str(tmp_path / "arm.h5"), str(tmp_path / "run")
     assert run(["generate", robot, "--transitions", "20000", "--out", store]) == 0
-    assert run(["train", robot, "--data", store, "--out", model, "--steps", "200"]) == 0
+    assert run(["train", robot, "--data", store, "--out", model, "--steps", "500"]) == 0
     figures = tmp_path / "errors.json"
     assert run(["evaluate", model, "--horizon", "10", "--rollouts", "64", "--json", str(figures)]) == 0
     report = json.loads(figures.read_text())

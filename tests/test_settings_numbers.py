@@ -39,7 +39,7 @@ def settings() -> list[type[Config]]:
     for module in pkgutil.walk_packages(neurodyn.__path__, "neurodyn."):
         if "settings" in module.name or any(name.startswith(module.name) for name in (*BASES, *PARTS)):
             importlib.import_module(module.name)
-    for module in ("gradient", "ilqr", "sampling"):
+    for module in ("ilqr", "sampling"):
         importlib.import_module(f"neurodyn.control.planning.{module}")
     for module in (
         "walking.imitation",
