@@ -255,7 +255,7 @@ class CompiledFrames:
         spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt
         shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
         given = (q, qd, torque)
-        if not worlds or [tuple(tensor.shape) for tensor in given] != shapes:
+        if not self._encoding.compiles or not worlds or [tuple(tensor.shape) for tensor in given] != shapes:
             return None
         if like.dtype not in (torch.float32, torch.float64) or like.device.type not in ("cpu", "cuda"):
             return None
