@@ -117,14 +117,21 @@ class ObjectContacts(nn.Module):
         vectors = torch.stack([normal, against, touched - centre], -2)
         if self._floating:
             vectors = rotation.turn_rows(vectors, rotation.matrix(q[:, None, 3:7]))
-        return contact_inputs(distance, *vectors.unbind(-2), self._sight).flatten(1)
+        normal, against, touched = vectors.unbind(-2)
+        return contact_inputs(distance, normal, against, touched, self._sight).flatten(1)
 
 
 def _rounded(shape: TouchingShape) -> tuple[tuple[float, float, float], float]:
-    """Return the half edges [m] of the box about which a shape is rounded, and the radius [m]."""
+    """Return the half edges [m] of the box about which a shape is rounded, and the radius [m].
+
+    Ellipsoids, cylinders and meshes are seen as the boxes around them.
+    """
     first, second, _ = shape.size
-    round_ones = {"sphere": ((0.0, 0.0, 0.0), first), "capsule": ((0.0, 0.0, second), first)}
-    return round_ones.get(shape.kind, (shape.size, 0.0))
+    known = {
+        "sphere": ((0.0, 0.0, 0.0), first), "capsule": ((0.0, 0.0, second), first),
+        "cylinder": ((first, first, second), 0.0),
+    }  # fmt: skip
+    return known.get(shape.kind, (shape.size, 0.0))
 
 
 def _outward(local: Tensor, half: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

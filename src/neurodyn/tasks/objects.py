@@ -56,7 +56,7 @@ class ObjectTask(DeclaredTask):
     """The common part of tasks with an object: goals, observation, falls and success."""
 
     settings_type = ObjectSettings
-    settings: ObjectSettings
+    settings: ObjectSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     axes: str
     """Axes of the goal."""
 
@@ -175,7 +175,7 @@ class Push(ObjectTask):
     """
 
     settings_type = PushSettings
-    settings: PushSettings
+    settings: PushSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     key, axes = "push", "xy"
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
@@ -221,7 +221,7 @@ class Lift(ObjectTask):
     """
 
     settings_type = LiftSettings
-    settings: LiftSettings
+    settings: LiftSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     key, axes = "lift", "xyz"
 
     def __init__(self, robot: str) -> None:

@@ -12,7 +12,7 @@ from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.object_contacts import ObjectPoint, ObjectContacts
+from neurodyn.geometry.object_contacts import ObjectContacts, ObjectPoint
 
 BASE_COM, BOX_COM = (0.03, -0.02, 0.05), (0.01, 0.04, -0.02)
 TURNED = (0.02, -0.01, 0.03, 0.0, 0.6, 0.0, 0.8)

@@ -186,7 +186,7 @@ class Encoding(nn.Module):
     def _sense(self, config: ContactConfig, layout: ContactPointLayout) -> None:
         """Prepare the inputs from contact points."""
         from neurodyn.geometry.contact_features import ContactFeatures  # loads Warp, which only contacts need
-        from neurodyn.geometry.object_contacts import ObjectPoint, ObjectContacts, TreeContacts
+        from neurodyn.geometry.object_contacts import ObjectContacts, ObjectPoint, TreeContacts
 
         several = self.coordinates.free and bool(self.coordinates.objects)
         self.contact = (TreeContacts if several else ContactFeatures)(layout, config.margins, self.spec.dt)
@@ -410,7 +410,7 @@ def _contact_config(
     from neurodyn.geometry.object_contacts import candidates, object_shapes  # loads Warp
 
     shapes = object_shapes(touching, tuple(spec.objects))
-    pairs = tuple(tuple(pair) for pair in candidates(layout, touching, shapes))
+    pairs = tuple((one.point, one.shape) for one in candidates(layout, touching, shapes))
     return ContactConfig(margins=margins, objects=shapes if pairs else (), candidates=pairs)
 
 
