@@ -12,6 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics, renewed_memory
@@ -144,6 +145,12 @@ class AnalyticDynamics(BaseDynamics):
         from neurodyn.sim.simulators import articulation
 
         return torch.tensor(articulation(self.robot).base_com)
+
+    def _chain(self) -> Sequence[ChainJoint]:
+        """Return the moving joints of the robot as the simulator built it."""
+        from neurodyn.sim.simulators import articulation
+
+        return articulation(self.robot).joints
 
     @cached_property
     def home(self) -> Environment:  # pyright: ignore[reportIncompatibleMethodOverride]

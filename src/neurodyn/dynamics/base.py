@@ -2,16 +2,17 @@
 """Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
@@ -31,16 +32,27 @@ from neurodyn.robots import ROBOTS, Robot, load, locate
 from neurodyn.robots.sections import EndEffector, matching
 
 if TYPE_CHECKING:
-    from neurodyn.geometry.proximity import ProximityQuery
+    from neurodyn.geometry.proximity import ProximityQuery, Readings
 
 
-def declared_end_effector(robot: Robot | None) -> dict[str, Maker]:
-    """Return a maker of the end effector's position [m], world frame; none without an end effector."""
+def declared_end_effector(robot: Robot | None, chain: Callable[[], Sequence[ChainJoint]] = tuple) -> dict[str, Maker]:
+    """Return makers of the end effector's position [m] and velocity [m/s], world; none without an end effector.
+
+    The chain of joints is that of the declaration, or else `chain`; empty if it is unknown.
+    """
     end = None if robot is None else robot.end_effector
-    if end is None:
+    joints = () if end is None else end.joints or tuple(chain())
+    if end is None or not joints:
         return {}
-    query = cache(partial(_end_effector, end))  # built at the first use
-    return {"end_effector_position": lambda of: query()(None, of.state.q, of.state.qd).position[:, 0]}
+    query = cache(partial(_end_effector, msgspec.structs.replace(end, joints=joints)))  # built at the first use
+
+    def seen(of: Quantities) -> "Readings":
+        return of.derive("end_effector", lambda given: query()(None, given.state.q, given.state.qd))
+
+    return {
+        "end_effector_position": lambda of: seen(of).position[:, 0],
+        "end_effector_velocity": lambda of: seen(of).velocity[:, 0],
+    }
 
 
 def declared_contacts(
@@ -344,12 +356,16 @@ class BaseDynamics(ABC):
 
     def reader(self, environment: Environment | None = None) -> StateReader:
         """Return a reader of named quantities in one environment; see `Dynamics.reader`."""
-        given, robot = self._resolved(environment), self.robot
+        given, robot, layout = self._resolved(environment), self.robot, self.contact_points
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
-            more=declared_end_effector(robot) | declared_contacts(robot, self.contact_points, given.environment.ground),
+            more=declared_end_effector(robot, self._chain) | declared_contacts(robot, layout, given.environment.ground),
             contact_names=() if robot is None else tuple(robot.contacts),
         )  # fmt: skip
+
+    def _chain(self) -> Sequence[ChainJoint]:
+        """Return the moving joints of the robot as built; empty if they are unknown."""
+        return () if self.contact_points is None else self.contact_points.joints
 
     def require_ground(self) -> None:  # noqa: B027  # most kinds support any ground
         """Raise `InputError` if the dynamics do not feel the ground."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences of positions (wrapped angles, rotation vectors), and a state relative to its own base."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import torch
@@ -8,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.description.spec import JointPlace, StateSpec
 from neurodyn.geometry import base_frame, rotation
 from neurodyn.geometry.tensors import Matrices, Positions, Velocities
 
@@ -82,17 +82,23 @@ class Coordinates(nn.Module):
     Attributes:
         free: Whether the base floats.
         balls: First position and velocity coordinate of each ball joint.
+        objects: Columns of the free joints of bodies beside the robot.
         scalars: Position coordinates of joints with one degree of freedom.
         scalar_dofs: Their velocity coordinates.
     """
 
     com: Tensor
+    object_coms: Tensor
 
-    def __init__(self, spec: StateSpec, com: Vector3 = (0.0, 0.0, 0.0)) -> None:
-        """Prepare the conversion; `com` is the centre of mass of a floating base in the base frame [m].
+    def __init__(
+        self, spec: StateSpec, com: Vector3 = (0.0, 0.0, 0.0), object_coms: Mapping[str, Vector3] | None = None
+    ) -> None:
+        """Prepare the conversion.
 
-        Raises:
-            InputError: A free joint is not the first one.
+        Args:
+            spec: Names, order, units and dt of state and control.
+            com: Centre of mass of a floating base in the base frame [m].
+            object_coms: Those of bodies beside the robot in their frames [m]; the origin where there is none.
         """
         super().__init__()
         self.spec = spec
@@ -100,20 +106,18 @@ class Coordinates(nn.Module):
         self.balls: list[tuple[int, int]] = []
         self.scalars: list[int] = []
         self.scalar_dofs: list[int] = []
-        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
-            if joint.kind == "free" and index:
-                raise InputError(
-                    f"robot {spec.robot!r}: joint {joint.name!r} is free, but not the first; neural dynamics take one "
-                    "floating base"
-                )
+        self.objects: list[JointPlace] = list(spec.objects.values())
+        for joint, place in zip(spec.joints, spec.places, strict=True):
             if joint.kind == "ball":
                 self.balls.append((place.q.start, place.qd.start))
             elif joint.scalar:
                 self.scalars.append(place.q.start)
                 self.scalar_dofs.append(place.qd.start)
-        self._plain = not self.free and not self.balls
+        self._plain = not self.free and not self.balls and not self.objects
         self._centred = not any(com)
         self.register_buffer("com", torch.tensor(com), persistent=False)
+        own = [(object_coms or {}).get(name, (0.0, 0.0, 0.0)) for name in spec.objects]
+        self.register_buffer("object_coms", torch.tensor(own).reshape(-1, 3), persistent=False)
 
     def view(self, q: Positions, qd: Velocities, down: Tensor | None) -> base_frame.BaseView | None:
         """Return the state in the frame of a floating base, with gravity in any unit; None for a fixed base."""
@@ -128,7 +132,30 @@ class Coordinates(nn.Module):
         if base is None:
             return qd
         turned = rotation.turn_rows(qd[..., :6].unflatten(-1, (2, 3)), base)
-        return torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1)
+        return self.objects_turned(torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1), base)
+
+    def objects_turned(self, rates: Velocities, matrix: Matrices | None) -> Velocities:
+        """Return rates with those of objects times a matrix: of a base, world to base; of its transpose, back."""
+        if matrix is None or not self.objects:
+            return rates
+        turned = rates.clone()
+        for place in self.objects:
+            rows = rates[..., place.qd].unflatten(-1, (2, 3))
+            turned[..., place.qd] = rotation.turn_rows(rows, matrix).flatten(-2)
+        return turned
+
+    def object_poses(self, q: Positions, base: Matrices | None) -> list[Tensor]:
+        """Return place [m] and two columns of the rotation of each object, shape [..., 9] each.
+
+        They are in base axes, from the base's origin, if the base floats; else in world axes.
+        """
+        found = []
+        for place in self.objects:
+            start = place.q.start
+            at, turn = q[..., start : start + 3], rotation.matrix(q[..., place.quaternion])
+            rows = torch.stack([at if base is None else at - q[..., :3], turn[..., 0], turn[..., 1]], -2)
+            found.append((rows if base is None else rotation.turn_rows(rows, base)).flatten(-2))
+        return found
 
     def change(
         self, q: Positions, qd: Velocities, q_next: Positions, qd_next: Velocities
@@ -137,6 +164,13 @@ class Coordinates(nn.Module):
         base = self.base_rotation(q)
         dqd = self.to_base(base, qd_next - qd)
         dq = position_difference(self.spec, q_next, q)
+        for place, com in zip(self.objects, self.object_coms, strict=True):  # from the origin to the centre of mass
+            lever = com.expand_as(q[..., :3])
+            swing = rotation.rotate(q_next[..., place.quaternion], lever) - rotation.rotate(
+                q[..., place.quaternion], lever
+            )
+            dq[..., place.linear] += swing
+        dq = self.objects_turned(dq, base)
         if base is None:
             return dq, dqd
         turn = rotation.logarithm(rotation.multiply(rotation.conjugate(q[..., 3:7]), q_next[..., 3:7]))
@@ -152,20 +186,30 @@ class Coordinates(nn.Module):
         """Apply a change, as `change` returns it, to a state; `base` is `base_rotation(q)`."""
         if self._plain:
             return q + dq, qd + dqd
+        back = None if base is None else base.mT
         if base is None:
-            return self._turn_balls(q, dq), qd + dqd
+            return self._turned(q, dq), qd + dqd
         com = None if self._centred else self.com
-        if not self.balls:
+        if self.objects:
+            dq, dqd = self.objects_turned(dq, back), self.objects_turned(dqd, back)
+        if not self.balls and not self.objects:
             return base_frame.advance(base, q, qd, dq, dqd, com)
         moved, velocity = base_frame.advance(base, q[..., :7], qd, dq, dqd, com)
-        return torch.cat([moved, self._turn_balls(q, dq)[..., 7:]], dim=-1), velocity
+        return torch.cat([moved, self._turned(q, dq)[..., 7:]], dim=-1), velocity
 
-    def _turn_balls(self, q: Tensor, dq: Tensor) -> Tensor:
-        """Return positions with the changes of ball joints and of joints with one degree of freedom applied."""
+    def _turned(self, q: Tensor, dq: Tensor) -> Tensor:
+        """Return positions with changes applied, those of objects in world axes; a floating base is left as it was."""
         q_next = q.clone()
         if self.scalars:
             q_next[..., self.scalars] = q[..., self.scalars] + dq[..., self.scalar_dofs]
         for row, dof in self.balls:
             turn = rotation.exponential(dq[..., dof : dof + 3])
             q_next[..., row : row + 4] = rotation.normalise(rotation.multiply(turn, q[..., row : row + 4]))
+        for place, com in zip(self.objects, self.object_coms, strict=True):
+            before, lever = q[..., place.quaternion], com.expand_as(q[..., :3])
+            after = rotation.normalise(rotation.multiply(rotation.exponential(dq[..., place.angular]), before))
+            swing = rotation.rotate(before, lever) - rotation.rotate(after, lever)
+            start = place.q.start
+            q_next[..., start : start + 3] = q[..., start : start + 3] + dq[..., place.linear] + swing
+            q_next[..., place.quaternion] = after
         return q_next

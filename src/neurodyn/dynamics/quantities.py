@@ -5,7 +5,7 @@ A task asks for "base_height" or "joint_velocity" and never for the third coordi
 simulator, whose state is generalised coordinates, and in a model of logs, whose state is what was measured. Quantities
 are computed only when asked for; missing ones are refused by name.
 
-    joint_position [w, nj], joint_velocity [w, nj]     all joints but a free base, in order
+    joint_position [w, nj], joint_velocity [w, nj]     all joints that are not free, in order
     base_position [w, 3]                               origin of the base link [m], world
     base_height [w, 1]                                 its z [m]
     base_orientation [w, 4]                            base to world, scalar last
@@ -14,8 +14,10 @@ are computed only when asked for; missing ones are refused by name.
     base_angular_velocity [w, 3]                       [rad/s], base axes
     projected_gravity [w, 3]                           direction of gravity (unit), base axes
     joint_torque [w, nu]                               during the last frame [N m or N]
-    end_effector_position [w, 3]                       of robots that declare an end effector [m], world
+    end_effector_position, end_effector_velocity       of robots that declare one [m], [m/s], world; [w, 3] each
     contact [w, nc]                                    probability that each body of `contact_names` touches something
+    OBJECT.position [w, 3], OBJECT.orientation [w, 4]  of each free joint but a base: origin [m], body to world
+    OBJECT.linear_velocity, OBJECT.angular_velocity    of its centre of mass [m/s], [rad/s], world axes; [w, 3] each
 
 A free joint's linear velocity is that of the centre of mass c of the base, so the origin's is v - w x (R c).
 """
@@ -147,7 +149,7 @@ class StateReader:
             contact_names: Bodies of the columns of "contact", if the spec names none.
         """
         self._owner, self._contact_names = owner, spec.contacts or contact_names
-        makers = _joints(spec) | (_base(com, down) if spec.floating else {})
+        makers = _joints(spec) | _objects(spec) | (_base(com, down) if spec.floating else {})
         self._makers = {**makers, **(more or {})}
         self._makers_with_channels = {**makers, **_channels(spec), **(more or {})}
 
@@ -173,9 +175,30 @@ def gravity_direction(gravity: Tensor) -> Tensor | None:
 
 
 def _joints(spec: StateSpec) -> dict[str, Maker]:
-    """Return the quantities of the joints other than a base."""
+    """Return the quantities of the joints that are not free."""
     q, qd = spec.joint_q, spec.joint_qd
-    return {"joint_position": lambda of: of.state.q[:, q], "joint_velocity": lambda of: of.state.qd[:, qd]}
+    if not spec.objects:
+        return {"joint_position": lambda of: of.state.q[:, q], "joint_velocity": lambda of: of.state.qd[:, qd]}
+    held = [place for joint, place in zip(spec.joints, spec.places, strict=True) if joint.kind != "free"]
+    rows = tuple(row for place in held for row in range(place.q.start, place.q.stop))
+    dofs = tuple(dof for place in held for dof in range(place.qd.start, place.qd.stop))
+    return {
+        "joint_position": lambda of: columns(of.state.q, rows), "joint_velocity": lambda of: columns(of.state.qd, dofs)
+    }  # fmt: skip
+
+
+def _objects(spec: StateSpec) -> dict[str, Maker]:
+    """Return the quantities of the free bodies beside the robot."""
+    made: dict[str, Maker] = {}
+    for name, place in spec.objects.items():
+        start = place.q.start
+        made |= {
+            f"{name}.position": lambda of, rows=slice(start, start + 3): of.state.q[:, rows],
+            f"{name}.orientation": lambda of, rows=place.quaternion: of.state.q[:, rows],
+            f"{name}.linear_velocity": lambda of, dofs=place.linear: of.state.qd[:, dofs],
+            f"{name}.angular_velocity": lambda of, dofs=place.angular: of.state.qd[:, dofs],
+        }
+    return made
 
 
 def _base(com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:

@@ -136,6 +136,29 @@ class _Features(torch.autograd.Function):
         return None, None, *ctx.contacts.pull_back(q, qd, Readings(*readings), gradients[0].contiguous())
 
 
+def contact_inputs(distance: Tensor, normal: Tensor, velocity: Tensor, touched: Tensor, sight: Tensor) -> Tensor:
+    """Return contact features, shape [worlds, points, FEATURES].
+
+    Args:
+        distance: Signed distance of each point to a surface, its radius not subtracted [m], shape [worlds, points].
+        normal: Outward unit normal of the surface, shape [worlds, points, 3].
+        velocity: Velocity of the point relative to the surface [m/s], shape [worlds, points, 3].
+        touched: Nearest point of the surface [m], shape [worlds, points, 3].
+        sight: Radius [m], margin [m] and frame length [s] of each point, shape [points, 3].
+    """
+    radius, margin, dt = sight.unbind(-1)
+    gap = distance - radius
+    seen = (gap < margin).to(gap)
+    near = seen * (1 - gap / margin)
+    scale = seen * 10 / margin
+    ahead = scale * torch.relu(-(gap + dt * (normal * velocity).sum(-1)))
+    depths = torch.stack([near, scale * torch.relu(-gap), ahead], -1)
+    fading, touching = near.clamp_max(1.0)[..., None], (ahead > 0).to(ahead)[..., None]
+    parts = [depths, ahead[..., None] * normal, touching * velocity]
+    parts += [fading * normal, fading * velocity, fading * touched]
+    return torch.cat(parts, -1)
+
+
 class _Body(NamedTuple):
     """Motion of a body: rotation to the world, origin, velocity of the origin, angular velocity."""
 
@@ -190,18 +213,7 @@ class PlaneContacts(nn.Module):
             base_turn, base_origin = bodies.turn[:, 1:2], bodies.origin[:, 1:2]  # after the world
             to_base = rotation.conjugate(base_turn).expand_as(turn)
             place, moving, upward = (rotation.rotate(to_base, x) for x in (place - base_origin, moving, upward))
-        radius, margin, dt = self._sight.unbind(-1)
-        gap = distance - radius
-        seen = (gap < margin).to(gap)
-        near = seen * (1 - gap / margin)
-        scale = seen * 10 / margin
-        ahead = scale * torch.relu(-(gap + dt * (upward * moving).sum(-1)))
-        depths = torch.stack([near, scale * torch.relu(-gap), ahead], -1)
-        fading, touching = near.clamp_max(1.0)[..., None], (ahead > 0).to(ahead)[..., None]
-        ground = place - distance[..., None] * upward
-        parts = [depths, ahead[..., None] * upward, touching * moving]
-        parts += [fading * upward, fading * moving, fading * ground]
-        return torch.cat(parts, -1).flatten(1)
+        return contact_inputs(distance, upward, moving, place - distance[..., None] * upward, self._sight).flatten(1)
 
     def _bodies(self, q: Tensor, qd: Tensor) -> _Body:
         """Return the motion of all bodies in the order of `_order`, the world first, shapes [worlds, bodies, ...]."""

@@ -16,7 +16,8 @@ from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.tasks import Task, is_file, load
+from neurodyn.robots import ROBOTS
+from neurodyn.tasks import Task, is_file, load, of_robot
 
 KNOWN = 1_000_000
 """Observations that the normalisation of a given policy counts for when rsl_rl goes on with it."""
@@ -164,7 +165,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         version = data.get("version") if isinstance(data, dict) else None
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
-    if not is_file(config.task):
+    if not _is_own(config.task):  # what a user declared or wrote may have moved
         require_task(config, load(config.task), str(folder))
     network = config.build()
     try:
@@ -187,6 +188,9 @@ def task_of(config: PolicyConfig, given: str | None, where: str) -> Task:
             f"{where}: policy for the task {kind!r} in a file, whose code runs only if you name it; give --task "
             f"FILE.py:{kind} (it was {file})"
         )
+    kind, _, path = config.task.partition("@")
+    if given is None and of_robot(config.task) and path not in ROBOTS and not Path(path).exists():
+        raise InputError(f"{where}: policy for the task {kind!r} of {path}, which is gone; give --task {kind}@ROBOT")
     task = load(config.task if given is None else given)
     require_task(config, task, where)
     return task
@@ -197,15 +201,22 @@ def require_task(config: PolicyConfig, task: Task, where: str) -> None:
     now = policy_config(task, config.network)
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
         mine, wanted = getattr(config, name), getattr(now, name)
-        if name == "task" and is_file(mine) and is_file(wanted) and _class_of(mine) == _class_of(wanted):
+        if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
             continue  # the file may have moved
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")
 
 
-def _class_of(task: str) -> str:
-    return task.rpartition(":")[2]
+def _is_own(task: str) -> bool:
+    return is_file(task) or of_robot(task)
+
+
+def _same_own(mine: str, wanted: str) -> bool:
+    """Return whether two tasks are of one class in a file, or have one name, wherever file or robot lie."""
+    if is_file(mine) and is_file(wanted):
+        return mine.rpartition(":")[2] == wanted.rpartition(":")[2]
+    return of_robot(mine) and of_robot(wanted) and mine.partition("@")[0] == wanted.partition("@")[0]
 
 
 _EPSILON = 1e-2

@@ -26,7 +26,8 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     """A training of a policy, by names.
 
     Attributes:
-        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
+        task: Name of a task, as cartpole-swingup, NAME@ROBOT for one that a robot declares, or FILE.py:CLASS for one of
+            your own.
         dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
             run directory, or pretrained:NAME.
         out: Folder to write.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -33,6 +33,9 @@ from neurodyn.robots.sections import (
     SimulatorConfig,
     check_interval,
 )
+
+OBJECT_PARTS = ("x", "y", "z", "heading")
+"""Ranges of a free body beside the robot: place of its origin [m], and angle about the vertical [rad]."""
 
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
@@ -141,6 +144,7 @@ class Robot(Config, frozen=True):
         nominal: Positions of a nominal pose by joint [rad or m]; zero if not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
+        tasks: Settings of tasks of this robot (`tasks.TASKS_OF_ROBOTS`) by name.
         log: Column map of the robot's logs, relative to the declaration.
         rows: Layout of headerless rows of the robot's logs (`data.row_layout`), relative to the declaration.
         folder: Folder of the declaration, set when it is read.
@@ -188,6 +192,7 @@ class Robot(Config, frozen=True):
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
     evaluation_horizon: int = 1000
+    tasks: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     log: str | None = None
     rows: str | None = None
     folder: str = ""
@@ -199,9 +204,10 @@ class Robot(Config, frozen=True):
         self._check_grounds()
         self._check_controller()
         if self.end_effector is not None:
-            chain = [joint.name for joint in self.end_effector.joints]
-            if chain != [joint.name for joint in self.joints]:
+            chain, names = [joint.name for joint in self.end_effector.joints], [joint.name for joint in self.joints]
+            if chain and chain != names:
                 raise ValueError(f"end_effector: joints are {chain}; valid: all of the robot's joints, in order")
+            _require_known("end_effector", (self.end_effector.joint,), names)
 
     def _check_scalars(self) -> None:
         if not self.name or "/" in self.name:
@@ -257,8 +263,9 @@ class Robot(Config, frozen=True):
 
     def _check_ranges(self) -> None:
         scalar = [joint.name for joint in self.joints if joint.scalar]
-        objects = [joint.spec for joint in self.joints[1:] if joint.kind == "free"]
-        scalar += [name for joint in objects for name in joint.q_names[:3]]
+        objects = [joint.name for joint in self.joints[1:] if joint.kind == "free"]
+        scalar += [f"{name}.{part}" for name in objects for part in OBJECT_PARTS]
+        scalar += [f"{joint.name}.heading" for joint in self.joints[:1] if joint.kind == "free"]
         velocities = [name for joint in self.joints for name in joint.spec.qd_names]
         for what in ("sampling", "reset", "range"):
             ranges: Ranges = getattr(self, what)
@@ -269,6 +276,8 @@ class Robot(Config, frozen=True):
                 _require_known(f"{what}.{field}", declared, valid)
                 for name, interval in declared.items():
                     check_interval(f"{what}.{field} of {name!r}", interval)
+            if ranges.rotation is not None and any(f"{joint.name}.heading" in ranges.q for joint in self.joints[:1]):
+                raise ValueError(f"{what}.q gives the base a heading, and {what}.rotation turns it anyhow; remove one")
             if self.fixed_base and (ranges.height is not None or ranges.tilt or ranges.rotation is not None):
                 raise ValueError(f"{what}: height, tilt and rotation are those of floating bases; remove them")
             if ranges.height is not None:
@@ -386,6 +395,8 @@ class Robot(Config, frozen=True):
         if field == "control":
             return self._control_interval(name)
         joint = next((joint for joint in self.joints if joint.name == name), None)
+        if field == "q" and joint is None and name.endswith(".heading"):
+            return (-math.pi, math.pi)
         if joint is None and field == "qd":  # one coordinate of a free or ball joint
             return (0.0, 0.0)
         if field == "q" and joint is not None and joint.continuous:
@@ -417,6 +428,11 @@ class Robot(Config, frozen=True):
             f"robot {self.name!r}: no range to draw commands of {name!r} from; declare its command_range in drives, or "
             f"sampling: {{control: {{{name}: [lower, upper]}}}}"
         )
+
+    def object_intervals(self, name: str, *, reset: bool) -> tuple[Interval, ...]:
+        """Return the ranges of a free body's place and heading (`OBJECT_PARTS`), for data or for initial states."""
+        interval = self.reset_interval if reset else self.sampling_interval
+        return tuple(interval("q", f"{name}.{part}") for part in OBJECT_PARTS)
 
     def control_intervals(self) -> tuple[Interval, ...]:
         """Return the ranges of the commands, in the order of the control vector; errors: see `sampling_interval`."""

@@ -166,21 +166,22 @@ class GroundSampling(Config, frozen=True):
 
 
 class EndEffector(Config, frozen=True):
-    """The end effector of a robot with the kinematic chain that moves it, usable without a simulator.
+    """The end effector of a robot.
 
     Attributes:
-        joints: All moving joints of the robot as built, in the order of its coordinates.
         joint: Name of the joint whose child body carries the point.
         point: Position in that body's frame [m].
+        joints: All moving joints of the robot as built, in the order of its coordinates, with which it is known without
+            a simulator; none for those of the contact points of whatever moves the robot.
     """
 
-    joints: tuple[ChainJoint, ...]
     joint: str
     point: Vector3
+    joints: tuple[ChainJoint, ...] = ()
 
     def __post_init__(self) -> None:
         names = [joint.name for joint in self.joints]
-        if self.joint not in names:
+        if names and self.joint not in names:
             raise ValueError(f"end_effector: joint is {self.joint!r}; valid: {', '.join(names)}")
 
 

@@ -181,11 +181,9 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
     scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.scalar}
-    places = {
-        joint.name: [interval("q", name) for name in joint.q_names[:3]]
-        for joint in robot.spec.joints[1:] if joint.kind == "free"
-    }  # fmt: skip
+    places = {name: robot.object_intervals(name, reset=reset) for name in robot.spec.objects}
     height = robot.sampling.height if ranges.height is None else ranges.height
+    heading = interval("q", f"{robot.spec.joints[0].name}.heading")
     if not robot.fixed_base and height is None:
         raise InputError(
             f"robot {robot.name!r}: no range to draw the base's height from; declare it as "
@@ -196,17 +194,16 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
         if ranges.rotation is not None:
             axis = normalize(torch.from_numpy(rng.standard_normal((count, 3), dtype=np.float32)), dim=-1)
             return exponential(_uniform([(0.0, ranges.rotation)], (count,), rng) * axis)
-        turns = [(-math.pi, math.pi), (-math.pi, math.pi), (0.0, ranges.tilt)]  # heading, direction of the tilt, tilt
+        turns = [heading, (-math.pi, math.pi), (0.0, ranges.tilt)]  # heading, direction of the tilt, tilt
         return tilted_rotation(*_uniform(turns, (count,), rng).T)
 
     def position(joint: JointSpec, count: int, floor: Tensor) -> Tensor:
         if joint.kind == "ball":
             quaternion = torch.from_numpy(rng.standard_normal((count, 4), dtype=np.float32))  # uniform rotations
             return quaternion / quaternion.norm(dim=1, keepdim=True)
-        if joint.name in places:  # an object: upright, anyhow turned
-            heading = _uniform([(-math.pi, math.pi)], (count,), rng)[:, 0]
-            still = torch.zeros(count)
-            return torch.cat([_uniform(places[joint.name], (count,), rng), tilted_rotation(heading, still, still)], 1)
+        if joint.name in places:  # an object: upright
+            place, still = _uniform(places[joint.name], (count,), rng), torch.zeros(count)
+            return torch.cat([place[:, :3], tilted_rotation(place[:, 3], still, still)], 1)
         if joint.kind == "free":
             z = floor + _uniform([height or (0.0, 0.0)], (count,), rng)[:, 0]
             return torch.cat([torch.zeros(count, 2), z[:, None], orientation(count)], 1)

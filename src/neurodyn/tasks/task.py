@@ -22,7 +22,7 @@ from neurodyn.robots.sections import Interval
 _ANYWHERE = (-math.pi, math.pi)
 
 
-def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, heading: Interval = _ANYWHERE) -> State:
+def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, heading: Interval | None = None) -> State:
     """Draw states from the robot's `reset` ranges, its base over the origin of the world.
 
     Args:
@@ -30,13 +30,16 @@ def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, headi
         worlds: Number of states.
         generator: Random numbers; its device is that of the states.
         heading: Range of the angle of a floating base about the vertical [rad]; of robots whose resets give no
-            `rotation`.
+            `rotation`. None for that of the resets.
     """
     q: list[Tensor] = []
     qd: list[Tensor] = []
+    objects = robot.spec.objects
     for joint in robot.spec.joints:
-        if joint.kind == "free":
-            q.append(_pose(robot, worlds, generator, heading))
+        if joint.name in objects:
+            q.append(_object_pose(robot.object_intervals(joint.name, reset=True), worlds, generator))
+        elif joint.kind == "free":
+            q.append(_pose(robot, worlds, generator, heading or robot.reset_interval("q", f"{joint.name}.heading")))
         elif joint.kind == "ball":
             q.append(torch.tensor([0.0, 0.0, 0.0, 1.0], device=generator.device).expand(worlds, 4))
         else:
@@ -49,6 +52,14 @@ def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tens
     """Draw numbers uniformly, shape [worlds]."""
     lower, upper = interval
     return lower + (upper - lower) * torch.rand(worlds, generator=generator, device=generator.device)
+
+
+def _object_pose(intervals: tuple[Interval, ...], worlds: int, generator: torch.Generator) -> Tensor:
+    """Draw poses of a free body beside a robot, upright: place [m], then heading [rad] as a quaternion."""
+    place = torch.stack([uniform(interval, worlds, generator) for interval in intervals], dim=-1)
+    turn = torch.zeros_like(place[:, :3])
+    turn[:, 2] = place[:, 3]
+    return torch.cat([place[:, :3], rotation.exponential(turn)], dim=-1)
 
 
 def _pose(robot: Robot, worlds: int, generator: torch.Generator, heading: Interval) -> Tensor:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.core.errors import InputError
 from neurodyn.dynamics.coordinates import position_difference, wrap_angle
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit, count_inputs, fit_encoding
@@ -183,10 +182,3 @@ def test_the_residual_of_a_smooth_plant_is_far_below_the_position_step():
     assert encoding.config.kappa == pytest.approx([0.6, 0.6], abs=0.01)
     residual = encoding.target(BasePrediction(q, qd), q_next, qd_next)[:, 2:]
     assert (residual.abs().mean(0) < 0.02 * dq.abs().mean(0)).all()
-
-
-def test_a_free_joint_that_is_no_base_is_refused():
-    joints = (JointSpec(name="hinge", kind="revolute"), JointSpec(name="ball", kind="free"))
-    spec = StateSpec(robot="juggler", joints=joints, controls=(), dt=0.01)
-    with pytest.raises(InputError, match="joint 'ball' is free"):
-        Encoding(spec, config(kappa=(0.5,) * 7))

@@ -283,6 +283,13 @@ class StateSpec(Config, HasJoints, frozen=True):
         return places(self.joints)
 
     @property
+    def objects(self) -> dict[str, JointPlace]:
+        """Columns of the free joints of bodies beside the robot, that is of all but the first joint, by name."""
+        free = [joint.kind == "free" and number > 0 for number, joint in enumerate(self.joints)]
+        columns = zip(self.joints, self.places, free, strict=True)
+        return {joint.name: place for joint, place, apart in columns if apart}
+
+    @property
     def joint_q(self) -> slice:
         """Columns of the positions of all joints except a floating base."""
         return slice(self.joints[0].nq if self.floating else 0, None)

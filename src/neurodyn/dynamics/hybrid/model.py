@@ -15,7 +15,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.description.contacts import ContactPointLayout
+from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
 from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
@@ -165,6 +165,10 @@ class HybridDynamics(LearnedDynamics):
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None if the model feels none."""
         return contact_layout(self.mechanism, rigid=True) if self._feels_ground else None
+
+    def _chain(self) -> Sequence[ChainJoint]:
+        """Return the moving joints of the mechanism."""
+        return self.mechanism.joints[: len(self.mechanism.joints) - self._hidden]
 
     @property
     def contacts_of_simulator(self) -> bool:

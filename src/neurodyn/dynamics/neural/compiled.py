@@ -14,6 +14,7 @@ from neurodyn.dynamics.fixed_frame import KeptFrames, wants_torch
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.encoding import Encoding, Predict
 from neurodyn.dynamics.neural.kernels import CompiledNetwork, decode_launch, encode_launch, is_plain
+from neurodyn.geometry.contact_features import ContactFeatures
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.launching import Chain, is_capturing, start_warp
 from neurodyn.nets.predictor import Predictor
@@ -90,7 +91,7 @@ class CompiledFrame:
             self._start = torch.zeros_like(self.state)
         commands, keep = [] if bound is None else [bound.launch], [bound]
         start, ground = self._start, felt_ground(encoding, environment)
-        if ground is not None and encoding.contact is not None:
+        if ground is not None and isinstance(encoding.contact, ContactFeatures):
             self._pose = ground.poses(worlds, start.device, start.dtype).clone()
             features = self.x[:, -encoding.contact.width :]
             q, qd = start[:, : spec.nq], start[:, spec.nq :]
@@ -255,7 +256,7 @@ class CompiledFrames:
         spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt
         shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
         given = (q, qd, torque)
-        if not worlds or [tuple(tensor.shape) for tensor in given] != shapes:
+        if not self._encoding.compiles or not worlds or [tuple(tensor.shape) for tensor in given] != shapes:
             return None
         if like.dtype not in (torch.float32, torch.float64) or like.device.type not in ("cpu", "cuda"):
             return None

@@ -2,7 +2,7 @@
 """Network inputs from state, torque and environment, and the next state from network outputs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.shape_contacts import ShapeContact, TouchingShape
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Environment, State
@@ -28,6 +29,7 @@ from neurodyn.geometry import rotation
 
 if TYPE_CHECKING:
     from neurodyn.geometry.contact_features import ContactFeatures
+    from neurodyn.geometry.object_contacts import ObjectContacts, TreeContacts
 
 
 class ContactConfig(Config, frozen=True):
@@ -35,9 +37,13 @@ class ContactConfig(Config, frozen=True):
 
     Attributes:
         margins: Distance between each contact point's surface and the ground below which the network sees it [m].
+        objects: Shapes of free bodies beside the robot that its contact points are measured against, too.
+        candidates: Index of the contact point, and of the shape in `objects`, of each such pair.
     """
 
     margins: tuple[float, ...]
+    objects: tuple[TouchingShape, ...] = ()
+    candidates: tuple[tuple[int, int], ...] = ()
 
 
 def default_margins(layout: ContactPointLayout, margin: float | None = None) -> tuple[float, ...]:
@@ -111,6 +117,7 @@ class Encoding(nn.Module):
         layout: The contact points; None without a ground in the inputs.
         coordinates: Conversion to and from the frame of the base.
         contact: Inputs from the contact points; None without a ground in the inputs.
+        object_contact: Inputs from contact points and objects; None without such pairs.
         mechanism: The robot's tree of links, for a base motion; None without one.
         motion: The base motion that predictions start from; None to start from the present state.
         angles: Position coordinates that enter the inputs by sine and cosine.
@@ -119,7 +126,8 @@ class Encoding(nn.Module):
         limit_dofs: Velocity coordinate of each limit in the inputs.
     """
 
-    contact: "ContactFeatures | None"
+    contact: "ContactFeatures | TreeContacts | None"
+    object_contact: "ObjectContacts | None"
     dt: Tensor
     kappa: Tensor
     _bound: Tensor
@@ -149,14 +157,13 @@ class Encoding(nn.Module):
         self.spec = spec
         self.config = config
         self.layout = layout
-        self.coordinates = Coordinates(spec, config.base_com)
+        coms = layout.coms if layout is not None and isinstance(layout.coms, dict) else {}
+        self.coordinates = Coordinates(spec, config.base_com, coms)
         self.mechanism = mechanism if config.base else None
         self.motion = build_base(spec, mechanism, config.base)
-        self.contact = None
+        self.contact, self.object_contact = None, None
         if config.contact is not None and layout is not None:
-            from neurodyn.geometry.contact_features import ContactFeatures  # loads Warp, which only contacts need
-
-            self.contact = ContactFeatures(layout, config.contact.margins, spec.dt)
+            self._sense(config.contact, layout)
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
         self.angles = [i for i in seen if continuous[i] or i in config.periodic]
@@ -175,6 +182,22 @@ class Encoding(nn.Module):
             values = torch.tensor([float(getattr(limit, name)) for limit in config.limits])
             self.register_buffer(f"_{name}", values, persistent=False)
         self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
+
+    def _sense(self, config: ContactConfig, layout: ContactPointLayout) -> None:
+        """Prepare the inputs from contact points."""
+        from neurodyn.geometry.contact_features import ContactFeatures  # loads Warp, which only contacts need
+        from neurodyn.geometry.object_contacts import ObjectContacts, ObjectPoint, TreeContacts
+
+        several = self.coordinates.free and bool(self.coordinates.objects)
+        self.contact = (TreeContacts if several else ContactFeatures)(layout, config.margins, self.spec.dt)
+        if config.candidates:
+            pairs = [ObjectPoint(*pair) for pair in config.candidates]
+            self.object_contact = ObjectContacts(layout, config.objects, pairs, config.margins, self.spec.dt)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether there are kernels for a whole frame; objects are torch alone."""
+        return not self.coordinates.objects
 
     @property
     def pairs(self) -> list[list[int]]:
@@ -199,9 +222,9 @@ class Encoding(nn.Module):
     @property
     def inputs(self) -> int:
         """Number of network inputs."""
-        rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
+        rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls) + 9 * len(self.coordinates.objects)
         positions = 2 * len(self.angles) + len(self.plain) + 3 * len(self.limit_rows)
-        contacts = 0 if self.contact is None else self.contact.width
+        contacts = sum(part.width for part in (self.contact, self.object_contact) if part is not None)
         velocities = self.spec.nv * (1 + self.starts_ahead)
         return rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu + contacts
 
@@ -240,11 +263,12 @@ class Encoding(nn.Module):
             contacts: Function from positions and velocities to contact features, in place of the kernels.
         """
         q, qd = base_prediction.q, base_prediction.qd
-        velocity, seen = _velocity(base_prediction), base_prediction.view
+        velocity, seen = self._velocity(base_prediction), base_prediction.view
         parts = []
         if seen is not None and seen.down is not None:
             parts.append(seen.down)
         parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
+        parts += self.coordinates.object_poses(q, _rotation(base_prediction))
         if self.angles:
             angle = q.index_select(-1, self._angles_index)
             parts += [torch.sin(angle), torch.cos(angle)]
@@ -264,8 +288,8 @@ class Encoding(nn.Module):
             return torch.cat(parts, dim=-1)
         if contacts is not None:
             return torch.cat([*parts, contacts(q, qd)], dim=-1)
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return torch.cat([*parts, self._contacts(q, qd, environment)], dim=-1)
+        if self.coordinates.objects or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return torch.cat([*parts, self._contacts(q, qd, environment), *self._object_contacts(q, qd)], dim=-1)
         inputs = q.new_empty(*q.shape[:-1], self.inputs)
         torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.width])
         self._contacts(q, qd, environment, inputs[..., -self.contact.width :])
@@ -277,7 +301,7 @@ class Encoding(nn.Module):
         dqd, residual = output[..., :nv], output[..., nv:]
         base = _rotation(base_prediction)
         if base_prediction.gained is None:
-            velocity = torch.addcmul(_velocity(base_prediction), self.kappa, dqd)
+            velocity = torch.addcmul(self._velocity(base_prediction), self.kappa, dqd)
         else:
             velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
@@ -289,7 +313,7 @@ class Encoding(nn.Module):
         dq, dqd = self.coordinates.change(base_prediction.q, base_prediction.qd, q_next, qd_next)
         velocity = self.kappa * dqd
         if base_prediction.gained is None:
-            velocity = velocity + _velocity(base_prediction)
+            velocity = velocity + self._velocity(base_prediction)
         return torch.cat([dqd, dq - self.dt * velocity], dim=-1)
 
     def _limit_features(self, q: Tensor, qd: Tensor) -> list[Tensor]:
@@ -305,21 +329,27 @@ class Encoding(nn.Module):
         ground = None if environment is None else ground_of(environment, batch)
         if ground is None:
             return q.new_zeros(*batch, width) if out is None else out.zero_()
-        rows = None if out is None else out.flatten(0, -2)
-        return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), rows).unflatten(0, batch)
+        rows = () if out is None else (out.flatten(0, -2),)
+        return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), *rows).unflatten(0, batch)
+
+    def _object_contacts(self, q: Tensor, qd: Tensor) -> list[Tensor]:
+        """Return the features of contact points and objects."""
+        if self.object_contact is None:
+            return []
+        return [self.object_contact(q.flatten(0, -2), qd.flatten(0, -2)).unflatten(0, q.shape[:-1])]
+
+    def _velocity(self, prediction: BasePrediction) -> Tensor:
+        """Return the velocities in the frame of the base, shape [..., nv]."""
+        seen = prediction.view
+        if seen is None:
+            return prediction.qd
+        whole = torch.cat([seen.linear, seen.angular, prediction.qd[..., 6:]], dim=-1)
+        return self.coordinates.objects_turned(whole, seen.rotation)
 
 
 def _rotation(prediction: BasePrediction) -> Tensor | None:
     """Return the rotation of a floating base, shape [..., 3, 3]; None for a fixed base."""
     return None if prediction.view is None else prediction.view.rotation
-
-
-def _velocity(prediction: BasePrediction) -> Tensor:
-    """Return the velocities in the frame of the base, shape [..., nv]."""
-    seen = prediction.view
-    if seen is None:
-        return prediction.qd
-    return torch.cat([seen.linear, seen.angular, prediction.qd[..., 6:]], dim=-1)
 
 
 def fit_encoding(
@@ -335,6 +365,7 @@ def fit_encoding(
     margin: float | None = None,
     base: Base | None = None,
     mechanism: Mechanism | None = None,
+    touching: Sequence[ShapeContact] = (),
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
 
@@ -351,10 +382,11 @@ def fit_encoding(
         margin: Sensing distance of contact points [m]; None to derive it from their radii.
         base: See `EncodingConfig`.
         mechanism: The robot's tree of links; needed only for a base motion.
+        touching: Shapes that touch each other, among which those of objects are seen.
     """
     excess = dq.double() / spec.dt - (0.0 if base else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
-    contact = None if layout is None else ContactConfig(margins=default_margins(layout, margin))
+    contact = None if layout is None else _contact_config(spec, layout, margin, touching)
     config = EncodingConfig(
         invariant=invariant,
         limits=_limits(spec, qd),
@@ -366,6 +398,20 @@ def fit_encoding(
         base=base,
     )
     return Encoding(spec, config, layout, mechanism)
+
+
+def _contact_config(
+    spec: StateSpec, layout: ContactPointLayout, margin: float | None, touching: Sequence[ShapeContact]
+) -> ContactConfig:
+    """Return the constants of contact inputs; arguments: see `fit_encoding`."""
+    margins = default_margins(layout, margin)
+    if not spec.objects or not touching:
+        return ContactConfig(margins=margins)
+    from neurodyn.geometry.object_contacts import candidates, object_shapes  # loads Warp
+
+    shapes = object_shapes(touching, tuple(spec.objects))
+    pairs = tuple((one.point, one.shape) for one in candidates(layout, touching, shapes))
+    return ContactConfig(margins=margins, objects=shapes if pairs else (), candidates=pairs)
 
 
 def periodic_columns(spec: StateSpec) -> tuple[int, ...]:

@@ -274,7 +274,8 @@ class NeuralDynamics(LearnedDynamics):
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame with fixed buffers, compiled if they have the precision of the weights."""
-        if like.dtype != self.encoding.dt.dtype or like.device != self.encoding.dt.device:
+        own = self.encoding.dt
+        if not self.encoding.compiles or like.dtype != own.dtype or like.device != own.device:
             return super().fixed_frame(worlds, environment, like)
         from neurodyn.dynamics.neural.compiled import NeuralFixedFrame  # loads Warp
 

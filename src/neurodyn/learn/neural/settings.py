@@ -64,6 +64,7 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         net: The network.
         phases: Stages, in order.
         velocity_products: Whether products of velocities are inputs (Coriolis and centrifugal terms).
+        object_contacts: Whether distances between contact points and the shapes of objects are inputs.
         base: Known motion that the network corrects: "free" for the robot's mechanism without contacts and limits,
             "contact" for the mechanism with soft contacts, limits and friction; None to learn the whole motion.
         base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
@@ -77,6 +78,7 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
     net: NetConfig
     phases: tuple[Phase, ...]
     velocity_products: bool = True
+    object_contacts: bool = True
     base: str | None = None
     base_from: str | None = None
     members: int = 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training and fine-tuning of neural dynamics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -16,6 +16,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import behind_controller
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.shape_contacts import ShapeContact
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, notice
 from neurodyn.core.requests import taking
@@ -72,9 +73,13 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
     if mechanism is None:
         return Base(kind=settings.base, substeps=substeps), None
     mechanism = _without_memory(mechanism, header.robot)
+    touching = bool(mechanism.shape_contacts)
+    limits = limits or touching
     known = nominal(mechanism, _SOFT if limits or mechanism.points else None)
     values = {name: value for name, value in values.items() if name in known}
-    limits = limits and not mechanism.points and settings.base == _WHOLE and _constrained(mechanism, values)
+    limits = (
+        limits and not mechanism.points and settings.base == _WHOLE and (touching or _constrained(mechanism, values))
+    )
     return Base(kind=settings.base, substeps=substeps, values=values, limits=limits), mechanism
 
 
@@ -147,6 +152,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
             spec, qd, dq, dqd, base=base, mechanism=mechanism, invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products, base_com=_base_com(header), layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
+            touching=_touching(header, settings),
         )  # fmt: skip
         config = ModelConfig(
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
@@ -285,6 +291,11 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
     if model.members > 1:
         states = torch.cat([torch.cat([sample.q, sample.qd], -1) for sample in samples])
         model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))
+
+
+def _touching(header: StoreHeader, settings: Settings) -> Sequence[ShapeContact]:
+    """Return the shapes that touch each other, where a network is to see which are near."""
+    return (header.mechanism.shape_contacts or ()) if header.mechanism and settings.object_contacts else ()
 
 
 def _base_com(header: StoreHeader) -> Vector3:

@@ -157,10 +157,15 @@ class _Draft:
         self._decide("fixed_base", "floating" if facts.floating else "fixed", facts.why_floating)
         for note in facts.notes:
             self._decide("note", note, "")
-        if facts.solver == "mujoco-c":
-            self._decide(
-                "self_contacts", "off", "links and objects touch the ground alone; `self_contacts: true` in robot.yaml"
-            )
+        self.objects = [joint for joint in facts.joints[facts.floating :] if joint.kind == "free"]
+        if facts.apart and facts.solver == "mujoco-c":
+            self.tree["self_contacts"] = True
+            self._decide("self_contacts", "on", f"the robot can touch {', '.join(facts.apart)}, as in the asset")
+        elif facts.solver == "mujoco-c":
+            self._decide("self_contacts", "off", "links touch the ground alone; `self_contacts: true` in robot.yaml")
+        if facts.end is not None:
+            self.tree["end_effector"] = {"joint": facts.end.joint, "point": list(facts.end.point)}
+            self._decide("end_effector", f"site {facts.end.site!r}", "the site with such a name that most joints move")
         limited = sum(joint.lower is not None for joint in self.scalars)
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
@@ -269,23 +274,25 @@ class _Draft:
             elif joint.lower is not None or joint.kind == "revolute":
                 continue  # limits, or a whole turn
             q[joint.name] = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]
-        for joint in self.facts.joints[1:] if self.facts.floating else self.facts.joints:
-            if joint.place is not None:  # an object beside the robot
-                for axis, value, rise in zip("xyz", joint.place, (0.0, 0.0, _RISE), strict=True):
-                    q[f"{joint.name}.{axis}"] = [round(value - _ASIDE + rise, 3), round(value + _ASIDE + rise, 3)]
+        places: dict[str, list[float]] = {}  # of objects at resets: as high as in the asset
+        for joint in self.objects:
+            for axis, value, rise in zip("xyz", joint.place or (), (0.0, 0.0, _RISE), strict=True):
+                q[f"{joint.name}.{axis}"] = [round(value - _ASIDE + rise, 3), round(value + _ASIDE + rise, 3)]
+                aside = 0.0 if rise else _ASIDE
+                places[f"{joint.name}.{axis}"] = [round(value - aside, 4), round(value + aside, 4)]
         rates = {joint.name: _symmetric(self._rate(joint)) for joint in self.scalars}
         reset_q = {
             joint.name: [round(max(nominal[joint.name] - 0.1, _least(joint)), 3),
                          round(min(nominal[joint.name] + 0.1, _most(joint)), 3)]
             for joint in self.scalars
         } if stands else {}  # fmt: skip
-        base = next((joint.name for joint in self.facts.joints if joint.kind == "free"), None)
-        if base is not None:
-            rates = {**{f"{base}.v{axis}": [-0.5, 0.5] for axis in "xyz"},
-                     **{f"{base}.w{axis}": [-1.0, 1.0] for axis in "xyz"}, **rates}  # fmt: skip
+        for joint in reversed([joint for joint in self.facts.joints if joint.kind == "free"]):
+            rates = {**{f"{joint.name}.v{axis}": [-0.5, 0.5] for axis in "xyz"},
+                     **{f"{joint.name}.w{axis}": [-1.0, 1.0] for axis in "xyz"}, **rates}  # fmt: skip
         self.tree["sampling"] = {"q": q, "qd": rates}
-        quiet = {name: _symmetric(0.1) for name in rates}
-        self.tree["reset"] = {"q": reset_q, "qd": quiet} if stands else {"qd": quiet}
+        apart = tuple(f"{joint.name}." for joint in self.objects)
+        quiet = {name: _symmetric(0.1) for name in rates if not name.startswith(apart)}
+        self.tree["reset"] = {"q": reset_q | places, "qd": quiet} if stands or places else {"qd": quiet}
         if self.facts.floating or lifted is not None:
             self._heights(lifted)
 

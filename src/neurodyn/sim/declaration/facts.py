@@ -2,6 +2,7 @@
 """Reads a robot's asset: joints with limits, efforts and velocities, and whether the base floats."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,15 @@ class AssetJoint:
 
 
 @dataclass(frozen=True)
+class AssetEnd:
+    """An end effector: name of its site, joint whose body carries it, and place in the frame of that body [m]."""
+
+    site: str
+    joint: str
+    point: Vector3
+
+
+@dataclass(frozen=True)
 class AssetFacts:
     """Contents of an asset."""
 
@@ -66,6 +76,8 @@ class AssetFacts:
     drives: dict[str, Any] = field(default_factory=dict)  # actuators that are not torques at joints, as plain data
     efforts: dict[str, float] = field(default_factory=dict)  # greatest force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
+    end: AssetEnd | None = None  # end effector of a bolted robot
+    apart: tuple[str, ...] = ()  # first joints of bodies beside the robot, which nothing drives
     solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
 
 
@@ -117,6 +129,8 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     return AssetFacts(
         path, joints, free, why, lock, floor, (*notes, *unmodelled(model)), gravity=(x, y, z),
         step=float(model.opt.timestep), pose=_keyed_pose(model), drives=own, efforts=bounds,
+        end=None if free else _end_effector(model),
+        apart=_apart(model, {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}),
     )  # fmt: skip
 
 
@@ -131,6 +145,42 @@ def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -
 def _flat_types() -> tuple[Any, ...]:
     types = import_mujoco().mjtGeom
     return (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)
+
+
+def _apart(model: Any, driven: set[str]) -> tuple[str, ...]:
+    """Return the first joint of each tree of bodies but the first in which nothing is driven."""
+    trees: dict[int, list[str]] = {}
+    for joint in range(model.njnt):
+        trees.setdefault(int(model.dof_treeid[model.jnt_dofadr[joint]]), []).append(joint_name(model, joint))
+    return tuple(names[0] for names in list(trees.values())[1:] if driven.isdisjoint(names))
+
+
+_ENDS = re.compile(r"grip|grasp|pinch|tcp|tool|end_?eff|(^|_)eef?($|_)|attach|hand|palm", re.IGNORECASE)
+"""How sites at end effectors are named."""
+
+
+def _end_effector(model: Any) -> AssetEnd | None:
+    """Return the end effector of an arm: the site with such a name that most joints move; None without one."""
+    mujoco = import_mujoco()
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    found: dict[int, AssetEnd] = {}
+    for site in range(model.nsite):
+        name, body, moving = model.site(site).name, int(model.site_bodyid[site]), 0
+        while body and not model.body_jntnum[body]:
+            body = int(model.body_parentid[body])
+        if not body or not _ENDS.search(name):
+            continue
+        joint = int(model.body_jntadr[body] + model.body_jntnum[body] - 1)
+        if joint_kind(model, joint) not in ("revolute", "prismatic"):
+            continue
+        x, y, z = (round(float(part), 6) for part in
+                   data.xmat[body].reshape(3, 3).T @ (data.site_xpos[site] - data.xpos[body]))  # fmt: skip
+        end = AssetEnd(name, joint_name(model, joint), (x, y, z))
+        while body:
+            moving, body = moving + int(model.body_jntnum[body]), int(model.body_parentid[body])
+        found.setdefault(moving, end)
+    return found[max(found)] if found else None
 
 
 def _keyed_pose(model: Any) -> dict[str, float]:
@@ -241,7 +291,8 @@ def _compiled_joints(
     for joint in range(model.njnt):
         name, kind = joint_name(model, joint), joint_kind(model, joint)
         if kind in ("free", "ball"):
-            x, y, z = map(float, model.qpos0[model.jnt_qposadr[joint] :][:3])
+            start = model.key_qpos[0] if model.nkey else model.qpos0
+            x, y, z = map(float, start[model.jnt_qposadr[joint] :][:3])
             joints.append(AssetJoint(name, kind, place=(x, y, z) if kind == "free" else None))
             continue
         effort, velocity = drives.get(name, (None, None))

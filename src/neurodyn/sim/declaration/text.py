@@ -79,8 +79,8 @@ _COMMENTS = {
 }
 _ORDER = (
     "name", "description", "asset", "gravity", "fixed_base", "locked", "meshes", "joints", "actuated", "drives", "dt",
-    "simulator", "material", "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains",
-    "sampling", "reset", "range", "passive_fraction",
+    "simulator", "material", "colliders", "self_contacts", "contact_points", "grounds", "ground", "ground_sampling",
+    "end_effector", "nominal", "gains", "sampling", "reset", "range", "passive_fraction",
 )  # fmt: skip
 
 

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks with a free body beside a robot: push it somewhere, or lift it.
+
+What acts on the object is the end effector of a robot that declares one, else the origin of a floating base. The policy
+sees everything in the axes of a floating base, in world axes if the base is bolted, and nothing of where in the world
+the robot is.
+"""
+
+import math
+from typing import cast
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices, require
+from neurodyn.dynamics.quantities import Quantities, base_rotation
+from neurodyn.geometry import rotation
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import Interval, check_interval
+from neurodyn.tasks.declared import DeclaredSettings, DeclaredTask
+from neurodyn.tasks.task import Memory, uniform
+
+AXES = "xyz"
+TILT = 1.0
+"""Angle between a floating base's z axis and the vertical at which the robot has fallen [rad]."""
+_JOINT_RATE = 0.1
+"""Factor on joint velocities in observations."""
+
+
+class ObjectSettings(DeclaredSettings, frozen=True):
+    """Settings of a task with an object.
+
+    Attributes:
+        object: Name of its free joint.
+        goal: Where it is to be, drawn for each episode: ranges of x, y (and z to lift it), world axes [m].
+        near: Distance from the goal at which the object is there [m].
+        reach: Distance from the object over which nearness to it counts [m].
+    """
+
+    object: str = ""
+    goal: dict[str, Interval] = msgspec.field(default_factory=dict)
+    near: float = 0.05
+    reach: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for axis, interval in self.goal.items():
+            check_interval(f"goal: {axis}", interval)
+        for name in ("near", "reach"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, name, value, "a finite number above 0 [m]")
+
+
+class ObjectTask(DeclaredTask):
+    """The common part of tasks with an object: goals, observation, falls and success."""
+
+    settings_type = ObjectSettings
+    settings: ObjectSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    axes: str
+    """Axes of the goal."""
+
+    def __init__(self, robot: str) -> None:
+        """Prepare the task; errors: see `DeclaredTask`, and an unknown object or a goal with other axes."""
+        super().__init__(robot)
+        self._prepare(self.declaration(), self.settings, self.name)
+
+    def _prepare(self, robot: Robot, settings: ObjectSettings, name: str) -> None:
+        if settings.object not in robot.spec.objects:
+            raise InputError(
+                f"task {name!r}: object is {settings.object!r}; valid: a free body beside the robot, "
+                f"{choices(robot.spec.objects)}"
+            )
+        if set(settings.goal) != set(self.axes):
+            raise InputError(f"task {name!r}: goal has {choices(settings.goal)}; valid: ranges of {choices(self.axes)}")
+        self._floating, self._handed = robot.spec.floating, robot.end_effector is not None
+        if not self._floating and not self._handed:
+            raise InputError(
+                f"task {name!r}: nothing says what acts on {settings.object!r}; declare an end_effector of the robot"
+            )
+        own = [f"{settings.object}.{what}" for what in ("position", "orientation", "linear_velocity")]
+        base = ["base_position", "base_linear_velocity", "base_angular_velocity", "projected_gravity"]
+        hand = ["end_effector_position", "end_effector_velocity"]
+        self.needs = (
+            "joint_position", "joint_velocity", *own, *(base if self._floating else []),
+            *(hand if self._handed else []),
+        )  # fmt: skip
+        self.observations = tuple(self._columns(robot))
+
+    def _columns(self, robot: Robot) -> list[str]:
+        held = [joint for joint in robot.spec.joints if joint.kind != "free"]
+        found = [name for joint in held for name in joint.q_names]
+        found += [f"{name}_velocity" for joint in held for name in joint.qd_names]
+        if self._floating:
+            found += [f"{what}_{axis}" for what in ("velocity", "turning", "down") for axis in AXES]
+        found += [f"{what}_{axis}" for what in ("object", "goal", "object_velocity", "object_x", "object_y")
+                  for axis in AXES]  # fmt: skip
+        return found + [f"last_{name}" for name in self.actions] + ["height"] * (not self._floating)
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw goals [m], shape [worlds, axes of the goal]."""
+        return torch.stack([uniform(self.settings.goal[axis], worlds, generator) for axis in self.axes], dim=-1)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return joints, base, object from what acts on it, goal from the object, its motion, and the last action."""
+        place = self.place(quantities)
+        ahead = self.ahead(quantities, memory)
+        if ahead.shape[-1] < 3:
+            ahead = torch.cat([ahead, torch.zeros_like(ahead[:, :1])], dim=-1)
+        turn = rotation.matrix(quantities[f"{self.settings.object}.orientation"])
+        rows = torch.stack(
+            [place - self.actor(quantities)[0], ahead, self.velocity(quantities), turn[..., 0], turn[..., 1]], dim=1
+        )
+        parts = [quantities["joint_position"], _JOINT_RATE * quantities["joint_velocity"]]
+        if self._floating:
+            parts += [quantities[name] for name in self.needs if name.startswith(("base_l", "base_a", "projected"))]
+            rows = rotation.turn_rows(rows, base_rotation(quantities))
+        parts += [rows.flatten(1), memory.action]
+        return torch.cat(parts if self._floating else [*parts, place[:, 2:]], dim=-1)
+
+    def place(self, quantities: Quantities) -> Tensor:
+        """Return the object's origin [m], world, shape [worlds, 3]."""
+        return quantities[f"{self.settings.object}.position"]
+
+    def velocity(self, quantities: Quantities) -> Tensor:
+        """Return the velocity of the object's centre of mass [m/s], world axes, shape [worlds, 3]."""
+        return quantities[f"{self.settings.object}.linear_velocity"]
+
+    def actor(self, quantities: Quantities) -> tuple[Tensor, Tensor]:
+        """Return position [m] and velocity [m/s] of what acts on the object, world axes, each of shape [worlds, 3]."""
+        if self._handed:
+            return quantities["end_effector_position"], quantities["end_effector_velocity"]
+        turned = rotation.turn_rows(quantities["base_linear_velocity"][:, None], base_rotation(quantities).mT)
+        return quantities["base_position"], turned[:, 0]
+
+    def ahead(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return the way from the object to its goal [m], world axes, shape [worlds, axes of the goal]."""
+        return memory.command - self.place(quantities)[:, : len(self.axes)]
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where a floating base has fallen; an arm never fails."""
+        if not self._floating:
+            return torch.zeros_like(memory.frame, dtype=torch.bool)
+        return quantities["projected_gravity"][:, 2] > -math.cos(TILT)
+
+    def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where the object is at its goal."""
+        return length(self.ahead(quantities, memory)) < self.settings.near
+
+
+class PushSettings(ObjectSettings, frozen=True):
+    """Settings of `Push`.
+
+    Attributes:
+        behind: Distance behind the object, seen from the goal, from which it is pushed [m].
+        speed: Speed at which the object is moved at most for reward [m/s].
+    """
+
+    behind: float = 0.05
+    speed: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("behind", "speed"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, name, value, "a finite number above 0")
+
+
+class Push(ObjectTask):
+    r"""Push an object over the ground to a goal.
+
+    $r = \frac{1}{2}(1 - \tanh(|p - p_b|/reach)) + \frac{1}{2} v_b + 2 v_g + 1 - \tanh(d/5 near) + 4 e^{-(d/near)^2}
+    - 0.01 |a|^2$: nearness of what pushes (p) to the place behind the object (p_b), its speed towards there ($v_b$),
+    that of the object towards the goal ($v_g$), both over `speed` and at most 1, and the object's distance to it (d).
+    """
+
+    settings_type = PushSettings
+    settings: PushSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    key, axes = "push", "xy"
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return what nearness, both velocities and the goal earn, and what effort costs."""
+        own, ahead = self.settings, self.ahead(quantities, memory)
+        far = length(ahead)
+        # At the goal there is no direction, and no need to be behind the object.
+        towards = ahead / far.clamp_min(own.near)[:, None]
+        where, velocity = (part[:, :2] for part in self.actor(quantities))
+        way = self.place(quantities)[:, :2] - own.behind * towards - where
+        away = length(way)
+        approach = (velocity * way).sum(-1) / away.clamp_min(own.reach)
+        carried = (self.velocity(quantities)[:, :2] * towards).sum(-1)
+        return {
+            "behind": 0.5 * (1.0 - torch.tanh(away / own.reach)),
+            "approach": 0.5 * (approach / own.speed).clamp_max(1.0),
+            "progress": 2.0 * (carried / own.speed).clamp_max(1.0),
+            "near": 1.0 - torch.tanh(far / (5.0 * own.near)),
+            "there": 4.0 * torch.exp(-(far / own.near).square()),
+            "effort": -0.01 * action.square().sum(-1),
+        }
+
+
+class LiftSettings(ObjectSettings, frozen=True):
+    """Settings of `Lift`.
+
+    Attributes:
+        rise: Height above where the object starts from which it counts as lifted [m].
+    """
+
+    rise: float = 0.04
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.rise < math.inf, "rise", self.rise, "a finite number above 0 [m]")
+
+
+class Lift(ObjectTask):
+    r"""Lift an object to a goal.
+
+    $r = 1 - \tanh(|p - x|/reach) + l (4 + 8 (1 - \tanh(d/3 reach)) + 8 e^{-(d/near)^2}) - 0.01 |a|^2$: nearness of the
+    end effector (p) to the object (x); how far it is lifted (l, 0 to 1 at `rise`), and its distance to the goal (d).
+    """
+
+    settings_type = LiftSettings
+    settings: LiftSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    key, axes = "lift", "xyz"
+
+    def __init__(self, robot: str) -> None:
+        """Prepare the task; errors: see `ObjectTask`."""
+        super().__init__(robot)
+        self._rest = self.declaration().reset_interval("q", f"{self.settings.object}.z")[0]
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return what nearness, height and the goal earn, and what effort costs."""
+        own, place = self.settings, self.place(quantities)
+        far = length(self.ahead(quantities, memory))
+        lifted = ((place[:, 2] - self._rest) / own.rise).clamp(0.0, 1.0)
+        return {
+            "reach": 1.0 - torch.tanh(length(place - self.actor(quantities)[0]) / own.reach),
+            "lifted": 4.0 * lifted,
+            "goal": 8.0 * lifted * (1.0 - torch.tanh(far / (3.0 * own.reach))),
+            "there": 8.0 * lifted * torch.exp(-(far / own.near).square()),
+            "effort": -0.01 * action.square().sum(-1),
+        }
+
+
+def length(vectors: Tensor) -> Tensor:
+    """Return the lengths of vectors, shape [worlds]; their gradient at zero is zero."""
+    return cast(Tensor, torch.linalg.vector_norm(vectors, dim=-1))
