@@ -38,9 +38,8 @@ def main() -> None:
     if arguments.sample is not None and arguments.sample < len(files):
         files = sorted(random.Random(0).sample(files, arguments.sample))
     rows = []
-    print(
-        f"{'file':<64} {'dof':>4} {'init':>7} {'hybrid':>7} {'error':>8} {'itself':>8}  what is not modelled, or why not"
-    )
+    heads = " ".join(f"{name:>8}" for name, _ in _COLUMNS)
+    print(f"{'file':<64} {'dof':>4} {heads}  what is not modelled, or why not")
     for file in files:
         rows.append(row := tried(file, arguments.limit))
         said = row.get("refused") or row.get("failed") or "; ".join(row.get("unmodelled", ()))
