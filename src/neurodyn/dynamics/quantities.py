@@ -16,6 +16,8 @@ are computed only when asked for; missing ones are refused by name.
     joint_torque [w, nu]                               during the last frame [N m or N]
     end_effector_position [w, 3]                       of robots that declare an end effector [m], world
     contact [w, nc]                                    probability that each body of `contact_names` touches something
+    contact_height [w, nc]                             of the lowest point of these bodies above the ground [m]
+    contact_speed [w, nc]                              horizontal speed of these bodies [m/s], of their points' mean
 
 A free joint's linear velocity is that of the centre of mass c of the base, so the origin's is v - w x (R c).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks by name, and tasks of your own by file and class."""
+"""Tasks by name, those of any robot by NAME@ROBOT, and tasks of your own by file and class."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Registry, is_file, own_class, split_name
 from neurodyn.tasks.task import Memory, Task
 
-__all__ = ["TASKS", "Memory", "Task", "is_file", "load", "names"]
+__all__ = ["TASKS", "TASKS_OF_ROBOTS", "Memory", "Task", "is_file", "load", "names", "of_robot"]
 
 TASKS: Registry[Callable[[], Task]] = Registry(
     "task",
@@ -34,6 +34,14 @@ TASKS: Registry[Callable[[], Task]] = Registry(
 )
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
+TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry("task", velocity="neurodyn.tasks.velocity:Velocity")
+"""Classes of tasks of any robot that declares what they need, by name; with a robot they are called NAME@ROBOT."""
+
+
+def of_robot(name: str) -> bool:
+    """Return whether a name is NAME@ROBOT, so that the task's robot may be a folder of the user's."""
+    return name not in TASKS and "@" in name and name.partition("@")[0] in TASKS_OF_ROBOTS
+
 
 def names() -> list[str]:
     """Return the names of all tasks."""
@@ -44,15 +52,22 @@ def load(name: str) -> Task:
     """Return a task. The code of a file runs here, so that a name in an artifact must not come here unasked.
 
     Args:
-        name: Name of a task, or "FILE.py:CLASS" for a subclass of `Task` in a file of yours.
+        name: Name of a task, "NAME@ROBOT" for one of any robot, by its name or path, or "FILE.py:CLASS" for a subclass
+            of `Task` in a file of yours.
 
     Raises:
-        InputError: There is no such task.
+        InputError: There is no such task, or its robot lacks what it needs.
     """
     if is_file(name):
         return _own(name)
+    kind, _, robot = name.partition("@")
+    if of_robot(name) and robot:
+        return TASKS_OF_ROBOTS[kind](robot)
+    if kind in TASKS_OF_ROBOTS and name not in TASKS:
+        raise InputError(f"task {name!r}: is one of any robot; valid: {kind}@ROBOT, as {kind}@go2 or {kind}@./mine")
     if name not in TASKS:
-        raise unknown("task", name, TASKS, "FILE.py:CLASS for a task of your own")
+        own = "FILE.py:CLASS for a task of your own"
+        raise unknown("task", name, [*TASKS, *(f"{one}@ROBOT" for one in TASKS_OF_ROBOTS)], own)
     return TASKS[name]()
 
 

@@ -134,14 +134,22 @@ def _flat_types() -> tuple[Any, ...]:
 
 
 def _keyed_pose(model: Any) -> dict[str, float]:
-    """Return the pose of the first keyframe, by joint with one degree of freedom; empty without keyframes."""
-    if not model.nkey:
+    """Return the pose of the first keyframe with an upright base, by joint with one degree of freedom, if any."""
+    base = [joint for joint in range(model.njnt) if joint_kind(model, joint) == "free"][:1]
+    keys = [key for key in model.key_qpos if all(_upright(key[model.jnt_qposadr[joint] + 3 :][:4]) for joint in base)]
+    if not keys:
         return {}
     return {
-        joint_name(model, joint): float(model.key_qpos[0][model.jnt_qposadr[joint]])
+        joint_name(model, joint): float(keys[0][model.jnt_qposadr[joint]])
         for joint in range(model.njnt)
         if joint_kind(model, joint) in ("revolute", "prismatic")
     }
+
+
+def _upright(quaternion: Any) -> bool:
+    """Return whether a base's z axis is within 30 degrees of the vertical; scalar first."""
+    _, x, y, _ = quaternion
+    return 1.0 - 2.0 * (x * x + y * y) > math.cos(math.pi / 6)
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:

@@ -68,6 +68,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     for kind in _TORQUE_DRIVEN:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
+    _touch_ground(spec)
     for geom in list(spec.worldbody.geoms):  # the ground is a scene of the declaration
         spec.delete(geom)
     _keep_pairs(spec, robot)
@@ -86,6 +87,17 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     data = import_mujoco().MjData(model)
     import_mujoco().mj_setConst(model, data)
     return built
+
+
+def _touch_ground(spec: Any) -> None:
+    """Let shapes touch the ground that the asset pairs with a shape of its world, with the numbers of the pair."""
+    fixed, geoms = {geom.name for geom in spec.worldbody.geoms}, {geom.name: geom for geom in spec.geoms}
+    for pair in spec.pairs:
+        ends = {pair.geomname1, pair.geomname2}
+        if len(ends & fixed) == 1 and (geom := geoms.get((ends - fixed).pop())) is not None:
+            geom.contype = geom.contype or 1
+            geom.condim, geom.solref, geom.solimp = pair.condim, pair.solref, pair.solimp
+            geom.friction = (pair.friction[0], pair.friction[2], pair.friction[3])
 
 
 def _keep_pairs(spec: Any, robot: Robot) -> None:
