@@ -47,6 +47,7 @@ _FRAMES_TO_RATED_SPEED = 2
 _ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot [rad]
 _SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
 _ASIDE, _RISE = 0.1, 0.1  # range of an object's place about that in the asset, and how far that is lifted [m]
+_FEWEST, _ITERATIONS = 10, 100  # iterations of a solver that converges at contacts; MuJoCo's own default
 _STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
@@ -149,6 +150,8 @@ class _Draft:
             "locked": list(facts.locked),
             "simulator": {"solver": facts.solver, "substeps": 4, "integrator": "implicitfast"},
         }
+        if facts.iterations is not None and facts.iterations < _FEWEST:
+            self.tree["simulator"]["iterations"] = _ITERATIONS
         if facts.drives:
             self.tree["drives"] = facts.drives
         if facts.gravity != (0.0, 0.0, -9.81):
@@ -164,6 +167,9 @@ class _Draft:
             self._decide(
                 "self_contacts", "off", "links and objects touch the ground alone; `self_contacts: true` in robot.yaml"
             )
+        if "iterations" in self.tree["simulator"]:
+            why = f"the asset's {facts.iterations} do not converge: feet would tremble on the ground"
+            self._decide("iterations", f"up to {_ITERATIONS} of the constraint solver", why)
         limited = sum(joint.lower is not None for joint in self.scalars)
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")

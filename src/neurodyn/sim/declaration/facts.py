@@ -63,6 +63,7 @@ class AssetFacts:
     notes: tuple[str, ...]  # one line each
     gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
     step: float | None = None  # time between two steps of its simulator [s]; None if it says none
+    iterations: int | None = None  # at most, of its constraint solver; None if it says none
     drives: dict[str, Any] = field(default_factory=dict)  # actuators that are not torques at joints, as plain data
     efforts: dict[str, float] = field(default_factory=dict)  # greatest force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
@@ -116,7 +117,8 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     x, y, z = map(float, model.opt.gravity)
     return AssetFacts(
         path, joints, free, why, lock, floor, (*notes, *unmodelled(model)), gravity=(x, y, z),
-        step=float(model.opt.timestep), pose=_keyed_pose(model), drives=own, efforts=bounds,
+        step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
+        efforts=bounds,
     )  # fmt: skip
 
 
