@@ -16,7 +16,7 @@ from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.tasks import Task, is_file, load
+from neurodyn.tasks import Task, is_file, load, of_robot
 
 KNOWN = 1_000_000
 """Observations that the normalisation of a given policy counts for when rsl_rl goes on with it."""
@@ -164,7 +164,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         version = data.get("version") if isinstance(data, dict) else None
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
-    if not is_file(config.task):
+    if not is_file(config.task) and not of_robot(config.task):  # whose robot may have moved
         require_task(config, load(config.task), str(folder))
     network = config.build()
     try:
@@ -187,7 +187,13 @@ def task_of(config: PolicyConfig, given: str | None, where: str) -> Task:
             f"{where}: policy for the task {kind!r} in a file, whose code runs only if you name it; give --task "
             f"FILE.py:{kind} (it was {file})"
         )
-    task = load(config.task if given is None else given)
+    try:
+        task = load(config.task if given is None else given)
+    except InputError as error:
+        if given is not None or not of_robot(config.task):
+            raise
+        kind = config.task.partition("@")[0]
+        raise InputError(f"{where}: {error}; if its robot has moved, give --task {kind}@ROBOT") from None
     require_task(config, task, where)
     return task
 
@@ -199,6 +205,8 @@ def require_task(config: PolicyConfig, task: Task, where: str) -> None:
         mine, wanted = getattr(config, name), getattr(now, name)
         if name == "task" and is_file(mine) and is_file(wanted) and _class_of(mine) == _class_of(wanted):
             continue  # the file may have moved
+        if name in ("task", "robot") and of_robot(config.task) and of_robot(task.name):
+            continue  # the robot may have moved; its joints and scales tell
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")

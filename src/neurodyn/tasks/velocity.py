@@ -18,7 +18,7 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.geometry.tensors import constant
+from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
 from neurodyn.tasks.task import Memory, Task
@@ -154,6 +154,8 @@ _LOWEST = 0.6
 """Height of the base below which it has fallen, as a share of its nominal height."""
 _ACTION = 0.25
 """Force of a servo that an action of 1 asks for at rest, as a share of its greatest force (mjlab)."""
+_LEAST = 0.3
+"""Least change of a servo's command that an action of 1 stands for [rad]: stiff servos would not be explored."""
 _STEP = 0.4
 """Time in the air of a good step [s]."""
 _LIFT = 0.15
@@ -238,7 +240,7 @@ class Velocity(VelocityTracking):
             "upright": (1.0, torch.exp(-5.0 * quantities["projected_gravity"][:, :2].square().sum(-1))),
             "pose": (1.0, self._posture(quantities["joint_position"], moving)),
             "limits": (-1.0, self._beyond(quantities["joint_position"])),
-            "action_change": (-0.02, (action - memory.action).square().sum(-1)),
+            "action_change": (-0.01, (action - memory.action).square().sum(-1)),
             "air_time": (1.0, self._steps(touching, memory.air_time + dt) * moving),
             "slip": (-0.2, (self._of_feet(quantities, "contact_speed") * touching).sum(-1)),
             "clearance": (-1.0, self._low(quantities, touching) * moving),
@@ -275,8 +277,7 @@ class Velocity(VelocityTracking):
         return (off * self._of_feet(quantities, "contact_speed")).sum(-1)
 
     def _of_feet(self, quantities: Quantities, name: str) -> Tensor:
-        which = tuple(quantities.contact_names.index(foot) for foot in self.feet)
-        return quantities[name][:, which]
+        return columns(quantities[name], tuple(quantities.contact_names.index(foot) for foot in self.feet))
 
 
 _ANY = (-math.inf, math.inf)
@@ -346,12 +347,13 @@ def _at_frame(robot: Robot) -> Robot:
 def _reach(robot: Robot, name: str) -> float:
     """Return the change of a command that an action of 1 stands for.
 
-    Of a servo, what a quarter of its greatest force bends: scale = effort / (4 kp), as mjlab has it. Of another
-    actuator, a quarter of its range.
+    Of a servo, what a quarter of its greatest force bends: scale = effort / (4 kp), as mjlab has it, within 0.3 rad and
+    half of its range. Of another actuator, a quarter of its range.
     """
     drive = robot.drives.get(name, Drive())
     low, high = robot.sampling_interval("control", name)
     if not drive.kp:
         return _ACTION * (high - low)
     per_command = drive.per_command if isinstance(drive.per_command, float) else drive.kp
-    return min(_ACTION * robot.actuated[name] / abs(per_command), 0.5 * (high - low))
+    per_position = drive.kp / abs(per_command)  # commands per rad
+    return min(max(_ACTION * robot.actuated[name] / abs(per_command), _LEAST * per_position), 0.5 * (high - low))
