@@ -6,7 +6,6 @@ import shutil
 from dataclasses import replace
 
 import msgspec
-import mujoco
 import numpy as np
 import pytest
 import torch
@@ -26,6 +25,7 @@ from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.kinematics import LinkKinematics
 from neurodyn.sim.mujoco.build import build_model
+from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import articulation
 from neurodyn.tasks import Memory, load
 from neurodyn.tasks.velocity import Velocity
@@ -126,6 +126,7 @@ def test_shapes_slide_on_our_ground_as_on_the_floor_of_the_asset(own, floor, pai
         "simulator: {solver: mujoco-c, substeps: 1}\ngrounds: {flat: {shapes: [{kind: plane}]}}\nground: flat\n"
         "contact_points: {}\n"
     )
+    mujoco = import_mujoco()
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
     data.qvel[:2] = 1.0, 0.3

@@ -23,7 +23,8 @@ SIDE = """<body name="{s}_hip" pos="0 {y} 0"><joint name="{s}_hip_yaw" axis="0 0
 <body name="{s}_ankle" pos="0 0 -.3"><joint name="{s}_ankle_pitch" axis="0 1 0" range="-1 1"/>
 <geom size=".02" mass=".1" contype="0" conaffinity="0"/>
 <body name="{s}_foot"><joint name="{s}_ankle_roll" axis="1 0 0" range="-.4 .4"/>
-<geom name="{s}_sole" type="box" size=".09 .04 .01" pos=".02 0 -.04" mass=".4"/></body></body></body></body></body></body>
+<geom name="{s}_sole" type="box" size=".09 .04 .01" pos=".02 0 -.04" mass=".4"/>
+</body></body></body></body></body></body>
 <body name="{s}_arm" pos="0 {a} .4"><joint name="{s}_shoulder" axis="0 1 0" range="-2 2"/>
 <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass="1" contype="0" conaffinity="0"/>
 <geom name="{s}_hand" size=".03" pos="0 0 -.33" mass=".1"/></body>"""
