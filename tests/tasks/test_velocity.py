@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from neurodyn.control.grounds import home_ground
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.control.starts import SampledStarts
+from neurodyn.control.starts import SampledStarts, home_ground
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import State
@@ -22,8 +21,8 @@ from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.train import train_policy
 from neurodyn.robots import load as load_robot
+from neurodyn.sim.articulation import LinkKinematics
 from neurodyn.sim.declaration.declare import declare
-from neurodyn.sim.kinematics import LinkKinematics
 from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import articulation
