@@ -12,7 +12,8 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Maker, Quantities
 from neurodyn.tasks import Memory, load
-from neurodyn.tasks.anymal import COMMAND_FRAMES, PUSH, PUSH_FRAMES, AnymalVelocity
+from neurodyn.tasks.anymal import AnymalVelocity
+from neurodyn.tasks.velocity import COMMAND_FRAMES, PUSH, PUSH_FRAMES
 
 _NAMES = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT", "LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE", "BASE")
 

@@ -159,6 +159,8 @@ def init(
     print(f"{declaration.path} written; next: neurodyn check {folder}")
     print(f"then: neurodyn generate {folder} --transitions 100000 --out {robot}.h5")
     print(f"then: neurodyn train {folder} --data {robot}.h5 --out runs/{robot} --base {declaration.base}")
+    if declaration.robot.legs is not None and declaration.robot.actuated:
+        print(f"or: neurodyn policy train velocity@{folder} --dynamics hybrid --out policies/{robot}")
 
 
 @command(CheckRequest, after={"json": "seed", "report": "seed"})

@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.contacts import ChainJoint
+from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics, renewed_memory
@@ -159,6 +159,15 @@ class AnalyticDynamics(BaseDynamics):
 
     def require_parameters(self, names: Sequence[str]) -> None:
         """Leave it to the simulator's worlds to refuse what they cannot differ in."""
+
+    @cached_property
+    def _seen_points(self) -> ContactPointLayout | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if self.robot.contact_points is None or not self.robot.contacts:
+            return None
+        from neurodyn.sim.contact_points import contact_point_layout
+        from neurodyn.sim.simulators import articulation
+
+        return contact_point_layout(articulation(self.robot), self.robot)
 
     def _simulator(self, worlds: int, scene: Scene | None) -> "Simulator":
         from neurodyn.sim.simulators import simulator

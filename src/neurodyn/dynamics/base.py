@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,8 +62,11 @@ def declared_contacts(
     """Return a maker of the contact state: a declared contact touches if one of its contact points is in the ground."""
     if robot is None or layout is None or not robot.contacts:
         return {}
-    query = cache(partial(_proximity, layout))
-    members = cache(partial(_members, layout, tuple(robot.contacts.values())))
+    patterns = tuple(robot.contacts.values())
+    query, members = cache(partial(_proximity, layout)), cache(partial(_members, layout, patterns))
+    own = cache(partial(_of_contacts, layout, patterns))
+    own_query = cache(lambda: _proximity(own()))
+    own_members = cache(lambda device: _members(own(), patterns, device))
 
     def touching(of: Quantities) -> Tensor:
         """Return 1 for bodies that touch the ground and 0 for others, shape [worlds, contacts]."""
@@ -72,7 +76,36 @@ def declared_contacts(
         inside = (readings.distance < radius) & readings.valid
         return (inside.to(q) @ member.to(q)).clamp_max(1.0)
 
-    return {"contact": touching}
+    def measured(of: Quantities) -> "Readings":
+        return own_query()(ground, of.state.q, of.state.qd)
+
+    def height(of: Quantities) -> Tensor:
+        """Return the height of the lowest point of each body above the ground [m], shape [worlds, contacts]."""
+        distance = of.derive("contact_readings", measured).distance
+        radius, member = own_members(distance.device)
+        apart = (distance - radius.to(distance))[:, :, None].masked_fill(member[None] == 0, math.inf)
+        return apart.amin(1)
+
+    def speed(of: Quantities) -> Tensor:
+        """Return the horizontal speed of the mean of each body's points [m/s], shape [worlds, contacts]."""
+        velocity = of.derive("contact_readings", measured).velocity[..., :2]
+        _, member = own_members(velocity.device)
+        share = (member / member.sum(0)).to(velocity)
+        mean = (velocity.transpose(1, 2) @ share).square().sum(1)
+        return (mean + _STILL).sqrt() - math.sqrt(_STILL)
+
+    return {"contact": touching, "contact_height": height, "contact_speed": speed}
+
+
+_STILL = 1e-8
+"""Added to a squared speed, whose root has no gradient at zero [m^2/s^2]."""
+
+
+def _of_contacts(layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...]) -> ContactPointLayout:
+    """Return a layout with the contact points of declared contacts alone."""
+    every = tuple(pattern for patterns in contacts for pattern in patterns)
+    points = tuple(point for point in layout.contact_points if matching(point.name.rpartition("/")[0], every))
+    return msgspec.structs.replace(layout, contact_points=points)
 
 
 @lru_cache(maxsize=16)
@@ -160,6 +193,11 @@ class BaseDynamics(ABC):
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None if the dynamics feel none."""
         return None
+
+    @property
+    def _seen_points(self) -> ContactPointLayout | None:
+        """Points from which quantities of the declared contacts are computed."""
+        return self.contact_points
 
     @property
     def contacts_of_simulator(self) -> bool:
@@ -356,10 +394,11 @@ class BaseDynamics(ABC):
 
     def reader(self, environment: Environment | None = None) -> StateReader:
         """Return a reader of named quantities in one environment; see `Dynamics.reader`."""
-        given, robot, layout = self._resolved(environment), self.robot, self.contact_points
+        given, robot = self._resolved(environment), self.robot
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
-            more=declared_end_effector(robot, self._chain) | declared_contacts(robot, layout, given.environment.ground),
+            more=declared_end_effector(robot, self._chain)
+            | declared_contacts(robot, self._seen_points, given.environment.ground),
             contact_names=() if robot is None else tuple(robot.contacts),
         )  # fmt: skip
 

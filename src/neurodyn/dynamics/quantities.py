@@ -18,6 +18,8 @@ are computed only when asked for; missing ones are refused by name.
     contact [w, nc]                                    probability that each body of `contact_names` touches something
     OBJECT.position [w, 3], OBJECT.orientation [w, 4]  of each free joint but a base: origin [m], body to world
     OBJECT.linear_velocity, OBJECT.angular_velocity    of its centre of mass [m/s], [rad/s], world axes; [w, 3] each
+    contact_height [w, nc]                             of the lowest point of these bodies above the ground [m]
+    contact_speed [w, nc]                              horizontal speed of these bodies [m/s], of their points' mean
 
 A free joint's linear velocity is that of the centre of mass c of the base, so the origin's is v - w x (R c).
 """

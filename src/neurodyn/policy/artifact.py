@@ -16,7 +16,6 @@ from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.robots import ROBOTS
 from neurodyn.tasks import Task, is_file, load, of_robot
 
 KNOWN = 1_000_000
@@ -188,10 +187,13 @@ def task_of(config: PolicyConfig, given: str | None, where: str) -> Task:
             f"{where}: policy for the task {kind!r} in a file, whose code runs only if you name it; give --task "
             f"FILE.py:{kind} (it was {file})"
         )
-    kind, _, path = config.task.partition("@")
-    if given is None and of_robot(config.task) and path not in ROBOTS and not Path(path).exists():
-        raise InputError(f"{where}: policy for the task {kind!r} of {path}, which is gone; give --task {kind}@ROBOT")
-    task = load(config.task if given is None else given)
+    try:
+        task = load(config.task if given is None else given)
+    except InputError as error:
+        if given is not None or not of_robot(config.task):
+            raise
+        kind = config.task.partition("@")[0]
+        raise InputError(f"{where}: {error}; if its robot has moved, give --task {kind}@ROBOT") from None
     require_task(config, task, where)
     return task
 
@@ -203,6 +205,8 @@ def require_task(config: PolicyConfig, task: Task, where: str) -> None:
         mine, wanted = getattr(config, name), getattr(now, name)
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
             continue  # the file may have moved
+        if name in ("task", "robot") and of_robot(config.task) and of_robot(task.name):
+            continue  # the robot may have moved; its joints and scales tell
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")

@@ -26,8 +26,8 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     """A training of a policy, by names.
 
     Attributes:
-        task: Name of a task, as cartpole-swingup, NAME@ROBOT for one that a robot declares, or FILE.py:CLASS for one of
-            your own.
+        task: Name of a task, as cartpole-swingup; NAME@ROBOT for one of any robot, as velocity@./go1; or FILE.py:CLASS
+            for one of your own.
         dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
             run directory, or pretrained:NAME.
         out: Folder to write.
@@ -116,7 +116,8 @@ class PlayOptions(Config, frozen=True, kw_only=True):
             draws, in models without a memory; by default the model's own log.
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
-        task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
+        task: FILE.py:CLASS, for policies of a task of your own, whose code runs only if you name it; or NAME@ROBOT, if
+            the robot has moved.
     """
 
     seed: int = SEED

@@ -29,6 +29,7 @@ from neurodyn.robots.sections import (
     Gains,
     GroundSampling,
     Interval,
+    Legs,
     Ranges,
     SimulatorConfig,
     check_interval,
@@ -134,6 +135,7 @@ class Robot(Config, frozen=True):
             mujoco-c alone.
         contacts: Bodies whose contact is observed: shell patterns of the labels of collision shapes, by name.
         contact_points: Points that are measured against the ground; None for none.
+        legs: How it stands and walks; None for a robot without legs.
         end_effector: The robot's end effector; None without one.
         body_contacts: Pairs of bodies that can touch each other (`core.description.contacts`), in hybrid dynamics.
         supports: Bodies that slide on a horizontal plane, in hybrid dynamics.
@@ -184,6 +186,7 @@ class Robot(Config, frozen=True):
     self_contacts: bool = False
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     contact_points: ContactPointSelection | None = None
+    legs: Legs | None = None
     end_effector: EndEffector | None = None
     body_contacts: tuple[BodyContact, ...] = ()
     supports: tuple[Support, ...] = ()
@@ -299,7 +302,13 @@ class Robot(Config, frozen=True):
             raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
 
     def _check_controller(self) -> None:
-        _require_known("nominal", self.nominal, {joint.name for joint in self.joints if joint.scalar})
+        scalar = {joint.name for joint in self.joints if joint.scalar}
+        _require_known("nominal", self.nominal, scalar)
+        if self.legs is not None:
+            _require_known("legs: swing", self.legs.swing, scalar)
+            require(not self.fixed_base, "legs", "given", "nothing beside a fixed base")
+            for foot in self.legs.feet:
+                require(foot in self.contacts, "legs: a foot", repr(foot), f"one of contacts: {choices(self.contacts)}")
         for name, value in self.nominal.items():
             require(math.isfinite(value), f"nominal of {name!r}", value, "a finite number")
         require_drives(self.drives, tuple(self.actuated), "drives")

@@ -218,6 +218,24 @@ def _require_positive(what: str, value: float | None) -> None:
     require(value is None or 0 < value < math.inf, what, value, "a finite number above 0")
 
 
+class Legs(Config, frozen=True):
+    """How a robot with a floating base stands and walks.
+
+    Attributes:
+        feet: Names, among `contacts`, of the bodies on which it stands.
+        height: Height of the base's origin above the ground in the nominal pose [m].
+        swing: Joints that move a foot forwards and backwards.
+    """
+
+    feet: tuple[str, ...]
+    height: float
+    swing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require(bool(self.feet), "legs: feet", "empty", "names of at least one of `contacts`")
+        require(0 < self.height < math.inf, "legs: height", self.height, "a finite number above 0 [m]")
+
+
 def matching(label: str, patterns: Iterable[str]) -> bool:
     """Return whether a label matches one of the shell patterns."""
     return any(fnmatchcase(label, pattern) for pattern in patterns)

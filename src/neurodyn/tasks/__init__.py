@@ -35,7 +35,10 @@ TASKS: Registry[Callable[[], Task]] = Registry(
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
 TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry(
-    "task", lift="neurodyn.tasks.objects:Lift", push="neurodyn.tasks.objects:Push"
+    "task",
+    lift="neurodyn.tasks.objects:Lift",
+    push="neurodyn.tasks.objects:Push",
+    velocity="neurodyn.tasks.velocity:Velocity",
 )
 """Classes of tasks of any robot that declares what they need, by name; with a robot they are called NAME@ROBOT."""
 
@@ -66,7 +69,7 @@ def load(name: str) -> Task:
     if of_robot(name) and robot:
         return TASKS_OF_ROBOTS[kind](robot)
     if kind in TASKS_OF_ROBOTS and name not in TASKS:
-        raise InputError(f"task {name!r}: is one of any robot; valid: {kind}@ROBOT, as {kind}@./mine")
+        raise InputError(f"task {name!r}: is one of any robot; valid: {kind}@ROBOT, as {kind}@go2 or {kind}@./mine")
     if name not in TASKS:
         own = "FILE.py:CLASS for a task of your own"
         raise unknown("task", name, [*TASKS, *(f"{one}@ROBOT" for one in TASKS_OF_ROBOTS)], own)

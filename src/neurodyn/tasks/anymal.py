@@ -4,8 +4,6 @@
 And following commanded velocities (Robotic World Model, arXiv 2501.10100).
 """
 
-from dataclasses import replace
-
 import msgspec
 import torch
 from torch import Tensor
@@ -13,9 +11,9 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
-from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial, SimulatorConfig
 from neurodyn.tasks.task import Memory, Task, reset_states
+from neurodyn.tasks.velocity import ASKED, UPRIGHT, VelocityTracking, observed_columns
 
 KP, KD = 85.0, 2.0
 """Gains of the joint controller [N m/rad, N m s/rad]."""
@@ -111,42 +109,15 @@ SCALE = 0.5
 """Target of a joint less its nominal position, for an action of 1 [rad]."""
 WIDTH = 0.25
 """Square of the velocity error at which a tracking reward has fallen to 1/e."""
-STANDING = 0.02
-"""Share of commands that ask the robot to stand."""
-COMMAND_FRAMES = (100, 120)
-"""Range of frames for which a command holds."""
-PUSH_FRAMES = (48, 96)
-"""Range of frames between two pushes."""
-PUSH = 0.5
-"""Greatest change of the base's velocity along x and along y in a push [m/s]."""
-UPRIGHT = -0.5
-"""The z component of gravity in the axes of the base above which the robot has fallen: 60 degrees."""
-
 _BASE = "BASE"
 _FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 _KNEES = ("LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
-# Columns of the memory's command: target velocities, then frames until the next command and until the next push.
-_ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
 
 
-def _observations(joints: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the columns of an observation."""
-    return (
-        *(f"base_linear_velocity.{axis}" for axis in "xyz"),
-        *(f"base_angular_velocity.{axis}" for axis in "xyz"),
-        *(f"projected_gravity.{axis}" for axis in "xyz"),
-        *("command.vx", "command.vy", "command.wz"),
-        *(f"joint_position.{name}" for name in joints),
-        *(f"joint_velocity.{name}" for name in joints),
-        *(f"last_action.{name}" for name in joints),
-    )
-
-
-class AnymalVelocity(Task):
+class AnymalVelocity(VelocityTracking):
     """Track velocities vx, vy and a turning rate wz in base axes, with little effort and good steps.
 
     Attributes:
-        feet: Bodies whose steps are counted.
         others: Bodies that are not to touch the ground.
     """
 
@@ -158,7 +129,7 @@ class AnymalVelocity(Task):
     )  # fmt: skip
     feet, others = _FEET, _KNEES
     contacts = (*_FEET, *_KNEES)
-    observations = _observations(_JOINTS)
+    observations = observed_columns(_JOINTS, _JOINTS, _JOINTS)
     noise = (
         *((0.1,) * 3), *((0.2,) * 3), *((0.05,) * 3), *((0.0,) * 3), *((0.01,) * 12), *((1.5,) * 12), *((0.0,) * 12),
     )  # fmt: skip
@@ -168,14 +139,13 @@ class AnymalVelocity(Task):
     action_meaning = "target of each joint less its nominal position [rad]"
     frames = 500
     limit = 4.0
-    foresight = 25
     dt = 0.02
     # As all terms of the reward it is a rate. Independent members disagree on 45 columns together about five times as
     # much as heads on a shared trunk, which the lambda of arXiv 2504.16680 is for.
     penalty_scale = 0.02 / 5
 
     def __init__(self) -> None:
-        robot = super().declaration()
+        robot = Task.declaration(self)
         # Contacts that two steps in a frame resolve; the declared ones need four.
         self._declaration = msgspec.structs.replace(
             robot,
@@ -183,71 +153,18 @@ class AnymalVelocity(Task):
             simulator=SimulatorConfig(solver="mujoco", substeps=2, iterations=4, integrator="implicitfast"),
         )
 
-    def declaration(self) -> Robot:
-        """Return the robot at the task's frame length, with a solver that is cheap enough to train in."""
-        return self._declaration
-
-    def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
-        """Return the memory of worlds that start now, all feet on the ground."""
-        memory = super().begin(quantities, generator)
-        return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(self.feet)))
-
-    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Draw velocities, and for how long they hold, shape [worlds, 5]."""
-        asked = _symmetric(worlds, generator)
-        standing = torch.rand(worlds, 1, generator=generator, device=generator.device) < STANDING
-        until = [_whole(frames, worlds, generator) for frames in (COMMAND_FRAMES, PUSH_FRAMES)]
-        return torch.cat([asked.masked_fill(standing, 0.0), *until], dim=-1)
-
-    def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
-        """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
-        worlds = len(action)
-        contact = quantities.contacts(self.feet) > 0.5
-        asked, until = memory.command[:, _ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
-        fresh = self.commands(worlds, generator).to(action.dtype)
-        # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
-        over = until <= constant((0.0, -0.5), until)
-        until = torch.where(over, fresh[:, _UNTIL_COMMAND:], until)
-        asked = torch.where(over[:, :1], fresh[:, _ASKED], asked)
-        return replace(
-            super().advance(memory, quantities, action, generator),
-            command=torch.cat([asked, until], dim=-1),
-            air_time=(memory.air_time + self._declaration.dt).masked_fill(contact, 0.0),
-        )
-
-    def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
-        """Return by how much the base's velocity changes now [m/s], base axes, shape [worlds, 3]."""
-        worlds = len(memory.command)
-        change = _symmetric(worlds, generator).to(memory.command.dtype)
-        change = change * constant((PUSH, PUSH, 0.0), memory.command)
-        return change.masked_fill(memory.command[:, _UNTIL_PUSH, None] != 0.0, 0.0)
-
-    def hindsight(self, ahead: Quantities) -> Tensor:
-        """Return the mean velocities of the frames that followed, shape [worlds, 5]."""
-        velocity, spin = ahead["base_linear_velocity"], ahead["base_angular_velocity"]
-        moved = torch.cat([velocity[:, :2], spin[:, 2:]], dim=-1).unflatten(0, (-1, self.foresight)).mean(1)
-        until = constant((COMMAND_FRAMES[0], PUSH_FRAMES[0]), moved).expand(len(moved), 2)
-        return torch.cat([moved, until], dim=-1)
-
-    def action_of(self, control: Tensor) -> Tensor:
-        """Return the action of which `control` are the targets, shape [worlds, actions]."""
-        return (control - self.nominal(control)) / SCALE
+    def joint_nominal(self, like: Tensor) -> Tensor:
+        """Return the nominal pose of the joints, all of which are driven."""
+        return self.nominal(like)
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return targets around the nominal pose."""
         target = torch.add(self.nominal(action), action, alpha=SCALE)
         return Control(target=target, kp=constant((KP,), action), kd=constant((KD,), action))
 
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return what the robot measures of itself, its command, and its last action."""
-        measured = [quantities[f"base_{kind}_velocity"] for kind in ("linear", "angular")]
-        position = quantities["joint_position"] - self.nominal(memory.action)
-        joints = [position, quantities["joint_velocity"], memory.action]
-        return torch.cat([*measured, quantities["projected_gravity"], memory.command[:, _ASKED], *joints], dim=-1)
-
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the terms of arXiv 2501.10100, each times dt."""
-        asked = memory.command[:, _ASKED]
+        asked = memory.command[:, ASKED]
         velocity, spin = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
         joint_velocity = quantities["joint_velocity"]
         dt = self._declaration.dt
@@ -268,9 +185,7 @@ class AnymalVelocity(Task):
             "stand_still": (-1.0, away * still),
             "tilt": (-5.0, quantities["projected_gravity"][:, :2].square().sum(-1)),
         }
-        weights = constant(tuple((dt * weight,) for weight, _ in terms.values()), action)
-        scaled = weights * torch.stack([value for _, value in terms.values()])
-        return dict(zip(terms, scaled.unbind(), strict=True))
+        return self._rewarded(terms, action)
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return where the robot has fallen: far from upright, or its trunk on the ground where that is known."""
@@ -295,20 +210,7 @@ class AnymalDFlat(AnymalVelocity):
     robot = "anymal-d"
     feet, others = _D_FEET, _D_THIGHS
     contacts = (*_D_FEET, *_D_THIGHS)
-    observations = _observations(_D_JOINTS)
+    observations = observed_columns(_D_JOINTS, _D_JOINTS, _D_JOINTS)
     actions = _D_JOINTS
     # Members are heads on a shared trunk, which the lambda of arXiv 2504.16680 is for; a rate, as the reward's terms.
     penalty_scale = 0.02
-
-
-def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:
-    """Draw whole numbers of frames, both ends included, shape [worlds, 1]."""
-    lower, upper = frames
-    dtype = torch.get_default_dtype()
-    return torch.randint(lower, upper + 1, (worlds, 1), generator=generator, device=generator.device, dtype=dtype)
-
-
-def _symmetric(worlds: int, generator: torch.Generator) -> Tensor:
-    """Draw numbers between -1 and 1, shape [worlds, 3]."""
-    drawn = torch.rand(worlds, 3, generator=generator, device=generator.device)
-    return torch.add(constant((-1.0,), drawn), drawn, alpha=2.0)

@@ -13,6 +13,7 @@ from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out
 from neurodyn.evaluate.records import Result
 from neurodyn.evaluate.scenario import Scenario, passive, scenario
 from neurodyn.robots import Robot
+from neurodyn.robots.sections import matching
 
 FRAMES = 100
 WARNS, FAILS = 0.05, 0.3
@@ -134,6 +135,10 @@ def check_rest(subject: Subject) -> CheckResult:
     robot, layout = subject.robot, subject.layout
     if robot.fixed_base or layout is None:
         return CheckResult(findings=[Finding(what="rest on a ground: only of floating bases", verdict="ok")])
+    if robot.legs is not None:
+        soles = [pattern for foot in robot.legs.feet for pattern in robot.contacts[foot]]
+        if all(matching(point.shape, soles) for point in layout.contact_points):
+            return CheckResult(findings=[Finding(what="rest on a ground: its feet alone touch it", verdict="ok")])
     found = {where.name or "": _settled(subject, where) for where in _grounds(subject)}
     if not found:
         return CheckResult(findings=[Finding(what="rest on a ground: none is declared", verdict="ok")])

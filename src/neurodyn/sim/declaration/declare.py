@@ -21,13 +21,16 @@ from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.bundle import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
+from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.declaration.facts import AssetFacts, AssetJoint, read_facts
+from neurodyn.sim.declaration.legs import find_legs, level_soles
 from neurodyn.sim.declaration.pose import (
     BUDGET,
     ChosenPoints,
     bend_legs,
     choose_contact_points,
     full_position,
+    label_pattern,
     lowest_point,
     rest_position,
 )
@@ -44,6 +47,7 @@ _FRAMES_TO_RATED_SPEED = 2
 _ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot [rad]
 _SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
 _ASIDE, _RISE = 0.1, 0.1  # range of an object's place about that in the asset, and how far that is lifted [m]
+_FEWEST, _ITERATIONS = 10, 100  # iterations of a solver that converges at contacts; MuJoCo's own default
 _STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
@@ -146,6 +150,8 @@ class _Draft:
             "locked": list(facts.locked),
             "simulator": {"solver": facts.solver, "substeps": 4, "integrator": "implicitfast"},
         }
+        if facts.iterations is not None and facts.iterations < _FEWEST:
+            self.tree["simulator"]["iterations"] = _ITERATIONS
         if facts.drives:
             self.tree["drives"] = facts.drives
         if facts.gravity != (0.0, 0.0, -9.81):
@@ -166,6 +172,9 @@ class _Draft:
         if facts.end is not None:
             self.tree["end_effector"] = {"joint": facts.end.joint, "point": list(facts.end.point)}
             self._decide("end_effector", f"site {facts.end.site!r}", "the site with such a name that most joints move")
+        if "iterations" in self.tree["simulator"]:
+            why = f"the asset's {facts.iterations} do not converge: feet would tremble on the ground"
+            self._decide("iterations", f"up to {_ITERATIONS} of the constraint solver", why)
         limited = sum(joint.lower is not None for joint in self.scalars)
         driven = len(self.tree["actuated"])
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
@@ -213,7 +222,7 @@ class _Draft:
             everything = self.robot(contact_points={}, colliders=["*"])
             built = articulation(everything)
             if not self.facts.pose:
-                nominal = bend_legs(built, self.robot(), chosen.layout, self.facts.joints, nominal)
+                nominal = self._standing_pose(built, chosen.layout, nominal)
             self.tree["nominal"] = nominal
             chosen = self._points(nominal)
         self.layout = self._contact(chosen)
@@ -221,10 +230,33 @@ class _Draft:
         q = full_position(self.robot(), nominal)
         self.height = -float(lowest_point(built, self.layout, q[None])[0])
         if self.facts.floating:
-            why = "the asset's first keyframe" if self.facts.pose else "legs bent, feet below the hips"
+            why = "the asset's first upright keyframe" if self.facts.pose else "legs bent, feet below the hips"
             self._decide("nominal", f"base {self.height:.2f} m above the ground", why)
+            self._legs(built, q)
         else:
             self._decide("nominal", "near zero", "well within the limits")
+
+    def _standing_pose(
+        self, built: Articulation, layout: ContactPointLayout, nominal: dict[str, float]
+    ) -> dict[str, float]:
+        """Return a nominal pose by joint [rad or m] on bent legs, with level soles where legs have ankles."""
+        robot = self.robot()
+        pose = bend_legs(built, robot, layout, self.facts.joints, nominal)
+        columns = {name: index for index, name in enumerate(robot.spec.q_names) if name in pose}
+        limits = {joint.name: (_least(joint), _most(joint)) for joint in self.scalars}
+        level = level_soles(built, layout, full_position(robot, pose), columns, limits)
+        return pose | {name: round(value, 3) for name, value in level.items()}
+
+    def _legs(self, built: Articulation, q: np.ndarray) -> None:
+        """Declare the feet, the trunk and the joints that swing the legs."""
+        found = find_legs(built, self.layout, q)
+        if isinstance(found, str):
+            self._decide("legs", "none", found)
+            return
+        bodies = found.feet | ({"base": found.trunk} if found.trunk else {})
+        self.tree["contacts"] = {name: [label_pattern(label) for label in shapes] for name, shapes in bodies.items()}
+        self.tree["legs"] = {"feet": list(found.feet), "height": round(self.height, 3), "swing": list(found.swing)}
+        self._decide("legs", f"feet {', '.join(found.feet)}", "limbs that end at the ground in the nominal pose")
 
     def _points(self, nominal: dict[str, float]) -> ChosenPoints:
         robot = self.robot()
@@ -293,7 +325,7 @@ class _Draft:
         apart = tuple(f"{joint.name}." for joint in self.objects)
         quiet = {name: _symmetric(0.1) for name in rates if not name.startswith(apart)}
         self.tree["reset"] = {"q": reset_q | places, "qd": quiet} if stands or places else {"qd": quiet}
-        if self.facts.floating or lifted is not None:
+        if (self.facts.floating and stands) or lifted is not None:
             self._heights(lifted)
 
     def _heights(self, lifted: str | None) -> None:

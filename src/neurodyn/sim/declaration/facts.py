@@ -73,6 +73,7 @@ class AssetFacts:
     notes: tuple[str, ...]  # one line each
     gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
     step: float | None = None  # time between two steps of its simulator [s]; None if it says none
+    iterations: int | None = None  # at most, of its constraint solver; None if it says none
     drives: dict[str, Any] = field(default_factory=dict)  # actuators that are not torques at joints, as plain data
     efforts: dict[str, float] = field(default_factory=dict)  # greatest force of each of them [N m or N]
     pose: dict[str, float] = field(default_factory=dict)  # pose of its first keyframe, by joint [rad or m]
@@ -128,8 +129,8 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     x, y, z = map(float, model.opt.gravity)
     return AssetFacts(
         path, joints, free, why, lock, floor, (*notes, *unmodelled(model)), gravity=(x, y, z),
-        step=float(model.opt.timestep), pose=_keyed_pose(model), drives=own, efforts=bounds,
-        end=None if free else _end_effector(model),
+        step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
+        efforts=bounds, end=None if free else _end_effector(model),
         apart=_apart(model, {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}),
     )  # fmt: skip
 
@@ -184,14 +185,22 @@ def _end_effector(model: Any) -> AssetEnd | None:
 
 
 def _keyed_pose(model: Any) -> dict[str, float]:
-    """Return the pose of the first keyframe, by joint with one degree of freedom; empty without keyframes."""
-    if not model.nkey:
+    """Return the pose of the first keyframe with an upright base, by joint with one degree of freedom, if any."""
+    base = [joint for joint in range(model.njnt) if joint_kind(model, joint) == "free"][:1]
+    keys = [key for key in model.key_qpos if all(_upright(key[model.jnt_qposadr[joint] + 3 :][:4]) for joint in base)]
+    if not keys:
         return {}
     return {
-        joint_name(model, joint): float(model.key_qpos[0][model.jnt_qposadr[joint]])
+        joint_name(model, joint): float(keys[0][model.jnt_qposadr[joint]])
         for joint in range(model.njnt)
         if joint_kind(model, joint) in ("revolute", "prismatic")
     }
+
+
+def _upright(quaternion: Any) -> bool:
+    """Return whether a base's z axis is within 30 degrees of the vertical; scalar first."""
+    _, x, y, _ = quaternion
+    return 1.0 - 2.0 * (x * x + y * y) > math.cos(math.pi / 6)
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:

@@ -182,7 +182,7 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
 
 def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
     """Return a selection of shapes on the built robot."""
-    names = tuple(_pattern(shape.name) for shape in chosen)
+    names = tuple(label_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True
     )
@@ -192,7 +192,7 @@ def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: 
     return ChosenPoints(selection, layout, joints, len(shapes) - len(chosen))
 
 
-def _pattern(name: str) -> str:
+def label_pattern(name: str) -> str:
     """Return a pattern for a shape's label; names shared between bodies are given as BODY/SHAPE."""
     return f"*{name}" if "/" in name else name
 

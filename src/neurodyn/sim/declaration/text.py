@@ -73,14 +73,15 @@ _COMMENTS = {
     "contact_points": "Points that the network sees beside the ground; nothing else of the robot touches it.",
     "ground_sampling": "Data on tilted planes; `ground: rough` in place of `flat` for rough terrain.",
     "nominal": "A pose that the robot can stand in.",
+    "legs": "Feet among `contacts`, height of the base above the ground, and joints that swing the legs.",
     "gains": "Data are driven by a PD controller with targets about the nominal pose; `hold` holds it in evaluations.",
     "range": "Trajectories end beyond these velocities: only a simulator that has blown up gets there.",
     "passive_fraction": "Share of the data that hold the nominal pose, or without gains have no torque at all.",
 }
 _ORDER = (
     "name", "description", "asset", "gravity", "fixed_base", "locked", "meshes", "joints", "actuated", "drives", "dt",
-    "simulator", "material", "colliders", "self_contacts", "contact_points", "grounds", "ground", "ground_sampling",
-    "end_effector", "nominal", "gains", "sampling", "reset", "range", "passive_fraction",
+    "simulator", "material", "colliders", "self_contacts", "contact_points", "contacts", "legs", "grounds", "ground",
+    "ground_sampling", "end_effector", "nominal", "gains", "sampling", "reset", "range", "passive_fraction",
 )  # fmt: skip
 
 

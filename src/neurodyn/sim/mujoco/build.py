@@ -26,6 +26,7 @@ from neurodyn.sim.scene import PREFIX, needs_triangles
 SCENE = "neurodyn scene"
 """Name of the body that carries the scene."""
 
+_CONDIM = 3  # of a floor by default
 _FORCE, _MOST_CONTACTS = 1 << 1, 8  # of a contact sensor: its reading, and contacts of a shape
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
 _TORQUE_DRIVEN = ("actuators", "sensors", "keys", "plugins")
@@ -68,6 +69,7 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     for kind in _TORQUE_DRIVEN:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
+    _touch_ground(spec)
     for geom in list(spec.worldbody.geoms):  # the ground is a scene of the declaration
         spec.delete(geom)
     _keep_pairs(spec, robot)
@@ -86,6 +88,34 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     data = import_mujoco().MjData(model)
     import_mujoco().mj_setConst(model, data)
     return built
+
+
+def _touch_ground(spec: Any) -> None:
+    """Give shapes the numbers that their contacts with the asset's floor have, before a scene takes its place.
+
+    As in MuJoCo, the numbers of the geom with the greater priority hold, else the greater of both, and shapes that a
+    `pair` lets touch the floor have those of the pair. An asset without a floor is as on one with MuJoCo's defaults.
+    """
+    types = import_mujoco().mjtGeom
+    floors = [geom for geom in spec.worldbody.geoms if geom.type in (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)]
+    for geom in spec.geoms:
+        if geom.parent.name == "world" or not (geom.contype or geom.conaffinity):
+            continue
+        floor = next((one for one in floors if geom.contype & one.conaffinity or one.contype & geom.conaffinity), None)
+        if floor is not None and floor.priority > geom.priority:
+            geom.condim, geom.friction, geom.solref, geom.solimp = (
+                floor.condim, floor.friction, floor.solref, floor.solimp
+            )  # fmt: skip
+        elif (floor.priority if floor is not None else 0) == geom.priority:
+            geom.condim = max(geom.condim, _CONDIM if floor is None else floor.condim)
+            geom.friction = geom.friction if floor is None else np.maximum(geom.friction, floor.friction)
+    fixed, geoms = {geom.name for geom in spec.worldbody.geoms}, {geom.name: geom for geom in spec.geoms}
+    for pair in spec.pairs:
+        ends = {pair.geomname1, pair.geomname2}
+        if len(ends & fixed) == 1 and (geom := geoms.get((ends - fixed).pop())) is not None:
+            geom.contype = geom.contype or 1
+            geom.condim, geom.solref, geom.solimp = pair.condim, pair.solref, pair.solimp
+            geom.friction = (pair.friction[0], pair.friction[2], pair.friction[3])
 
 
 def _keep_pairs(spec: Any, robot: Robot) -> None:

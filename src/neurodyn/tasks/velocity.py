@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following commanded velocities: what all legged robots share, and the task of any robot that declares its legs.
+
+Rewards of the latter are those of mjlab's velocity task, with steps rewarded as in Robotic World Model
+(arXiv 2501.10100).
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Control
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.tensors import columns, constant
+from neurodyn.robots import Robot, load, locate
+from neurodyn.robots.sections import Legs
+from neurodyn.tasks.task import Memory, Task
+
+COMMAND_FRAMES = (100, 120)
+"""Range of frames for which a command holds."""
+PUSH_FRAMES = (48, 96)
+"""Range of frames between two pushes."""
+PUSH = 0.5
+"""Greatest change of the base's velocity along x and along y in a push [m/s], for a robot that walks at 1 m/s."""
+UPRIGHT = -0.5
+"""The z component of gravity in the axes of the base above which the robot has fallen: 60 degrees."""
+
+# Columns of the memory's command: target velocities, then frames until the next command and until the next push.
+ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
+
+
+def observed_columns(joints: tuple[str, ...], rates: tuple[str, ...], actions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the columns of an observation."""
+    return (
+        *(f"base_linear_velocity.{axis}" for axis in "xyz"),
+        *(f"base_angular_velocity.{axis}" for axis in "xyz"),
+        *(f"projected_gravity.{axis}" for axis in "xyz"),
+        *("command.vx", "command.vy", "command.wz"),
+        *(f"joint_position.{name}" for name in joints),
+        *(f"joint_velocity.{name}" for name in rates),
+        *(f"last_action.{name}" for name in actions),
+    )
+
+
+class VelocityTracking(Task):
+    """Track velocities vx, vy and a turning rate wz in base axes.
+
+    Attributes:
+        feet: Bodies whose steps are counted.
+        fastest: Greatest commanded vx and vy [m/s] and wz [rad/s].
+        standing: Share of commands that ask the robot to stand.
+    """
+
+    feet: tuple[str, ...]
+    fastest: Vector3 = (1.0, 1.0, 1.0)
+    standing: float = 0.02
+    foresight = 25
+    _declaration: Robot
+
+    def declaration(self) -> Robot:
+        """Return the robot at the task's frame length."""
+        return self._declaration
+
+    @abstractmethod
+    def joint_nominal(self, like: Tensor) -> Tensor:
+        """Return the positions of all joints in the nominal pose [rad or m], shape [nj]."""
+
+    def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
+        """Return the memory of worlds that start now, all feet on the ground."""
+        memory = super().begin(quantities, generator)
+        return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(self.feet)))
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw velocities, and for how long they hold, shape [worlds, 5]."""
+        asked = self._symmetric(worlds, generator)
+        standing = torch.rand(worlds, 1, generator=generator, device=generator.device) < self.standing
+        until = [_whole(frames, worlds, generator) for frames in (COMMAND_FRAMES, PUSH_FRAMES)]
+        return torch.cat([asked.masked_fill(standing, 0.0), *until], dim=-1)
+
+    def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
+        """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
+        worlds = len(action)
+        contact = quantities.contacts(self.feet) > 0.5
+        asked, until = memory.command[:, ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
+        fresh = self.commands(worlds, generator).to(action.dtype)
+        # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
+        over = until <= constant((0.0, -0.5), until)
+        until = torch.where(over, fresh[:, _UNTIL_COMMAND:], until)
+        asked = torch.where(over[:, :1], fresh[:, ASKED], asked)
+        return replace(
+            super().advance(memory, quantities, action, generator),
+            command=torch.cat([asked, until], dim=-1),
+            air_time=(memory.air_time + self._declaration.dt).masked_fill(contact, 0.0),
+        )
+
+    def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
+        """Return by how much the base's velocity changes now [m/s], base axes, shape [worlds, 3]."""
+        worlds = len(memory.command)
+        change = self._symmetric(worlds, generator).to(memory.command.dtype)
+        most = PUSH * self.fastest[0]
+        change = change * constant((most / self.fastest[0], most / self.fastest[1], 0.0), memory.command)
+        return change.masked_fill(memory.command[:, _UNTIL_PUSH, None] != 0.0, 0.0)
+
+    def hindsight(self, ahead: Quantities) -> Tensor:
+        """Return the mean velocities of the frames that followed, shape [worlds, 5]."""
+        velocity, spin = ahead["base_linear_velocity"], ahead["base_angular_velocity"]
+        moved = torch.cat([velocity[:, :2], spin[:, 2:]], dim=-1).unflatten(0, (-1, self.foresight)).mean(1)
+        until = constant((COMMAND_FRAMES[0], PUSH_FRAMES[0]), moved).expand(len(moved), 2)
+        return torch.cat([moved, until], dim=-1)
+
+    def action_of(self, control: Tensor) -> Tensor:
+        """Return the action of which `control` are the targets, shape [worlds, actions]."""
+        return (control - self.nominal(control)) / constant(self.action_scale, control)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return what the robot measures of itself, its command, and its last action."""
+        measured = [quantities[f"base_{kind}_velocity"] for kind in ("linear", "angular")]
+        position = quantities["joint_position"] - self.joint_nominal(memory.action)
+        joints = [position, quantities["joint_velocity"], memory.action]
+        return torch.cat([*measured, quantities["projected_gravity"], memory.command[:, ASKED], *joints], dim=-1)
+
+    def _rewarded(self, terms: dict[str, tuple[float, Tensor]], like: Tensor) -> dict[str, Tensor]:
+        """Return terms of a reward, each a rate with its weight, times dt."""
+        weights = constant(tuple((self._declaration.dt * weight,) for weight, _ in terms.values()), like)
+        scaled = weights * torch.stack([value for _, value in terms.values()])
+        return dict(zip(terms, scaled.unbind(), strict=True))
+
+    def _symmetric(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw velocities up to the greatest commands, shape [worlds, 3]."""
+        drawn = torch.rand(worlds, 3, generator=generator, device=generator.device)
+        drawn = torch.add(constant((-1.0,), drawn), drawn, alpha=2.0)
+        return drawn * constant(self.fastest, drawn)
+
+
+def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:
+    """Draw whole numbers of frames, both ends included, shape [worlds, 1]."""
+    lower, upper = frames
+    dtype = torch.get_default_dtype()
+    return torch.randint(lower, upper + 1, (worlds, 1), generator=generator, device=generator.device, dtype=dtype)
+
+
+_FRAME = 0.02
+"""Time between two actions [s], or the robot's frame if that is longer."""
+_FROUDE = 0.6
+"""Greatest commanded speed over sqrt(g h), h the height of the base; at most 1 m/s."""
+_LOWEST = 0.6
+"""Height of the base below which it has fallen, as a share of its nominal height."""
+_ACTION = 0.25
+"""Force of a servo that an action of 1 asks for at rest, as a share of its greatest force (mjlab)."""
+_LEAST = 0.3
+"""Least change of a servo's command that an action of 1 stands for [rad]: stiff servos would not be explored."""
+_STEP = 0.4
+"""Time in the air of a good step [s]."""
+_LIFT = 0.15
+"""Height to which feet are lifted, as a share of the base's height, at most 0.1 m."""
+_SPREAD_STANDING, _SPREAD_SWING, _SPREAD_OTHER = 0.08, 0.4, 0.15
+"""Deviations from the nominal pose at which its reward has fallen to 1/e: standing; walking, of joints that swing legs
+and of others [rad or m]."""
+
+
+class Velocity(VelocityTracking):
+    """Track velocities on the robot's own legs, as it declares them (`legs`), by targets of its servos.
+
+    Robots that take torques get a servo in each driven joint, with the gains that hold the nominal pose.
+    """
+
+    name = "velocity"
+    needs = (
+        "base_height", "base_linear_velocity", "base_angular_velocity", "projected_gravity", "joint_position",
+        "joint_velocity", "contact_height", "contact_speed",
+    )  # fmt: skip
+    action_meaning = "command of each drive less that of the nominal pose"
+    frames = 500
+    limit = 4.0
+    standing = 0.1
+
+    def __init__(self, robot: str) -> None:
+        """Read the robot, by name or path.
+
+        Raises:
+            InputError: It cannot walk: its base is bolted, it declares no legs or no drives.
+        """
+        declared = load(robot)
+        self.legs = legs = _legs_of(declared)
+        self.robot = locate(robot)
+        self.name = f"{type(self).name}@{self.robot}"
+        self._gains = None if declared.command == "command" else _gains_of(declared)
+        self._declaration = _at_frame(declared if self._gains is None else _with_servos(declared, *self._gains))
+        self.feet, self.contacts = legs.feet, tuple(declared.contacts)
+        self._others = tuple(name for name in declared.contacts if name not in legs.feet)
+        spec, rest = self._declaration.spec, legs.height
+        self.actions = spec.controls
+        self.action_scale = tuple(_reach(self._declaration, name) for name in spec.controls)
+        joints, rates = spec.q_names[spec.joint_q], spec.qd_names[spec.joint_qd]
+        self.observations = observed_columns(joints, rates, spec.controls)
+        self.noise = (
+            *(0.1,) * 3, *(0.2,) * 3, *(0.05,) * 3, *(0.0,) * 3, *(0.01,) * len(joints), *(0.5,) * len(rates),
+            *(0.0,) * len(spec.controls),
+        )  # fmt: skip
+        fast = min(1.0, _FROUDE * math.sqrt(9.81 * rest))
+        self.fastest = (fast, 0.5 * fast, 0.8)
+        self._lift = min(0.1, _LIFT * rest)
+        self._pose = tuple(declared.nominal.get(name, 0.0) for name in joints)
+        posed = {joint.name: joint for joint in declared.joints if joint.scalar}
+        swing = {name: _SPREAD_SWING if name in legs.swing else _SPREAD_OTHER for name in posed}
+        self._spread = tuple(swing[name] ** -2 if name in posed else 0.0 for name in joints)
+        self._spread_standing = tuple(_SPREAD_STANDING**-2 if name in posed else 0.0 for name in joints)
+        self._limits = tuple(_soft_limits(posed[name].lower, posed[name].upper) if name in posed else _ANY
+                             for name in joints)  # fmt: skip
+
+    def joint_nominal(self, like: Tensor) -> Tensor:
+        """Return the nominal pose, shape [nj]."""
+        return constant(self._pose, like)
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return commands around those of the nominal pose."""
+        target = torch.addcmul(self.nominal(action), action, constant(self.action_scale, action))
+        if self._gains is None:
+            return Control(target=target)
+        kp, kd = self._gains  # for models of the robot that take torques; servos have their own
+        return Control(target=target, kp=constant((kp,), action), kd=constant((kd,), action))
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return the terms, each times dt."""
+        asked, dt = memory.command[:, ASKED], self._declaration.dt
+        velocity, spin = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
+        touching = quantities.contacts(self.feet) > 0.5
+        moving = asked.norm(dim=-1) > 0.05
+        terms = {
+            "track_velocity": (2.0, torch.exp(-4.0 * _off(asked[:, :2], velocity))),
+            "track_turning": (1.5, torch.exp(-2.0 * (asked[:, 2] - spin[:, 2]).square())),
+            "roll_and_pitch": (-0.05, spin[:, :2].square().sum(-1)),
+            "upright": (1.0, torch.exp(-5.0 * quantities["projected_gravity"][:, :2].square().sum(-1))),
+            "pose": (1.0, self._posture(quantities["joint_position"], moving)),
+            "limits": (-1.0, self._beyond(quantities["joint_position"])),
+            "action_change": (-0.01, (action - memory.action).square().sum(-1)),
+            "air_time": (1.0, self._steps(touching, memory.air_time + dt) * moving),
+            "slip": (-0.2, (self._of_feet(quantities, "contact_speed") * touching).sum(-1)),
+            "clearance": (-1.0, self._low(quantities, touching) * moving),
+        }
+        return self._rewarded(terms, action)
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where the robot has fallen: far from upright, too low, or with its trunk on the ground."""
+        fallen = quantities["projected_gravity"][:, 2] > UPRIGHT
+        fallen = fallen | (quantities["base_height"][:, 0] < _LOWEST * self.legs.height)
+        if self._others:
+            fallen = fallen | (quantities.contacts(self._others) > 0.5).any(-1)
+        return fallen
+
+    def _posture(self, position: Tensor, moving: Tensor) -> Tensor:
+        """Return how near the joints are to the nominal pose, between 0 and 1, shape [worlds]."""
+        away = (position - self.joint_nominal(position)).square()
+        spreads = constant((self._spread_standing, self._spread), position)
+        return torch.exp(-torch.where(moving[:, None], away * spreads[1], away * spreads[0]).mean(-1))
+
+    def _beyond(self, position: Tensor) -> Tensor:
+        """Return by how much joints are in the outer twentieths of their ranges, summed, shape [worlds]."""
+        low, high = constant(tuple(zip(*self._limits, strict=True)), position)
+        return ((low - position).clamp_min(0.0) + (position - high).clamp_min(0.0)).sum(-1)
+
+    def _steps(self, touching: Tensor, air_time: Tensor) -> Tensor:
+        """Return the time in the air of feet that land now, up to that of a good step, less half of it [s]."""
+        landed = touching & (air_time > 1.5 * self._declaration.dt)
+        return ((air_time.clamp_max(_STEP) - 0.5 * _STEP) * landed).sum(-1) / _STEP
+
+    def _low(self, quantities: Quantities, touching: Tensor) -> Tensor:
+        """Return by how much moving feet are off the height to which they are to be lifted, times their speed."""
+        off = (self._of_feet(quantities, "contact_height") - self._lift).abs() * ~touching
+        return (off * self._of_feet(quantities, "contact_speed")).sum(-1)
+
+    def _of_feet(self, quantities: Quantities, name: str) -> Tensor:
+        return columns(quantities[name], tuple(quantities.contact_names.index(foot) for foot in self.feet))
+
+
+_ANY = (-math.inf, math.inf)
+
+
+def _off(asked: Tensor, velocity: Tensor) -> Tensor:
+    """Return the squared error of a horizontal velocity, and of a vertical one that is to be zero, shape [worlds]."""
+    return (asked - velocity[:, :2]).square().sum(-1) + velocity[:, 2].square()
+
+
+def _soft_limits(lower: float | None, upper: float | None) -> tuple[float, float]:
+    if lower is None or upper is None:
+        return _ANY
+    slack = 0.05 * (upper - lower)
+    return lower + slack, upper - slack
+
+
+def _legs_of(robot: Robot) -> Legs:
+    """Return the legs of a robot that can walk.
+
+    Raises:
+        InputError: Its base is bolted, or it declares no legs or no drives.
+    """
+    begin = f"task 'velocity' is not for robot {robot.name!r}"
+    if robot.fixed_base:
+        raise InputError(f"{begin}: its base is bolted to the world; valid: a robot with a floating base and feet")
+    if robot.legs is None:
+        raise InputError(
+            f"{begin}: it declares no legs; valid: `legs: {{feet: [...], height: ...}}` with feet among `contacts`, as "
+            "`neurodyn init` finds them"
+        )
+    if not robot.actuated:
+        raise InputError(f"{begin}: nothing drives it; add `actuated: {{JOINT: greatest torque}}`")
+    return robot.legs
+
+
+def _gains_of(robot: Robot) -> tuple[float, float]:
+    """Return stiffness and damping of the joints' controllers: those of drives that take targets, or `gains.hold`.
+
+    Raises:
+        InputError: The robot declares neither.
+    """
+    if robot.gains is not None:
+        return robot.gains.hold
+    raise InputError(
+        f"task 'velocity' is not for robot {robot.name!r}: its joints take torques and it declares no gains; valid: "
+        "`gains: {kp: [...], kd: [...], spread: ..., hold: [KP, KD]}`"
+    )
+
+
+def _with_servos(robot: Robot, kp: float, kd: float) -> Robot:
+    """Return a robot whose driven joints have servos, which act in every step of its simulator."""
+    servos = {
+        name: Drive(kind="servo", kp=kp, kd=kd, force_range=(-effort, effort))
+        for name, effort in robot.actuated.items()
+    }
+    return msgspec.structs.replace(robot, drives=servos, gains=None)
+
+
+def _at_frame(robot: Robot) -> Robot:
+    """Return the robot at a frame of about 20 ms, a multiple of its own, with steps of the same length."""
+    times = max(1, round(_FRAME / robot.dt))
+    simulator = msgspec.structs.replace(robot.simulator, substeps=times * robot.simulator.substeps)
+    return msgspec.structs.replace(robot, dt=times * robot.dt, simulator=simulator)
+
+
+def _reach(robot: Robot, name: str) -> float:
+    """Return the change of a command that an action of 1 stands for.
+
+    Of a servo, what a quarter of its greatest force bends: scale = effort / (4 kp), as mjlab has it, within 0.3 rad and
+    half of its range. Of another actuator, a quarter of its range.
+    """
+    drive = robot.drives.get(name, Drive())
+    low, high = robot.sampling_interval("control", name)
+    if not drive.kp:
+        return _ACTION * (high - low)
+    per_command = drive.per_command if isinstance(drive.per_command, float) else drive.kp
+    per_position = drive.kp / abs(per_command)  # commands per rad
+    return min(max(_ACTION * robot.actuated[name] / abs(per_command), _LEAST * per_position), 0.5 * (high - low))

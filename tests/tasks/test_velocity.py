@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The velocity task of any robot: from a small quadruped's MJCF to a policy, and its quantities and rewards by hand."""
+
+import math
+import shutil
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from neurodyn.control.resolve import open_dynamics
+from neurodyn.control.starts import SampledStarts, home_ground
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.policy.artifact import load_policy, task_of
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.train import train_policy
+from neurodyn.robots import load as load_robot
+from neurodyn.sim.articulation import LinkKinematics
+from neurodyn.sim.declaration.declare import declare
+from neurodyn.sim.mujoco.build import build_model
+from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.simulators import articulation
+from neurodyn.tasks import Memory, load
+from neurodyn.tasks.velocity import Velocity
+from tests.policy.test_train import TINY
+
+BRIEF = msgspec.structs.replace(TINY, iterations=1, evaluations=0)
+
+LEG = """<body name="{name}_thigh" pos="{x} {y} 0">
+  <joint name="{name}_thigh" axis="0 1 0" range="-1.5 1.5" armature="0.01"/>
+  <geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.02" mass="0.5" contype="0" conaffinity="0"/>
+  <body name="{name}_calf" pos="0 0 -0.2">
+    <joint name="{name}_calf" axis="0 1 0" range="-2.5 0.1" armature="0.01"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.015" mass="0.2" contype="0" conaffinity="0"/>
+    <geom name="{name}" size="0.025" pos="0 0 -0.2" mass="0.05" condim="1"/>
+  </body></body>"""
+LEGS = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}
+JOINTS = [f"{leg}_{joint}" for leg in LEGS for joint in ("thigh", "calf")]
+QUADRUPED = f"""<mujoco><compiler angle="radian"/><option timestep="0.005" iterations="1"/><worldbody>
+<geom type="plane" size="0 0 1" priority="1" condim="3" friction="0.6"/>
+<body name="trunk" pos="0 0 0.5"><freejoint/>
+<geom type="box" size="0.25 0.08 0.05" mass="4"/><geom size="0.02" pos="0.15 0.05 0.08" mass="1"/>
+{"".join(LEG.format(name=name, x=x, y=y) for name, (x, y) in LEGS.items())}
+</body></worldbody><actuator>
+{"".join(f'<position name="{joint}" joint="{joint}" kp="40" kv="1" forcerange="-64 64"/>' for joint in JOINTS)}
+</actuator></mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("quadruped")
+    (place / "dog.xml").write_text(QUADRUPED)
+    declare(place / "dog.xml", place / "dog")
+    return place / "dog"
+
+
+@pytest.fixture(scope="module")
+def task(folder) -> Velocity:
+    found = load(f"velocity@{folder}")
+    assert isinstance(found, Velocity)
+    return found
+
+
+@pytest.fixture(scope="module")
+def dynamics(task):
+    return AnalyticDynamics(task.declaration())
+
+
+def test_init_finds_the_legs(folder):
+    robot = load_robot(folder)
+    assert robot.legs is not None
+    assert set(robot.legs.feet) == set(LEGS)
+    assert set(robot.legs.swing) == set(JOINTS)
+    assert set(robot.contacts) == {*LEGS, "base"}
+    built = articulation(robot)
+    q = np.array([0, 0, robot.legs.height, 0, 0, 0, 1, *(robot.nominal[name] for name in JOINTS)], dtype=float)[None]
+    motion = LinkKinematics(built, q)
+    for leg in LEGS:  # on the ground, below the hips, knees bent
+        thigh, calf = ([joint.name for joint in built.joints].index(f"{leg}_{joint}") for joint in ("thigh", "calf"))
+        foot = motion.origins[0, calf] + motion.turns[0, calf] @ [0, 0, -0.2]
+        assert foot[2] - 0.025 == pytest.approx(0.0, abs=2e-3)
+        assert foot[0] == pytest.approx(motion.origins[0, thigh, 0], abs=0.02)
+        assert robot.nominal[f"{leg}_calf"] < -0.3
+
+
+def test_a_floor_of_the_asset_decides_on_friction_and_its_solver_converges(folder):
+    robot = load_robot(folder)
+    assert robot.simulator.iterations == 100  # of 1 in the asset
+    model = build_model(msgspec.structs.replace(robot, material=None), robot.named_ground()).model
+    foot = model.geom("FL")
+    assert int(foot.condim[0]) == 3  # of the floor, whose priority is greater; the asset's feet have 1
+    assert float(foot.friction[0]) == 0.6
+
+
+SLEDGE = """<mujoco><option timestep="0.005"/><worldbody><geom name="floor" type="plane" size="0 0 1" {floor}/>
+<body name="sledge" pos="0 0 0.0499"><freejoint/><geom name="runner" type="box" size="0.2 0.1 0.05" mass="2" {own}/>
+<body name="flag" pos="0 0 0.05"><joint name="flag" axis="0 1 0" damping="1"/>
+<geom size="0.02" mass="0.1" contype="0" conaffinity="0"/></body></body></worldbody>{pair}</mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("own", "floor", "pair"),
+    [
+        ('condim="1"', 'friction="0.3" priority="1"', ""),
+        ('condim="1" friction="0.2"', 'friction="0.5"', ""),
+        ('friction="0.7" priority="2"', 'friction="0.1"', ""),
+        (
+            'contype="0" conaffinity="0"', 'friction="0.1"',
+            '<contact><pair geom1="floor" geom2="runner" condim="3" friction="0.4 0.4"/></contact>',
+        ),
+    ],
+)  # fmt: skip
+def test_shapes_slide_on_our_ground_as_on_the_floor_of_the_asset(own, floor, pair, tmp_path):
+    text = SLEDGE.format(own=own, floor=floor, pair=pair)
+    (tmp_path / "sledge.xml").write_text(text)
+    (tmp_path / "robot.yaml").write_text(
+        "name: sledge\nasset: sledge.xml\ndt: 0.005\nfixed_base: false\nactuated: {}\n"
+        "joints: [{name: base, kind: free}, {name: flag, kind: revolute, continuous: true}]\n"
+        "simulator: {solver: mujoco-c, substeps: 1}\ngrounds: {flat: {shapes: [{kind: plane}]}}\nground: flat\n"
+        "contact_points: {}\n"
+    )
+    mujoco = import_mujoco()
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    data.qvel[:2] = 1.0, 0.3
+    for _ in range(30):
+        mujoco.mj_step(model, data)
+    robot = load_robot(tmp_path)
+    ours = build_model(robot, robot.named_ground()).model
+    mine = mujoco.MjData(ours)
+    mine.qvel[:2] = 1.0, 0.3
+    for _ in range(30):
+        mujoco.mj_step(ours, mine)
+    assert 0.01 < 1.0 - data.qvel[0] < 1.0  # it is braked
+    np.testing.assert_allclose(mine.qvel[:6], data.qvel[:6], atol=1e-6)
+
+
+def test_actions_bend_servos_by_a_quarter_of_their_force(task, folder):
+    robot = load_robot(folder)
+    assert task.action_scale == pytest.approx((0.25 * 64 / 40,) * 8)
+    assert task.declaration().dt == pytest.approx(0.02)
+    assert task.declaration().simulator.substeps == 2 * robot.simulator.substeps
+    control = task.control(torch.ones(1, 8), Quantities("a test", {}), _memory(task))
+    assert control.target is not None
+    np.testing.assert_allclose(control.target[0], np.array(robot.nominal_q()) + 0.4, rtol=1e-5)
+    torch.testing.assert_close(task.action_of(control.target), torch.ones(1, 8))
+
+
+def test_it_stands_in_the_nominal_pose_with_its_feet_at_rest(task, dynamics):
+    environment = PolicyEnvironment(task, dynamics, SampledStarts(task, seed=0), 4)
+    for _ in range(20):
+        environment.step(torch.zeros(4, 8))
+    now = environment.now
+    feet = [now.contact_names.index(leg) for leg in LEGS]
+    assert now["contact_height"][:, feet].abs().max() < 0.01
+    assert now["contact_speed"][:, feet].max() < 0.05
+    assert (now["contact_height"][:, now.contact_names.index("base")] > 0.1).all()
+    assert not task.terminated(now, environment.memory).any()
+    assert (now["base_height"] - task.legs.height).abs().max() < 0.05
+
+
+def test_feet_move_as_a_rigid_body_does(task, dynamics):
+    """The speed of a foot is v + w x (p - c), horizontally, with c the off-centre mass of a rotated base."""
+    robot = task.declaration()
+    built = articulation(robot)
+    turn = torch.tensor([0.2, -0.1, 0.5])
+    half = 0.5 * turn.norm()
+    quaternion = torch.cat([turn / turn.norm() * half.sin(), half.cos()[None]])
+    q = torch.cat([torch.tensor([0.3, -0.2, 0.6]), quaternion, torch.tensor(robot.nominal_q())])[None].float()
+    qd = torch.zeros(1, robot.spec.nv)
+    qd[0, :6] = torch.tensor([0.4, -0.3, 0.2, 0.5, -0.7, 0.9])
+    motion = LinkKinematics(built, q.double().numpy())
+    read = dynamics.quantities(State(q, qd), environment=home_ground(task))
+    com = motion.origins[0, 0] + motion.turns[0, 0] @ np.array(built.base_com)
+    assert abs(built.base_com[0]) > 0.01
+    for number, leg in enumerate(read.contact_names):
+        if leg == "base":
+            continue
+        calf = [joint.name for joint in built.joints].index(f"{leg}_calf")
+        foot = motion.origins[0, calf] + motion.turns[0, calf] @ [0, 0, -0.2]
+        velocity = qd[0, :3].numpy() + np.cross(qd[0, 3:6].numpy(), foot - com)
+        assert float(read["contact_speed"][0, number]) == pytest.approx(np.hypot(*velocity[:2]), rel=1e-3)
+        assert float(read["contact_height"][0, number]) == pytest.approx(foot[2] - 0.025, abs=1e-5)
+
+
+def _memory(task: Velocity, command: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Memory:
+    return Memory(
+        action=torch.zeros(1, 8), command=torch.tensor([[*command, 100.0, 50.0]]), joint_velocity=torch.zeros(1, 8),
+        air_time=torch.zeros(1, 4), frame=torch.zeros(1, dtype=torch.long),
+    )  # fmt: skip
+
+
+def _quantities(task: Velocity, **given: Tensor) -> Quantities:
+    """Return a robot that stands still in its nominal pose, but for what is given."""
+    names = task.contacts
+    values = {
+        "base_height": torch.full((1, 1), task.legs.height), "base_linear_velocity": torch.zeros(1, 3),
+        "base_angular_velocity": torch.zeros(1, 3), "projected_gravity": torch.tensor([[0.0, 0.0, -1.0]]),
+        "joint_position": task.joint_nominal(torch.zeros(1, 8))[None], "joint_velocity": torch.zeros(1, 8),
+        "contact": torch.tensor([[float(name != "base") for name in names]]),
+        "contact_height": torch.zeros(1, len(names)), "contact_speed": torch.zeros(1, len(names)),
+    } | given  # fmt: skip
+    return Quantities("a test", {}, names, known=values)
+
+
+def _rates(task: Velocity, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, float]:
+    return {name: float(term[0]) / 0.02 for name, term in task.reward(quantities, memory, action).items()}
+
+
+def test_standing_as_asked_is_worth_tracking_uprightness_and_pose(task):
+    rates = _rates(task, _quantities(task), _memory(task), torch.zeros(1, 8))
+    paid = {name: rate for name, rate in rates.items() if rate != 0.0}
+    assert paid == pytest.approx({"track_velocity": 2.0, "track_turning": 1.5, "upright": 1.0, "pose": 1.0})
+
+
+def test_terms_by_hand(task):
+    names = list(task.contacts)
+    feet = [names.index(foot) for foot in task.feet]
+    contact, height, speed = (torch.zeros(1, len(names)) for _ in range(3))
+    contact[0, feet[:2]], speed[0, feet], height[0, feet[2:]] = 1.0, 0.5, 0.01
+    high = torch.tensor([0.1 - 0.05 * 2.6 + 0.03 if name.endswith("calf") else 0.0 for name in JOINTS])
+    quantities = _quantities(
+        task, contact=contact, contact_height=height, contact_speed=speed, joint_position=high[None],
+        base_linear_velocity=torch.tensor([[0.5, 0.1, 0.2]]), base_angular_velocity=torch.tensor([[0.3, 0.4, -0.5]]),
+        projected_gravity=torch.tensor([[0.6, 0.0, -0.8]]),
+    )  # fmt: skip
+    memory = replace(_memory(task, (1.0, 0.0, 0.5)), air_time=torch.tensor([[0.28, 0.58, 0.3, 0.0]]))
+    rates = _rates(task, quantities, memory, torch.full((1, 8), 0.5))
+    assert rates["track_velocity"] == pytest.approx(2.0 * math.exp(-4.0 * (0.25 + 0.01 + 0.04)), rel=1e-5)
+    assert rates["track_turning"] == pytest.approx(1.5 * math.exp(-2.0 * 1.0), rel=1e-5)
+    assert rates["roll_and_pitch"] == pytest.approx(-0.05 * 0.25, rel=1e-5)
+    assert rates["upright"] == pytest.approx(math.exp(-5.0 * 0.36), rel=1e-5)
+    assert rates["limits"] == pytest.approx(-4 * 0.03, rel=1e-3)
+    assert rates["action_change"] == pytest.approx(-0.01 * 8 * 0.25, rel=1e-5)
+    assert rates["air_time"] == pytest.approx((0.1 + 0.2) / 0.4, rel=1e-4)  # steps of .3 and, at most, .4 s
+    assert rates["slip"] == pytest.approx(-0.2 * 1.0, rel=1e-5)
+    lift = min(0.1, 0.15 * task.legs.height)
+    assert rates["clearance"] == pytest.approx(-2 * 0.5 * (lift - 0.01), rel=1e-4)
+
+
+def test_it_has_fallen_when_tilted_low_or_on_its_trunk(task):
+    memory, names = _memory(task), task.contacts
+    assert not task.terminated(_quantities(task), memory).any()
+    lying = torch.tensor([[float(name == "base") for name in names]])
+    for given in (
+        {"projected_gravity": torch.tensor([[0.9, 0.0, -0.4]])},
+        {"base_height": torch.full((1, 1), 0.5 * task.legs.height)},
+        {"contact": lying},
+    ):
+        assert task.terminated(_quantities(task, **given), memory).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("velocity@cartpole", "its base is bolted to the world; valid: a robot with a floating base and feet"),
+        ("velocity@ant", "declares no legs; valid: `legs:"),
+        ("velocity", "is one of any robot; valid: velocity@ROBOT"),
+        ("velocity@nowhere", "unknown robot 'nowhere'"),
+    ],
+)
+def test_robots_that_cannot_walk_are_refused(name, why):
+    with pytest.raises(InputError, match=why):
+        load(name)
+
+
+def test_a_fresh_declaration_trains_and_its_policy_follows_the_robot_where_it_moves(folder, tmp_path):
+    here = tmp_path / "dog"
+    shutil.copytree(folder, here)
+    task = load(f"velocity@{here}")
+    train_policy(task, open_dynamics(task, "analytic"), tmp_path / "policy", BRIEF)
+    config, _ = load_policy(tmp_path / "policy")
+    assert config.actions == task.actions
+    there = tmp_path / "moved"
+    here.rename(there)
+    with pytest.raises(InputError, match="if its robot has moved, give --task velocity@ROBOT"):
+        task_of(config, None, "policy")
+    assert task_of(config, f"velocity@{there}", "policy").actions == task.actions
+    with pytest.raises(MismatchError, match="its observations is"):
+        task_of(config, "velocity@go2", "policy")
