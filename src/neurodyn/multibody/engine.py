@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config, require_numbers
@@ -385,6 +387,18 @@ class Engine:
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [NUMBERS * i for i in range(count)]
         return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
+
+
+_ENGINES: WeakValueDictionary[bytes, Engine] = WeakValueDictionary()
+
+
+def shared_engine(mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int) -> Engine:
+    """Return an engine that is alive and made of the same, or a new one: tracing a robot takes seconds."""
+    key = msgspec.msgpack.encode((mechanism, spec, config, threads))
+    engine = _ENGINES.get(key)
+    if engine is None:
+        engine = _ENGINES[key] = Engine(mechanism, spec, config, threads)
+    return engine
 
 
 def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:

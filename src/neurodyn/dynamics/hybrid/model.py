@@ -5,11 +5,10 @@ Source: NeuralSim (Heiden et al., 2021, arXiv 2011.04217).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 import torch
@@ -32,13 +31,11 @@ from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
-from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, takes_prisms
+from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
+from neurodyn.multibody.trace.program import Rows, chained
 
 FIXED_WORLDS = 64
 """Greatest number of worlds for which fixed buffers are preferred to several threads or another device."""
-
-_ENGINES: WeakValueDictionary[bytes, Engine] = WeakValueDictionary()
-"""Traced engines of the models that are alive, by all that they are made of: tracing a robot takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -514,9 +511,7 @@ class HybridDynamics(LearnedDynamics):
         return Trajectory(q[..., :nq], qd[..., :nv]), after
 
     @torch.no_grad()
-    def differentiated_frame(
-        self, state: State, torque: Tensor, environment: Environment | None
-    ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+    def differentiated_frame(self, state: State, torque: Tensor, environment: Environment | None) -> tuple[State, Rows]:
         """Return the states after a frame and their vector-Jacobian product; see `TracedProgram.frame`."""
         if self.memory:
             raise InputError(
@@ -535,7 +530,7 @@ class HybridDynamics(LearnedDynamics):
             )
             state = State(after[:, :nq], after[:, nq:])
             parts.append(rows)
-        return state, parts[0] if len(parts) == 1 else _chained(parts)
+        return state, parts[0] if len(parts) == 1 else chained(parts)
 
     def _engine_on(
         self, environment: Environment, state: State, frames: int, parameters: Tensor
@@ -585,10 +580,7 @@ class HybridDynamics(LearnedDynamics):
     def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:
             config = msgspec.structs.replace(self.config, ground=mode)
-            given = self.mechanism, self._whole, config, self._threads
-            key = msgspec.msgpack.encode(given)
-            engine = _ENGINES.get(key)
-            self._engines[mode] = _ENGINES[key] = Engine(*given) if engine is None else engine
+            self._engines[mode] = shared_engine(self.mechanism, self._whole, config, self._threads)
         return self._engines[mode]
 
 
@@ -603,21 +595,3 @@ def _arrived(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDy
     model = kind.__new__(kind)
     vars(model).update({**attributes, "_threads": min(attributes["_threads"], available_cores())})
     return model
-
-
-Rows = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Vector-Jacobian product of a frame: from gradients by the next state, shape [worlds, rows, state], to gradients by
-state and control."""
-
-
-def _chained(parts: list[Rows]) -> Rows:
-    """Chain the vector-Jacobian products of the parts of a frame under constant control."""
-
-    def rows(seeds: Tensor) -> tuple[Tensor, Tensor]:
-        controls = []
-        for part in reversed(parts):
-            seeds, control = part(seeds)
-            controls.append(control)
-        return seeds, torch.stack(controls).sum(0)
-
-    return rows

@@ -99,8 +99,8 @@ def usual_coordinates(
 
     Masses by limb; a payload of a floating base; friction, damping, armature and limits of each joint; gain, lag and
     encoder offset of each motor, and stiffness and damping of its controller; one delay; friction and softness of the
-    floor. Static friction of motors in excess of the dry one is not among them: from logs at 60 Hz, in which it hides
-    among other errors of dry friction, a fit finds some where there is none.
+    floor. Static friction of motors in excess of the dry one is not among them: a fit finds some where there is none (3
+    N m in the worn ant), and with it no held-out error falls, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
 
     Args:
         robot: The robot.

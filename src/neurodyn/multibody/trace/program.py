@@ -7,7 +7,7 @@ every device and is cached by Warp, so that a program is compiled once per machi
 lanes of a vector, and large batches on several threads; see `target`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import copy
@@ -75,6 +75,23 @@ _WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 _Given = tuple[Tensor, Tensor, Tensor, Tensor]
 """Control, held inputs, parameters and weights."""
+
+Rows = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Vector-Jacobian product of a frame: from gradients by the states after it, shape [worlds, rows, state], to those by
+the states before it, of the same shape, and by controls, shape [worlds, rows, control]."""
+
+
+def chained(parts: Sequence[Rows]) -> Rows:
+    """Chain the vector-Jacobian products of the parts of a frame under constant control."""
+
+    def rows(seeds: Tensor) -> tuple[Tensor, Tensor]:
+        controls = []
+        for part in reversed(parts):
+            seeds, control = part(seeds)
+            controls.append(control)
+        return seeds, torch.stack(controls).sum(0)
+
+    return rows
 
 
 class ProgramRun:
@@ -280,13 +297,8 @@ class TracedProgram(OperatorHandle):
 
     def frame(
         self, state: Tensor, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Return the states after one frame and a function that differentiates them; CPU only.
-
-        The function maps seeds, gradients with respect to the states after the frame, shape [worlds, rows, state], to
-        the gradients with respect to the states before it (same shape) and the controls, shape [worlds, rows, control].
-        Arguments: see `rollout`.
-        """
+    ) -> tuple[Tensor, Rows]:
+        """Return the states after one frame and what differentiates them; CPU only. Arguments: see `rollout`."""
         run = self._run(state, 1, substeps, self._fitted(state, 1, (control, held, parameters, weights)))
         run.lanes = 1
         path, tape = self.record(run, state)
