@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mechanisms from MuJoCo's compiler, and its steps in Newton's coordinates, for tests."""
 
+import msgspec
 import mujoco
 import numpy as np
 import torch
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import ChainJoint, ConstraintParameters, ContactPoint, SoftConstraints
 from neurodyn.core.description.mechanism import Link, Mechanism
@@ -12,6 +14,7 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.sim.bodies import compose, rotation
+from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.couplings import ModelLinks, read_equalities, read_tendons
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 
@@ -112,6 +115,13 @@ def mechanism_of(model, ground=()):
         joint: model.joint(joint).name or f"joint{joint}" for joint in range(model.njnt) if model.jnt_type[joint] > 1
     }
     where = ModelLinks(joints, bodies)
+    drives = read_drives(model)
+    assert not drives.unmodelled, drives.unmodelled
+    if drives.joint_ranges:
+        links = [
+            msgspec.structs.replace(link, effort_range=drives.joint_ranges.get(link.joint.name, UNSET))
+            for link in links
+        ]
     reference = []
     for joint in range(model.njnt):
         start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
@@ -125,6 +135,7 @@ def mechanism_of(model, ground=()):
     return Mechanism(
         surfaces=contacts.surfaces, shape_contacts=contacts.contacts, points=points, ground_shapes=contacts.ground,
         hulls=contacts.hulls,
+        drives=drives.drives,
         links=tuple(links), gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
         equalities=read_equalities(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
@@ -136,10 +147,11 @@ def mechanism_of(model, ground=()):
 
 
 def engine(mechanism, dt, **config):
-    """The engine with every joint of one axis driven."""
-    names = [link.joint.name for link in mechanism.links if link.joint.scalar]
+    """The engine with the mechanism's drives as controls, or with every joint of one axis driven."""
+    names = tuple(mechanism.drives) or tuple(link.joint.name for link in mechanism.links if link.joint.scalar)
     joints = tuple(JointSpec(name=link.joint.name, kind=link.joint.kind) for link in mechanism.links)
-    spec = StateSpec(robot="machine", joints=joints, controls=tuple(names), dt=dt)
+    kind = "command" if mechanism.drives else "torque"
+    spec = StateSpec(robot="machine", joints=joints, controls=names, dt=dt, control_kind=kind)
     return Engine(mechanism, spec, EngineConfig(**{"substeps": 1, "contact": "soft", **config}))
 
 
@@ -150,10 +162,16 @@ class Stepper:
         self.model, self.data = model, mujoco.MjData(model)
         self._mechanism = mechanism_of(model)
 
-    def step(self, state, torque=None):
+    def step(self, state, torque=None, commands=()):
+        """One step, or one for each vector of commands."""
         model, data = self.model, self.data
         mujoco.mj_resetData(model, data)
         self._write(state.numpy())
+        for command in commands:
+            data.ctrl[:] = command
+            mujoco.mj_step(model, data)
+        if len(commands):
+            return self._read()
         if torque is not None:
             data.qfrc_applied[[model.jnt_dofadr[j] for j in range(model.njnt) if model.jnt_type[j] > 1]] = torque
         mujoco.mj_step(model, data)

@@ -108,6 +108,7 @@ class Tendon(Config, frozen=True):
         margin: Distance from a limit at which the limit acts [m].
         limit: Softness of its limits.
         friction_softness: Softness of its friction.
+        effort_range: Least and greatest force of all drives together along it [N]; unset for no limits.
     """
 
     name: str
@@ -123,9 +124,12 @@ class Tendon(Config, frozen=True):
     margin: float = 0.0
     limit: ConstraintParameters = ConstraintParameters()
     friction_softness: ConstraintParameters = ConstraintParameters()
+    effort_range: tuple[float, float] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         where = f"tendon {self.name!r}"
+        if self.effort_range is not UNSET:
+            _require_order(self.effort_range, f"{where}: effort_range")
         _require_name(self.name, where)
         parts = [bool(self.joints), bool(self.strands)]
         require(sum(parts) == 1, f"{where}: joints or strands", parts.count(True), "one of them")

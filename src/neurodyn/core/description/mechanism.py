@@ -160,13 +160,19 @@ class Mechanism(Config, HasJoints, frozen=True):
                         f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
                     )
         scalar = [link.joint.name for link in self.links if link.joint.scalar]
+        tendons = [tendon.name for tendon in self.tendons or ()]
+        turning = [link.joint.name for link in self.links if not link.joint.scalar]
         for name, drive in self.drives.items():
-            acting = drive.joints if drive.placed else (name,)
-            for joint in acting:
+            for joint in drive.joints if drive.placed else (name,):
                 require(joint in scalar, "drives: a joint", repr(joint), f"one of {', '.join(scalar) or '(none)'}")
-            if drive.wrench is not UNSET:
-                link, valid = drive.wrench.link, f"one of {', '.join(self.names)}"
-                require(link in self.names, f"drives: link of {name!r}", repr(link), valid)
+            for tendon in drive.tendons or ():
+                valid = f"one of {', '.join(tendons) or '(none)'}"
+                require(tendon in tendons, f"drives: tendon of {name!r}", repr(tendon), valid)
+            known = turning if drive.turning is not UNSET else self.names
+            known = ("", *known) if drive.between is not UNSET or drive.crank is not UNSET else known
+            for link in drive.links:
+                valid = f"one of {', '.join(filter(None, known)) or '(none)'}"
+                require(link in known, f"drives: link of {name!r}", repr(link), valid)
         require_bodies(self.body_contacts, self.supports, self.names)
         require_elements(self.elements or (), self.names)
         if self.reference is not UNSET:
@@ -258,7 +264,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         drives = {}
         for name, drive in self.drives.items():
             numbers = {what: named[f"actuator.{name}.{what}"] for what in drive.quantities()}
-            drives[name] = msgspec.structs.replace(drive, longest_delay=drive.reach, **numbers)
+            drives[name] = drive.with_quantities(numbers)
         supports = []
         for support in self.supports:
             begin = f"support.{support.name}"

@@ -22,7 +22,7 @@ from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, 
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
-from neurodyn.sim.mujoco.couplings import ModelLinks, modelled_equalities, modelled_tendons
+from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.simulators import AssetLimits
@@ -117,14 +117,7 @@ class BodyTree:
 
     def where(self, names: list[str]) -> ModelLinks:
         """Return where joints and bodies are, by the names of the links."""
-        model = self.model
-        single = ("revolute", "prismatic")
-        joints = {joint: name for joint, name in enumerate(names) if joint_kind(model, joint) in single}
-        bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
-        for body in range(1, model.nbody):
-            link = self.link_of(body)
-            bodies[body] = (names[link] if link >= 0 else "", _pose(self.offset(body)))
-        return ModelLinks(joints, bodies)
+        return model_links(self.model, dict(enumerate(names)))
 
     def offset(self, body: int) -> np.ndarray:
         """Return the pose of a body of the model in the frame of its link, or in the world."""

@@ -20,11 +20,14 @@ T = TypeVar("T")
 ADDED = "neurodyn "
 """How the names of tendons begin that drives are put on (`sim.mujoco.actuators`), which no asset has."""
 
-_JOINT, _PULLEY, _SITE = 1, 2, 3
+JOINT_WRAP, _PULLEY, _SITE = 1, 2, 3
 """MuJoCo's mjtWrap: kinds of parts of a tendon; the others are geoms."""
 
 _SPHERE = 2
 """MuJoCo's mjtGeom of a sphere."""
+
+_SINGLE = (2, 3)
+"""MuJoCo's mjtJoint of slides and hinges."""
 
 _SITE_OBJECT = 6
 """MuJoCo's mjtObj of a site."""
@@ -47,6 +50,22 @@ class ModelLinks:
     bodies: Mapping[int, tuple[str, Pose]]
 
 
+def model_links(model: Any, names: Mapping[int, str]) -> ModelLinks:
+    """Return where joints and bodies of a compiled model are in a mechanism with these names of the joints.
+
+    The last joint of a body names its link; bodies without a joint are parts of what carries them.
+    """
+    kinds = model.jnt_type
+    bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
+    for body in range(1, model.nbody):
+        if model.body_jntnum[body]:
+            bodies[body] = (names[int(model.body_jntadr[body] + model.body_jntnum[body]) - 1], IDENTITY)
+        else:
+            link, frame = bodies[int(model.body_parentid[body])]
+            bodies[body] = (link, _composed(frame, _pose(model.body_pos[body], model.body_quat[body])))
+    return ModelLinks({joint: name for joint, name in names.items() if kinds[joint] in _SINGLE}, bodies)
+
+
 def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
     """Return the tendons of a compiled model.
 
@@ -54,13 +73,13 @@ def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
         InputError: A tendon wraps inside of a geom, or has a stiffness or damping that depends on its length or
             velocity.
     """
-    return tuple(_tendon(model, index, links) for index in range(model.ntendon))
+    return tuple(read_tendon(model, index, links) for index in range(model.ntendon))
 
 
 def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
     """Return the tendons that are modelled, and why the others are not."""
     own = [index for index in range(model.ntendon) if not model.tendon(index).name.startswith(ADDED)]
-    return _modelled(_tendon, own, model, links)
+    return _modelled(read_tendon, own, model, links)
 
 
 def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
@@ -80,14 +99,15 @@ def _modelled(
     return tuple(found), refused
 
 
-def _tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
-    name = _name(model.tendon(index).name, f"tendon{index}")
+def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
+    """Return one tendon of a compiled model; errors: see `read_tendons`."""
+    name = quantity_name(model.tendon(index).name, f"tendon{index}")
     if np.any(model.tendon_stiffnesspoly[index]) or np.any(model.tendon_dampingpoly[index]):
         raise InputError(f"tendon {name!r}: stiffness and damping are polynomials; valid: one number each")
     limited = bool(model.tendon_limited[index])
     lower, upper = map(float, model.tendon_range[index])
     joints, strands = _path(model, index, links, name)
-    slack = model.tendon_lengthspring[index]
+    slack, efforts = model.tendon_lengthspring[index], model.tendon_actfrcrange[index]
     return Tendon(
         name=name, joints=joints, strands=strands, slack=(float(slack[0]), float(slack[1])),
         lower=lower if limited else None, upper=upper if limited else None,
@@ -96,6 +116,7 @@ def _tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
         stiffness=float(model.tendon_stiffness[index]), damping=float(model.tendon_damping[index]),
         armature=float(model.tendon_armature[index]), friction=float(model.tendon_frictionloss[index]),
         margin=float(model.tendon_margin[index]),
+        effort_range=(float(efforts[0]), float(efforts[1])) if model.tendon_actfrclimited[index] else UNSET,
     )  # fmt: skip
 
 
@@ -108,11 +129,11 @@ def _path(model: Any, index: int, links: ModelLinks, name: str) -> tuple[dict[st
     divisor = 1.0
     for at in range(first, first + count):
         kind, number, value = int(model.wrap_type[at]), int(model.wrap_objid[at]), float(model.wrap_prm[at])
-        if kind == _JOINT:
+        if kind == JOINT_WRAP:
             joint = links.joints[number]
             joints[joint] = joints.get(joint, 0.0) + value
         elif kind == _SITE:
-            link, pose = _site(model, number, links)
+            link, pose = read_site(model, number, links)
             points.append(Waypoint(link=link, point=pose[:3]))
         elif kind == _PULLEY:
             strands += _strands(points, divisor)
@@ -128,7 +149,7 @@ def _obstacle(model: Any, geom: int, site: int, links: ModelLinks, name: str) ->
     pose = _composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom]))
     side, radius = UNSET, float(model.geom_size[geom][0])
     if site >= 0:
-        carrier, at = _site(model, site, links)
+        carrier, at = read_site(model, site, links)
         side = SidePoint(link=carrier, point=at[:3])
         if carrier == link and np.linalg.norm(np.subtract(at[:3], pose[:3])) < radius:
             raise InputError(f"tendon {name!r}: wraps inside of a geom; valid: side sites outside of it")
@@ -152,7 +173,7 @@ def read_equalities(model: Any, links: ModelLinks) -> tuple[Equality, ...]:
 
 
 def _equality(model: Any, index: int, links: ModelLinks) -> Equality:
-    name = _name(model.equality(index).name, f"equality{index}")
+    name = quantity_name(model.equality(index).name, f"equality{index}")
     kind = int(model.eq_type[index])
     if kind not in _KINDS:
         raise InputError(f"equality {name!r} is of a flexible body; valid: {', '.join(x for x, _ in _KINDS.values())}")
@@ -170,7 +191,7 @@ def _joints(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 
 def _tendons(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
     def end(tendon: int) -> tuple[str, float]:
-        return _name(model.tendon(tendon).name, f"tendon{tendon}"), float(model.tendon_length0[tendon])
+        return quantity_name(model.tendon(tendon).name, f"tendon{tendon}"), float(model.tendon_length0[tendon])
 
     return _polynomial(model, index, end)
 
@@ -204,7 +225,7 @@ def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) 
         number = int(numbers[index])
         if sites:
             body = int(model.site_bodyid[number])
-            link, frame = _site(model, number, links)
+            link, frame = read_site(model, number, links)
         else:
             body = number
             link, pose = links.bodies[body]
@@ -215,7 +236,7 @@ def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) 
     return found
 
 
-def _site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
+def read_site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
     """Return the link that carries a site, and the site's pose in its body."""
     link, pose = links.bodies[int(model.site_bodyid[number])]
     return link, _composed(pose, _pose(model.site_pos[number], model.site_quat[number]))
@@ -230,7 +251,7 @@ _KINDS: dict[int, tuple[EqualityKind, Callable[..., dict[str, Any]]]] = {
 """MuJoCo's mjtEq, by number."""
 
 
-def _name(name: str, otherwise: str) -> str:
+def quantity_name(name: str, otherwise: str) -> str:
     """Return a name as quantities may have it."""
     return "".join("_" if sign in "@() " else sign for sign in name) or otherwise
 
