@@ -30,7 +30,9 @@ from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torqu
 from neurodyn.multibody.drives.transmissions import DrivenMotion, Transmission, transmission
 from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
+from neurodyn.multibody.medium import medium_forces
 from neurodyn.multibody.memory import StepMemory
+from neurodyn.multibody.passive import carrying_forces, turning_springs
 from neurodyn.multibody.points import add_wrench, link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.sensors import Instant
@@ -241,16 +243,27 @@ class Engine:
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         moving = ElementMotion(tree, motions, scope, q, qd)
         tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
-        drives = self._driven(scope, memory, DrivenMotion(moving, readings, qd, tendons), control)
+        carrying = carrying_forces(moving, qd, tree.quantity)
+        through = {dof for name, dof in tree.dofs.items() if tree.links[tree.index_of[name]].drives_carry}
+        held = {dof: carrying.pop(dof) for dof in through & carrying.keys()}
+        drives = self._driven(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, held)
         added, pulled = element_forces(mechanism.elements or (), moving)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
-        turning = turning_damping(tree, q)
-        for row, value in turning:
+        for row, value in turning_damping(tree, q, qd):
             rate = along(row, qd)
             for dof, x in row.items():
                 added[dof] = added.get(dof, 0.0) - value * x * rate
-        drives.implicit += turning
+        drives.implicit += turning_damping(tree, q, qd, slope=True)
+        for forces in (turning_springs(moving, q, tree.quantity), carrying):
+            for dof, value in forces.items():
+                added[dof] = added[dof] + value if dof in added else value
+        if mechanism.medium is not UNSET:
+            resisting, damping = medium_forces(
+                mechanism.medium, moving, qd, scope, implicit=mechanism.constraints.implicit is True
+            )
+            pulled = _merged(pulled, resisting)
+            drives.implicit += damping
         torque = self._torques(scope, tree, q, qd, drives.torque, added)
         if mechanism.constraints.implicit is True:
             drives.implicit += tendon_damping(tendons, scope)
@@ -320,8 +333,10 @@ class Engine:
                 q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
 
-    def _driven(self, scope: Scope, memory: StepMemory, motion: DrivenMotion, control: list[Any]) -> DriveEffects:
-        """Return what the drives do."""
+    def _driven(
+        self, scope: Scope, memory: StepMemory, motion: DrivenMotion, control: list[Any], carrying: Mapping[int, Any]
+    ) -> DriveEffects:
+        """Return what the drives do; `carrying` are forces by which they carry weights."""
         found, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
         by_wrench = all(link.effort_range is UNSET for link in mechanism.links)
         bounded: dict[str, list[tuple[str, Drive, Transmission, DriveForce]]] = {}
@@ -344,6 +359,8 @@ class Engine:
                 act(name, drive, place, DriveForce(share * force.torque, force.damping))
         if mechanism.constraints.implicit is False:
             found.implicit.clear()
+        for dof, value in carrying.items():
+            found.add({dof: 1.0}, value)
         for link in self.mechanism.links:
             dof = tree.dofs.get(link.joint.name, -1)
             if link.effort_range is not UNSET and dof in found.torque:

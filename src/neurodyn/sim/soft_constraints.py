@@ -46,7 +46,9 @@ def constraints_of_shapes(
         own_ways: Whether the mechanism says elsewhere how shapes yield in a way of their own (`ground_shapes`).
     """
     every = {joint.name for joint in robot.joints}
-    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
+    limited = {
+        joint.name for joint in robot.joints if joint.kind == "ball" or (joint.scalar and joint.lower is not None)
+    }
     constraints = SoftConstraints(
         cone=cone,
         impratio=impratio,

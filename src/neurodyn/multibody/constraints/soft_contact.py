@@ -16,15 +16,17 @@ from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
+from neurodyn.multibody.constraints.turning_joints import turning_constraints
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.drives.actuators import damped
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import PointContact
+from neurodyn.multibody.rates import damping_slope
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.turning import along, turning_inertia, turning_rows
+from neurodyn.multibody.turning import turning_inertia
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
@@ -128,7 +130,7 @@ class SoftContactModel(ContactModel):
             values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
         for link in mechanism.links:
             name = link.joint.name
-            if not link.joint.scalar and not link.friction:
+            if not link.joint.scalar and not link.friction and link.upper is None:
                 continue
             if link.lower is not None or link.upper is not None:
                 limit = constraints.limits.get(name, ConstraintParameters())
@@ -145,7 +147,7 @@ class SoftContactModel(ContactModel):
         touching, damping = _contacts(contacts, inertia, weights)
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
-        rows = [*coupling_rows(contacts, weights), *_turning_frictions(contacts, weights)]
+        rows = [*coupling_rows(contacts, weights), *turning_constraints(contacts, weights)]
         cones = _surface_contacts(contacts, inertia, weights)
         apart = contacts.tree.centripetal(contacts.q, contacts.qd)
         free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
@@ -324,23 +326,6 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
     return found
 
 
-def _turning_frictions(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
-    """Return the rows of dry friction of free and ball joints."""
-    found: list[ConstraintRows] = []
-    for index, link in enumerate(contacts.tree.links):
-        if link.joint.scalar or not link.friction:
-            continue
-        name = link.joint.name
-        most = contacts.scope(f"{name}.friction")
-        yields = yielding(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-        parts = zip(turning_rows(contacts.tree, index, contacts.q), inverse.turning_joint(index), strict=True)
-        for rows, weight in parts:
-            for row in rows:
-                rest = yields.damping * along(row, contacts.qd)
-                found.append(ConstraintRows("friction", [row], [yields.weight(0.0, weight)], [rest], [most]))
-    return found
-
-
 def _adhering(
     contacts: Contacts, inertia: TreeInertia, free: list[Any], touching: Sequence[_Contact], cones: Sequence[Cones]
 ) -> list[Any]:
@@ -458,8 +443,12 @@ def _with_networks(
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
     """Return the accelerations with the damping of joints, and all of `Contacts.implicit`, implicit in the velocity."""
-    damping = {dof: contacts.scope(f"{name}.damping") for name, dof in contacts.tree.dofs.items()}
+    tree = contacts.tree
+    damping = {
+        dof: damping_slope(tree.links[tree.index_of[name]], contacts.scope, name, contacts.qd[dof])
+        for name, dof in tree.dofs.items()
+    }
     rows = contacts.implicit
-    if contacts.tree.mechanism.constraints.implicit is True:
-        rows = without_lone(contacts.tree, rows)
+    if tree.mechanism.constraints.implicit is True:
+        rows = without_lone(tree, rows)
     return damped(inertia, acceleration, damping, rows, contacts.dt)

@@ -15,6 +15,7 @@ from neurodyn.core.registry import imported
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.drives.muscle import activation_rate
 from neurodyn.multibody.memory import StepMemory, delayed
+from neurodyn.multibody.rates import curved, polynomial
 from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh
 
 FRICTION_SPEED = 0.05
@@ -30,10 +31,14 @@ def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrain
     contact model constrains them (`constrained`).
     """
     name = link.joint.name
-    torque = -(quantity(f"{name}.damping") * qd)
+    torque = -(polynomial(link, quantity, name, "damping", absolute(qd) if curved(link) else qd) * qd)
     if not constrained:
         torque = torque - quantity(f"{name}.friction") * tanh(qd * (1.0 / FRICTION_SPEED))
-    torque = torque - quantity(f"{name}.stiffness") * (q - quantity(f"{name}.rest"))
+    if link.stiffness_square or link.stiffness_cube:
+        apart = q - quantity(f"{name}.rest")
+        torque = torque - polynomial(link, quantity, name, "stiffness", apart) * apart
+    else:
+        torque = torque - quantity(f"{name}.stiffness") * (q - quantity(f"{name}.rest"))
     if constrained:
         return torque
     ke, kd = quantity(f"{name}.limit_stiffness"), quantity(f"{name}.limit_damping")

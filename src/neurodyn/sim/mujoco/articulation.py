@@ -22,7 +22,7 @@ from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, 
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
-from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons
+from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.simulators import AssetLimits
@@ -78,6 +78,7 @@ def _couplings(
         "surfaces": contacts.surfaces, "shape_contacts": contacts.contacts, "ground_shapes": contacts.ground,
         "hulls": contacts.hulls,
         "tendons": modelled_tendons(model, where)[0], "equalities": modelled_equalities(model, where)[0],
+        "medium": read_medium(model, where),
     }  # fmt: skip
     reference = _reference(model)
     if any(x not in (0.0, 1.0) for x in reference):
@@ -138,10 +139,12 @@ class BodyTree:
             if self._link_of[body - 1] != joint:
                 total, merged = _NEGLIGIBLE * total, _NEGLIGIBLE * np.trace(merged) / 3 * np.eye(3)
             x, y, z = map(float, centre)
+            carried = self._carried(body) if self._link_of[body - 1] == joint else {}
             links.append(
                 Link(
                     joint=self._chain_joint(joint, names[joint]), mass=float(total), com=(x, y, z),
-                    inertia=inertia_entries(merged), **self._passive(joint),
+                    inertia=inertia_entries(merged), drives_carry=bool(model.jnt_actgravcomp[joint]),
+                    **self._passive(joint), **carried,
                 )
             )  # fmt: skip
         return tuple(links)
@@ -176,6 +179,18 @@ class BodyTree:
             return -1, own
         return self.link_of(parent), compose(self.offset(parent), own)
 
+    def _carried(self, body: int) -> dict[str, Any]:
+        """Return the mass of a body and its parts whose weight is compensated, and its centre."""
+        model = self.model
+        parts = [(one + 1, pose) for one, (head, pose) in self.groups.items() if head == body - 1]
+        masses = {one: float(model.body_mass[one] * model.body_gravcomp[one]) for one, _ in parts}
+        total = sum(masses.values())
+        if not total:
+            return {}
+        places = {one: compose(pose, np.array([*model.body_ipos[one], 0, 0, 0, 1.0]))[:3] for one, pose in parts}
+        x, y, z = map(float, np.sum([masses[one] * place for one, place in places.items()], axis=0) / total)
+        return {"carried": total, "carried_at": (x, y, z)}
+
     def _passive(self, joint: int) -> dict[str, Any]:
         """Return the passive quantities of a joint that are not zero, and the range of its actuators' torque."""
         model, kind = self.model, joint_kind(self.model, joint)
@@ -184,9 +199,18 @@ class BodyTree:
             "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
             "friction": model.dof_frictionloss[dof],
         }  # fmt: skip
-        if kind in ("free", "ball"):
-            return {name: float(value) for name, value in values.items()}
+        for what, numbers in (("stiffness", model.jnt_stiffnesspoly[joint]), ("damping", model.dof_dampingpoly[dof])):
+            values |= {f"{what}_square": numbers[0], f"{what}_cube": numbers[1]}
         given: dict[str, Any] = {}
+        if kind in ("free", "ball"):
+            if model.jnt_stiffness[joint] or model.jnt_stiffnesspoly[joint].any():
+                start = int(model.jnt_qposadr[joint])
+                rest = model.qpos_spring[start : start + (7 if kind == "free" else 4)].tolist()
+                values["stiffness"] = model.jnt_stiffness[joint]
+                given["rest_pose"] = (*rest[:-4], *rest[-3:], rest[-4])
+            if kind == "ball" and model.jnt_limited[joint]:
+                values["upper"] = model.jnt_range[joint].max()
+            return given | {name: float(value) for name, value in values.items()}
         if model.nu and model.jnt_actfrclimited[joint]:
             given["effort_range"] = tuple(map(float, model.jnt_actfrcrange[joint]))
         values |= {

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.description.contacts import ConstraintParameters
 from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle, SidePoint, Strand, Tendon, Waypoint
+from neurodyn.core.description.medium import ImmersedBody, Medium
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import compose
@@ -28,6 +29,11 @@ _SPHERE = 2
 
 _SINGLE = (2, 3)
 """MuJoCo's mjtJoint of slides and hinges."""
+
+_ROUND = {2: "sphere", 3: "capsule", 5: "cylinder"}
+"""MuJoCo's mjtGeom of shapes whose sizes are not their semi-axes."""
+
+_LEAST_MASS = 1e-15
 
 _SITE_OBJECT = 6
 """MuJoCo's mjtObj of a site."""
@@ -70,8 +76,7 @@ def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
     """Return the tendons of a compiled model.
 
     Raises:
-        InputError: A tendon wraps inside of a geom, or has a stiffness or damping that depends on its length or
-            velocity.
+        InputError: A tendon wraps inside of a geom.
     """
     return tuple(read_tendon(model, index, links) for index in range(model.ntendon))
 
@@ -102,8 +107,6 @@ def _modelled(
 def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
     """Return one tendon of a compiled model; errors: see `read_tendons`."""
     name = quantity_name(model.tendon(index).name, f"tendon{index}")
-    if np.any(model.tendon_stiffnesspoly[index]) or np.any(model.tendon_dampingpoly[index]):
-        raise InputError(f"tendon {name!r}: stiffness and damping are polynomials; valid: one number each")
     limited = bool(model.tendon_limited[index])
     lower, upper = map(float, model.tendon_range[index])
     joints, strands = _path(model, index, links, name)
@@ -116,6 +119,10 @@ def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
         stiffness=float(model.tendon_stiffness[index]), damping=float(model.tendon_damping[index]),
         armature=float(model.tendon_armature[index]), friction=float(model.tendon_frictionloss[index]),
         margin=float(model.tendon_margin[index]),
+        stiffness_square=float(model.tendon_stiffnesspoly[index][0]),
+        stiffness_cube=float(model.tendon_stiffnesspoly[index][1]),
+        damping_square=float(model.tendon_dampingpoly[index][0]),
+        damping_cube=float(model.tendon_dampingpoly[index][1]),
         effort_range=(float(efforts[0]), float(efforts[1])) if model.tendon_actfrclimited[index] else UNSET,
     )  # fmt: skip
 
@@ -278,3 +285,46 @@ def _softness(solref: Any, solimp: Any) -> ConstraintParameters:
     mixed = (time > 0) != (ratio > 0)
     given = (shares[0], shares[1], max(width, 1e-15), shares[2], max(power, 1.0))
     return ConstraintParameters(**({} if mixed else {"solref": (time, ratio)}), solimp=given)
+
+
+def read_medium(model: Any, links: ModelLinks) -> Medium | UnsetType:
+    """Return the medium of a compiled model with the bodies that feel it; unset for none."""
+    density, viscosity = float(model.opt.density), float(model.opt.viscosity)
+    if density <= 0 and viscosity <= 0:
+        return UNSET
+    bodies: list[ImmersedBody] = []
+    for body in range(1, model.nbody):
+        link, frame = links.bodies[body]
+        if not link or model.body_mass[body] < _LEAST_MASS:
+            continue
+        geoms = range(int(model.body_geomadr[body]), int(model.body_geomadr[body] + model.body_geomnum[body]))
+        own = [_ellipsoid(model, geom, link, frame) for geom in geoms if model.geom_fluid[geom][0] > 0]
+        bodies += own or [_inertia_box(model, body, link, frame)]
+    x, y, z = map(float, model.opt.wind)
+    return Medium(bodies=tuple(bodies), density=max(density, 0.0), viscosity=max(viscosity, 0.0), wind=(x, y, z))
+
+
+def _inertia_box(model: Any, body: int, link: str, frame: Pose) -> ImmersedBody:
+    """Return the box with the inertia of a body."""
+    moments, mass = model.body_inertia[body], float(model.body_mass[body])
+    squares = [max(float(moments.sum() - 2.0 * moments[axis]), 1e-15) * 6.0 / mass for axis in range(3)]
+    x, y, z = (square**0.5 for square in squares)
+    pose = _composed(frame, _pose(model.body_ipos[body], model.body_iquat[body]))
+    return ImmersedBody(link=link, kind="box", pose=pose, size=(x, y, z))
+
+
+def _ellipsoid(model: Any, geom: int, link: str, frame: Pose) -> ImmersedBody:
+    """Return a geom as an ellipsoid."""
+    first, second, third = map(float, model.geom_size[geom])
+    kind = _ROUND.get(int(model.geom_type[geom]))
+    if kind == "sphere":
+        second = third = first
+    elif kind is not None:
+        first, second, third = first, first, second + (first if kind == "capsule" else 0.0)
+    numbers = model.geom_fluid[geom].tolist()
+    return ImmersedBody(
+        link=link, kind="ellipsoid", pose=_composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom])),
+        size=(first, second, third), interaction=numbers[0], drag=(numbers[1], numbers[2], numbers[3]),
+        lift=(numbers[4], numbers[5]), added_mass=(numbers[6], numbers[7], numbers[8]),
+        added_inertia=(numbers[9], numbers[10], numbers[11]),
+    )  # fmt: skip
