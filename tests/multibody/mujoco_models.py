@@ -5,53 +5,19 @@ import mujoco
 import numpy as np
 import torch
 
-from neurodyn.core.description.contacts import ChainJoint, ConstraintParameters, ContactPoint, SoftConstraints
-from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.core.description.scene import IDENTITY
+from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, SoftConstraints
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.sim.bodies import compose, rotation
-from neurodyn.sim.mujoco.couplings import ModelLinks, read_equalities, read_tendons
+from neurodyn.sim.mujoco.actuators import read_drives
+from neurodyn.sim.mujoco.articulation import BodyTree
+from neurodyn.sim.mujoco.couplings import read_equalities, read_medium, read_tendons
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 
 F64 = torch.float64
-KINDS = {0: "free", 1: "ball", 2: "prismatic", 3: "revolute"}
 EXACT = 'tolerance="0" iterations="100" ls_iterations="100" ls_tolerance="1e-10" jacobian="dense"'
 """Options of MuJoCo with which its solver converges to rounding."""
-
-
-def pose(place, quaternion=(1.0, 0.0, 0.0, 0.0)):
-    w, x, y, z = quaternion
-    return np.array([*place, x, y, z, w])
-
-
-def carriers(model):
-    """For each body the first body up to it with a joint (0: the world), and its pose there."""
-    found = {0: (0, np.array(IDENTITY))}
-    for body in range(1, model.nbody):
-        own = pose(model.body_pos[body], model.body_quat[body])
-        if model.body_jntnum[body]:
-            assert model.body_jntnum[body] == 1
-            found[body] = (body, np.array(IDENTITY))
-        else:
-            head, above = found[int(model.body_parentid[body])]
-            found[body] = (head, compose(above, own))
-    return found
-
-
-def merged(model, carried, head):
-    """Mass, centre and inertia of a body with what is fixed to it, in its frame."""
-    members = [(body, compose(at, pose(model.body_ipos[body], model.body_iquat[body]))) for body, (own, at) in
-               carried.items() if own == head]  # fmt: skip
-    mass = sum(model.body_mass[body] for body, _ in members)
-    centre = sum(model.body_mass[body] * at[:3] for body, at in members) / mass
-    inertia = np.zeros((3, 3))
-    for body, at in members:
-        turn, d = rotation(at), at[:3] - centre
-        inertia += turn @ np.diag(model.body_inertia[body]) @ turn.T
-        inertia += model.body_mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
-    return mass, centre, inertia
 
 
 def softness(solref, solimp):
@@ -59,59 +25,11 @@ def softness(solref, solimp):
 
 
 def mechanism_of(model, ground=()):
-    """The mechanism of a model with one joint a body; geoms of `ground` touch the ground where they lie lowest."""
-    carried, links, number, limits, frictions, margins = carriers(model), [], {}, {}, {}, {}
-    for body in range(1, model.nbody):
-        if not model.body_jntnum[body]:
-            continue
-        joint, kind = model.body_jntadr[body], KINDS[int(model.jnt_type[model.body_jntadr[body]])]
-        name = model.joint(joint).name or f"joint{joint}"
-        dof, single = model.jnt_dofadr[joint], kind in ("revolute", "prismatic")
-        above, at = carried[int(model.body_parentid[body])]
-        anchor = pose(model.jnt_pos[joint]) if single or kind == "ball" else np.array(IDENTITY)
-        frame = np.array(IDENTITY)
-        if kind != "free":
-            frame = compose(compose(at, pose(model.body_pos[body], model.body_quat[body])), anchor)
-        if single:  # the joint's zero is not that of the body's frame
-            value, axis = -model.qpos0[model.jnt_qposadr[joint]], model.jnt_axis[joint]
-            half = np.array([*(np.sin(value / 2) * axis), np.cos(value / 2)])
-            frame = compose(frame, np.array([0, 0, 0, *half] if kind == "revolute" else [*(value * axis), 0, 0, 0, 1]))
-        mass, centre, inertia = merged(model, carried, body)
-        own = {} if single else {"damping": model.dof_damping[dof], "friction": model.dof_frictionloss[dof]}
-        if not single:
-            own["armature"] = model.dof_armature[dof]
-            frictions[name] = softness(model.dof_solref[dof], model.dof_solimp[dof])
-        if single:
-            limited = bool(model.jnt_limited[joint])
-            own = {
-                "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
-                "friction": model.dof_frictionloss[dof], "stiffness": model.jnt_stiffness[joint],
-                "rest": model.qpos_spring[model.jnt_qposadr[joint]],
-                "lower": model.jnt_range[joint][0] if limited else None,
-                "upper": model.jnt_range[joint][1] if limited else None,
-            }  # fmt: skip
-            margins[name] = float(model.jnt_margin[joint])
-            limits[name] = softness(model.jnt_solref[joint], model.jnt_solimp[joint])
-            frictions[name] = softness(model.dof_solref[dof], model.dof_solimp[dof])
-        links.append(
-            Link(
-                joint=ChainJoint(
-                    name=name, kind=kind, parent=number.get(above, -1), parent_frame=tuple(frame.tolist()),
-                    child_frame=tuple(anchor.tolist()),
-                    axis=tuple(model.jnt_axis[joint].tolist()) if single else (0.0, 0.0, 0.0),
-                ),
-                mass=float(mass), com=tuple(centre.tolist()),
-                inertia=tuple(float(inertia[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))),
-                **{what: None if x is None else float(x) for what, x in own.items()},
-            )
-        )  # fmt: skip
-        number[body] = len(links) - 1
-    names = {head: links[index].joint.name for head, index in number.items()}
-    bodies = {body: (names.get(head, ""), tuple(map(float, at))) for body, (head, at) in carried.items()}
-    joints = {
-        joint: model.joint(joint).name or f"joint{joint}" for joint in range(model.njnt) if model.jnt_type[joint] > 1
-    }
-    where = ModelLinks(joints, bodies)
+    """The mechanism of a model; geoms of `ground` touch the ground where they lie lowest."""
+    names = [model.joint(joint).name or f"joint{joint}" for joint in range(model.njnt)]
+    tree, drives = BodyTree(model), read_drives(model, dict(enumerate(names)))
+    assert not drives.unmodelled, drives.unmodelled
+    where, dofs = tree.where(names), model.jnt_dofadr
     reference = []
     for joint in range(model.njnt):
         start, kind = model.jnt_qposadr[joint], model.jnt_type[joint]
@@ -120,26 +38,31 @@ def mechanism_of(model, ground=()):
     labels = {geom: model.geom(geom).name for geom in ground}
     geoms = np.flatnonzero(model.geom_contype | model.geom_conaffinity).tolist()
     contacts = read_contacts(model, where, geoms, ground=labels)
-    heads = {geom: number[carried[int(model.geom_bodyid[geom])][0]] for geom in ground}
+    heads = {geom: tree.link_of(int(model.geom_bodyid[geom])) for geom in ground}
     points = tuple(ContactPoint(f"{labels[geom]}/0", heads[geom], (0.0, 0.0, 0.0), 0.0) for geom in ground)
     return Mechanism(
         surfaces=contacts.surfaces, shape_contacts=contacts.contacts, points=points, ground_shapes=contacts.ground,
-        hulls=contacts.hulls,
-        links=tuple(links), gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
-        equalities=read_equalities(model, where), reference=tuple(reference),
+        hulls=contacts.hulls, drives=drives.drives, links=tree.links(names),
+        gravity=tuple(model.opt.gravity.tolist()), tendons=read_tendons(model, where),
+        equalities=read_equalities(model, where), medium=read_medium(model, where), reference=tuple(reference),
         constraints=SoftConstraints(
-            limits=limits, joint_friction=frictions, limit_margins=margins, implicit=int(model.opt.integrator) == 3,
-            free_point="origin", follows_capsules=True, impratio=float(model.opt.impratio),
-            cone="elliptic" if int(model.opt.cone) else "pyramidal",
+            limits={name: softness(model.jnt_solref[i], model.jnt_solimp[i]) for i, name in enumerate(names)},
+            joint_friction={
+                name: softness(model.dof_solref[dofs[i]], model.dof_solimp[dofs[i]]) for i, name in enumerate(names)
+            },
+            limit_margins={name: float(model.jnt_margin[i]) for i, name in enumerate(names)},
+            implicit=int(model.opt.integrator) == 3, free_point="origin", follows_capsules=True,
+            impratio=float(model.opt.impratio), cone="elliptic" if int(model.opt.cone) else "pyramidal",
         ),
     )  # fmt: skip
 
 
 def engine(mechanism, dt, **config):
-    """The engine with every joint of one axis driven."""
-    names = [link.joint.name for link in mechanism.links if link.joint.scalar]
+    """The engine with the mechanism's drives as controls, or with every joint of one axis driven."""
+    names = tuple(mechanism.drives) or tuple(link.joint.name for link in mechanism.links if link.joint.scalar)
     joints = tuple(JointSpec(name=link.joint.name, kind=link.joint.kind) for link in mechanism.links)
-    spec = StateSpec(robot="machine", joints=joints, controls=tuple(names), dt=dt)
+    kind = "command" if mechanism.drives else "torque"
+    spec = StateSpec(robot="machine", joints=joints, controls=names, dt=dt, control_kind=kind)
     return Engine(mechanism, spec, EngineConfig(**{"substeps": 1, "contact": "soft", **config}))
 
 
@@ -150,10 +73,16 @@ class Stepper:
         self.model, self.data = model, mujoco.MjData(model)
         self._mechanism = mechanism_of(model)
 
-    def step(self, state, torque=None):
+    def step(self, state, torque=None, commands=()):
+        """One step, or one for each vector of commands."""
         model, data = self.model, self.data
         mujoco.mj_resetData(model, data)
         self._write(state.numpy())
+        for command in commands:
+            data.ctrl[:] = command
+            mujoco.mj_step(model, data)
+        if len(commands):
+            return self._read()
         if torque is not None:
             data.qfrc_applied[[model.jnt_dofadr[j] for j in range(model.njnt) if model.jnt_type[j] > 1]] = torque
         mujoco.mj_step(model, data)

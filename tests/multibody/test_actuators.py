@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.drive import BodyWrench, Drive
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.description.transmissions import BodyWrench
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.drives.drive_program import DriveProgram
@@ -211,5 +212,5 @@ def test_what_is_no_joint_is_refused_with_a_line():
     with pytest.raises(ValueError, match="drives: a joint is 'thumb'; valid: one of shoulder"):
         Mechanism(links=tree.links, drives={"a": Drive(kind="servo", kp=1.0, transmission={"thumb": 1.0})})
     wrench = Drive(kind="affine", per_command=1.0, wrench=BodyWrench(link="elbow", force=(0.0, 0.0, 1.0)))
-    with pytest.raises(InputError, match="'a' acts at a point of a link; valid here: hybrid dynamics"):
+    with pytest.raises(InputError, match="'a' acts elsewhere than at joints; valid here: hybrid dynamics"):
         DriveProgram({"a": wrench}, spec(tree), DT)

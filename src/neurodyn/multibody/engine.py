@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES
-from neurodyn.core.description.drive import require_drives
+from neurodyn.core.description.drive import Drive, require_drives
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, require
@@ -27,18 +27,14 @@ from neurodyn.multibody.articulated import Integrator, RelativeMotion, Tree, Wre
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.contacts.held_ground import NUMBERS, GroundMode, held_numbers
-from neurodyn.multibody.drives.actuators import (
-    DriveEffects,
-    damped,
-    jacobian_row,
-    require_placed,
-    transmitted,
-    wrench_of,
-)
-from neurodyn.multibody.drives.drive import drive_torque, passive_torque
+from neurodyn.multibody.drives.actuators import DriveEffects, damped, require_placed, share_within
+from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torque, passive_torque
+from neurodyn.multibody.drives.transmissions import DrivenMotion, Transmission, transmission
 from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
+from neurodyn.multibody.medium import medium_forces
 from neurodyn.multibody.memory import StepMemory
+from neurodyn.multibody.passive import carrying_forces, turning_springs
 from neurodyn.multibody.points import add_wrench, link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.sensors import Instant
@@ -247,18 +243,29 @@ class Engine:
             for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
-        drives = self._driven(scope, tree, memory, readings, qd, control)
         moving = ElementMotion(tree, motions, scope, q, qd)
-        added, pulled = element_forces(mechanism.elements or (), moving)
         tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
+        carrying = carrying_forces(moving, qd, tree.quantity)
+        through = {dof for name, dof in tree.dofs.items() if tree.links[tree.index_of[name]].drives_carry}
+        held = {dof: carrying.pop(dof) for dof in through & carrying.keys()}
+        drives = self._driven(scope, memory, DrivenMotion(moving, readings, qd, tendons), control, held)
+        added, pulled = element_forces(mechanism.elements or (), moving)
         for dof, value in tendon_torques(tendons, scope).items():
             added[dof] = added[dof] + value if dof in added else value
-        turning = turning_damping(tree, q)
-        for row, value in turning:
+        for row, value in turning_damping(tree, q, qd):
             rate = along(row, qd)
             for dof, x in row.items():
                 added[dof] = added.get(dof, 0.0) - value * x * rate
-        drives.implicit += turning
+        drives.implicit += turning_damping(tree, q, qd, slope=True)
+        for forces in (turning_springs(moving, q, tree.quantity), carrying):
+            for dof, value in forces.items():
+                added[dof] = added[dof] + value if dof in added else value
+        if mechanism.medium is not UNSET:
+            resisting, damping = medium_forces(
+                mechanism.medium, moving, qd, scope, implicit=mechanism.constraints.implicit is True
+            )
+            pulled = _merged(pulled, resisting)
+            drives.implicit += damping
         torque = self._torques(scope, tree, q, qd, drives.torque, added)
         if mechanism.constraints.implicit is True:
             drives.implicit += tendon_damping(tendons, scope)
@@ -266,6 +273,7 @@ class Engine:
             tree, motions, scope, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None, tendons=tendons, implicit=drives.implicit,
+            adhesion=drives.adhesion,
         )  # fmt: skip
         external = _merged(_merged(self._external(scope), pulled), drives.wrenches)
         if mechanism.body_contacts and self._contact is not None:
@@ -328,31 +336,56 @@ class Engine:
         return q
 
     def _driven(
-        self, scope: Scope, tree: Tree, memory: StepMemory, readings: list[Any], qd: list[Any], control: list[Any]
+        self, scope: Scope, memory: StepMemory, motion: DrivenMotion, control: list[Any], carrying: Mapping[int, Any]
     ) -> DriveEffects:
-        """Return what the drives do."""
-        spec, names, found = self._spec, self._spec.qd_names, DriveEffects()
-        for name, command in zip(spec.controls, control, strict=True):
-            drive = None if name in self._leading else self.mechanism.drives.get(name)
-            row = {names.index(name): 1.0} if drive is None or not drive.placed else jacobian_row(drive, spec)
-            value, damping = 0.0 if name in self._leading else command, 0.0
-            if drive is not None:
-                joint = transmitted(drive, name, self._spec, readings, qd)
-                value, damping = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
-            value = scope.define(f"actuator.{name}", value)
-            for dof, factor in row.items():
-                own = value if factor == 1.0 else factor * value
-                found.torque[dof] = found.torque[dof] + own if dof in found.torque else own
-            if not is_zero(damping) and self.mechanism.constraints.implicit is not False:
-                found.implicit.append((row, damping))
-            if drive is not None and drive.wrench is not UNSET:
-                link, (moment, force) = wrench_of(drive.wrench, tree, value)
-                add_wrench(found.wrenches, link, moment, force)
+        """Return what the drives do; `carrying` are forces by which they carry weights."""
+        found, tree, mechanism = DriveEffects(), motion.links.tree, self.mechanism
+        by_wrench = all(link.effort_range is UNSET for link in mechanism.links)
+        bounded: dict[str, list[tuple[str, Drive, Transmission, DriveForce]]] = {}
+        limits = {one.name: one.effort_range for one in mechanism.tendons or () if one.effort_range is not UNSET}
+
+        def act(name: str, drive: Drive, place: Transmission, force: DriveForce) -> None:
+            value = scope.define(f"actuator.{name}", force.torque)
+            found.act(drive, place, DriveForce(value, force.damping), by_wrench=by_wrench)
+
+        for name, command in zip(self._spec.controls, control, strict=True):
+            one = (name, *self._drive(scope, memory, motion, name, command))
+            tendon = next((tendon for tendon in one[1].tendons or () if tendon in limits), None)
+            if tendon is None:
+                act(*one)
+            else:
+                bounded.setdefault(tendon, []).append(one)
+        for tendon, drives in bounded.items():
+            share = share_within(limits[tendon], [force.torque for *_, force in drives])
+            for name, drive, place, force in drives:
+                act(name, drive, place, DriveForce(share * force.torque, force.damping))
+        if mechanism.constraints.implicit is False:
+            found.implicit.clear()
+        for dof, value in carrying.items():
+            found.add({dof: 1.0}, value)
         for link in self.mechanism.links:
             dof = tree.dofs.get(link.joint.name, -1)
             if link.effort_range is not UNSET and dof in found.torque:
                 found.torque[dof] = maximum(minimum(found.torque[dof], link.effort_range[1]), link.effort_range[0])
         return found
+
+    def _drive(
+        self, scope: Scope, memory: StepMemory, motion: DrivenMotion, name: str, command: Any
+    ) -> tuple[Drive, Transmission, DriveForce]:
+        """Return a control's drive, its place, and its force; none of a joint on a prescribed path."""
+        drive = self.mechanism.drives.get(name, Drive())
+        if drive.placed:
+            place = transmission(drive, motion)
+            joint = place.joint(name, motion.qd, drive)
+        else:
+            row, dof = self._spec.q_names.index(name), self._spec.qd_names.index(name)
+            place = Transmission(motion.q[row], {dof: 1.0})
+            joint = DrivenJoint(name, motion.q[row], motion.qd[dof], self._spec.continuous[row])
+        if name in self._leading:
+            return drive, place, DriveForce(0.0)
+        if name not in self.mechanism.drives:
+            return drive, place, DriveForce(command)
+        return drive, place, drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
 
     def _torques(
         self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: Mapping[int, Any],
@@ -442,6 +475,7 @@ def _require_constraining(mechanism: Mechanism, contact: str | None, model: Cont
     for tendon in mechanism.tendons or ():
         parts = {"limits": tendon.limited, "friction": tendon.friction, "armature": tendon.armature}
         names += [f"{what} of tendon {tendon.name!r}" for what, there in parts.items() if there]
+    names += [f"adhesion of {name!r}" for name, drive in mechanism.drives.items() if drive.adhesion is not UNSET]
     if names:
         raise InputError(
             f"robot {robot!r}: {', '.join(names)} are soft constraints, which contact: {contact or 'none'} does not "

@@ -7,9 +7,12 @@ of the nominal centre of mass and the angular velocity in the axes of the joint'
 
 from typing import Any
 
+from neurodyn.core.description.mechanism import Link
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import SparseRow
+from neurodyn.multibody.rates import curved, polynomial
+from neurodyn.multibody.trace import absolute
 from neurodyn.multibody.vectors import IDENTITY, array, cross
 
 
@@ -28,22 +31,32 @@ def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow],
     return linear, angular
 
 
-def turning_damping(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
-    """Return the damping of free and ball joints, as forces -c J^T J qd: rows J with their c."""
-    return _weighted(tree, q, "damping", ("free", "ball"))
+def turning_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = False) -> list[tuple[SparseRow, Any]]:
+    """Return the damping of free and ball joints, as forces -c J^T J qd: rows J with their c.
+
+    With `slope`, c is minus the derivative of the force along a row by its rate.
+    """
+    found = []
+    for row, value, link in _weighted(tree, q, "damping", ("free", "ball")):
+        if curved(link):
+            rate = absolute(along(row, qd))
+            value = polynomial(link, tree.quantity, link.joint.name, "damping", rate, slope=slope)
+        found.append((row, value))
+    return found
 
 
 def turning_inertia(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
     """Return the rotor inertia of free joints as inertias along rows; that of ball joints is known to `Tree`."""
-    return _weighted(tree, q, "armature", ("free",))
+    return [(row, value) for row, value, _ in _weighted(tree, q, "armature", ("free",))]
 
 
-def _weighted(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any]]:
+def _weighted(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any, Link]]:
     found = []
     for index, link in enumerate(tree.links):
-        if link.joint.kind in kinds and getattr(link, what):
-            value = tree.quantity(f"{link.joint.name}.{what}")
-            found += [(row, value) for rows in turning_rows(tree, index, q) for row in rows]
+        given = getattr(link, what) or (what == "damping" and curved(link))
+        if link.joint.kind in kinds and given:
+            value = tree.quantity(f"{link.joint.name}.{what}") if getattr(link, what) else 0.0
+            found += [(row, value, link) for rows in turning_rows(tree, index, q) for row in rows]
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.multibody.trace import cos, safe_sqrt, select_less, sin
+from neurodyn.multibody.trace import arctan2, cos, maximum, safe_sqrt, select_less, sin
 
 Vector = np.ndarray
 """Three scalars."""
@@ -93,3 +93,30 @@ def turned(q: Any, rotation: Vector) -> np.ndarray:
         real * w - rx * x - ry * y - rz * z,
     ]
     return normalised(product_)
+
+
+def matrix_quaternion(turn: Matrix) -> tuple[Vector, Any]:
+    """Return vector and real part of the quaternion of a rotation, up to their common sign (Shepperd's method)."""
+    (a, b, c), (d, e, f), (g, h, i) = turn
+    candidates = (  # 4 times the square of an entry; 4 times the products of this entry with x, y, z and w
+        (1.0 + a + e + i, (h - f, c - g, d - b, None)),
+        (1.0 + a - e - i, (None, b + d, c + g, h - f)),
+        (1.0 - a + e - i, (b + d, None, f + h, c - g)),
+        (1.0 - a - e + i, (c + g, f + h, None, d - b)),
+    )
+    greatest, chosen = 0.0, [0.0] * 4
+    for square, products in candidates:
+        root = safe_sqrt(square)
+        own = [0.5 * root if x is None else 0.5 * x / root for x in products]
+        chosen = [select_less(greatest, square, new, old) for new, old in zip(own, chosen, strict=True)]
+        greatest = maximum(greatest, square)
+    return array(chosen[:3]), chosen[3]
+
+
+def rotation_vector(vector: Vector, real: Any) -> Vector:
+    """Return the shortest rotation vector of a unit quaternion [rad]."""
+    square = dot(vector, vector)
+    size = safe_sqrt(square)
+    sign = select_less(real, 0.0, -1.0, 1.0)
+    angle = 2.0 * arctan2(size, sign * real)
+    return sign * select_less(square, 1e-12, 2.0, angle / size) * vector

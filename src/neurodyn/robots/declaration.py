@@ -248,6 +248,7 @@ class Robot(Config, frozen=True):
         _require_known("invariant", self.invariant or (), scalar)
         for name, drive in self.drives.items():
             _require_known(f"drives: transmission of {name!r}", drive.joints, scalar)
+            _require_known(f"drives: links of {name!r}", filter(None, drive.links), names)
         for name, effort in self.actuated.items():
             require(0 < effort < math.inf, f"actuated: effort of {name!r}", effort, "a number above 0 [N m or N]")
         require_bodies(self.body_contacts, self.supports, names)
@@ -342,10 +343,7 @@ class Robot(Config, frozen=True):
         """Return the maximum torque or force of each driven joint, by all its drives together [N m or N]."""
         found: dict[str, float] = {}
         for name, effort in self.actuated.items():
-            drive = self.drives.get(name, Drive())
-            if drive.wrench is not UNSET:
-                continue
-            for joint, factor in ({name: 1.0} if drive.transmission is UNSET else drive.transmission).items():
+            for joint, factor in self._row(name).items():
                 found[joint] = found.get(joint, 0.0) + abs(factor) * effort
         return found
 
@@ -427,12 +425,16 @@ class Robot(Config, frozen=True):
         if drive.per_command is not UNSET and drive.per_command:
             most = self.actuated[name] / abs(drive.per_command)
             return (-most, most)
+        if drive.kind == "muscle":
+            return (0.0, 1.0)
         limits = {joint.name: (joint.lower, joint.upper) for joint in self.joints}
-        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        row = self._row(name)
         ends = [(factor * low, factor * high) for joint, factor in row.items()
                 for low, high in (limits[joint],) if low is not None and high is not None]  # fmt: skip
-        if drive.kind in ("servo", "pd") and len(ends) == len(row):
+        if drive.kind in ("servo", "pd") and row and len(ends) == len(row):
             return (sum(map(min, ends)), sum(map(max, ends)))
+        if not row and drive.kp:  # which the declaration does not know the length of
+            return (-self.actuated[name] / drive.kp, self.actuated[name] / drive.kp)
         raise InputError(
             f"robot {self.name!r}: no range to draw commands of {name!r} from; declare its command_range in drives, or "
             f"sampling: {{control: {{{name}: [lower, upper]}}}}"
@@ -465,11 +467,18 @@ class Robot(Config, frozen=True):
         """
         return tuple(self._nominal_command(name) for name in self.actuated)
 
+    def _row(self, name: str) -> dict[str, float]:
+        """Return the factor of each joint in the length of a drive; none of one that acts elsewhere."""
+        drive = self.drives.get(name, Drive())
+        if drive.placed:
+            return {} if drive.transmission is UNSET else drive.transmission
+        return {name: 1.0}
+
     def _nominal_command(self, name: str) -> float:
         drive = self.drives.get(name, Drive())
         if self.command != "command":
             return self.nominal.get(name, 0.0)
-        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
+        row = self._row(name)
         value = sum(factor * self.nominal.get(joint, 0.0) for joint, factor in row.items()) if drive.kp else 0.0
         if drive.kp and drive.per_command is not UNSET and drive.per_command:
             value = (drive.kp * value - (drive.offset or 0.0)) / drive.per_command

@@ -7,7 +7,9 @@ import re
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.drive import UNITS, BodyWrench, Drive, DriveState, bounds, require_drives
+from neurodyn.core.description.activation import DriveState, Muscle
+from neurodyn.core.description.drive import UNITS, Drive, bounds, require_drives
+from neurodyn.core.description.transmissions import PLACES, BodyWrench, FrameOffset, SliderCrank
 from neurodyn.core.errors import InputError
 
 
@@ -19,7 +21,7 @@ def test_stages_that_are_absent_have_no_quantities():
 
 
 def test_every_number_has_a_unit():
-    others = {"kind", "feedback", "longest_delay", "transmission", "wrench", "command_range", "force_range", "state"}
+    others = {"kind", "feedback", "longest_delay", *PLACES, "muscle", "command_range", "force_range", "state"}
     assert set(Drive.__struct_fields__) - others == set(UNITS)
 
 
@@ -39,6 +41,29 @@ def test_an_actuators_state_is_checked():
         DriveState(kind="filter")
     with pytest.raises(ValueError, match=r"time_constant is 0\.1; valid: nothing: an integrator has none"):
         DriveState(kind="integrator", time_constant=0.1)
+
+
+def test_muscles_and_places_are_checked():
+    with pytest.raises(ValueError, match=r"release is None; valid: a finite number above 0 \[s\]"):
+        DriveState(kind="muscle", time_constant=0.01)
+    with pytest.raises(ValueError, match=r"longest is 0\.9; valid: a finite number above 1"):
+        Muscle(force=1.0, lengths=(0.1, 0.2), longest=0.9)
+    with pytest.raises(ValueError, match=r"between: along and about is 0; valid: a factor other than 0"):
+        FrameOffset(link="a")
+    with pytest.raises(ValueError, match=r"crank: rod is -1\.0; valid: a finite number above 0"):
+        SliderCrank(rod=-1.0)
+
+
+def test_a_muscles_numbers_are_quantities():
+    state = DriveState(kind="muscle", time_constant=0.01, release=0.04)
+    drive = Drive(kind="muscle", muscle=Muscle(force=9.0, lengths=(0.1, 0.2)), state=state, tendons={"biceps": 1.0})
+    found = drive.quantities()
+    assert {"muscle.force": 9.0, "muscle.lengths.upper": 0.2, "release": 0.04}.items() <= found.items()
+    changed = drive.with_quantities(found | {"muscle.lengths.upper": 0.3, "release": 0.05, "gain": 2.0})
+    assert changed.quantities() == found | {"muscle.lengths.upper": 0.3, "release": 0.05, "gain": 2.0}
+    assert from_dict(to_dict(changed), Drive) == changed
+    assert bounds("muscle.longest", drive)[0] > 1.0
+    assert bounds("kd", Drive(kind="affine", per_command=1.0, kd=-0.1)) == (None, None)
 
 
 def test_bounds_keep_numbers_meaningful():
@@ -71,7 +96,10 @@ def test_a_drive_is_read_from_plain_data():
         ({"command_range": (1.0, 1.0)}, "command_range is [1.0, 1.0]; valid: a lower number before a greater one"),
         ({"transmission": {}}, "transmission is {}; valid: a finite factor other than 0"),
         ({"transmission": {"a": 1.0}, "bias": 0.1}, "bias is 0.1; valid: 0 for a drive with a transmission"),
-        ({"wrench": BodyWrench(link="a"), "kp": 1.0}, "wrench is beside kp; valid: a wrench of per_command and offset"),
+        ({"wrench": BodyWrench(link="a"), "kp": 1.0}, "wrench is beside kp; valid: a force that does not depend on"),
+        ({"transmission": {"a": 1.0}, "tendons": {"b": 1.0}}, "drive: places is transmission and tendons; valid: one"),
+        ({"adhesion": "a", "kd": 1.0}, "adhesion is beside kd; valid: a force that does not depend on position"),
+        ({"tendons": {"a": 0.0}}, "tendons is {'a': 0.0}; valid: a finite factor other than 0 for each of its tendons"),
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_are_refused(numbers, said):
@@ -99,7 +127,7 @@ def test_actuators_stand_beside_drives_of_any_kind():
     ("drives", "said"),
     [
         ({"hip": Drive()}, "there is no driven joint 'hip'; valid: ankle, knee"),
-        ({"knee": Drive(kind="hydraulic")}, "unknown kind of drive 'hydraulic'; valid: affine, pd, servo, torque"),
+        ({"knee": Drive(kind="hydraulic")}, "unknown kind of drive 'hydraulic'; valid: affine, muscle, pd, servo"),
         ({"knee": Drive(kind="servo")}, "drive of 'knee' is of kind 'servo' and has no kp; give one"),
         ({"knee": Drive(force_range=(0.0, 1.0))}, "takes no force_range; valid with one: kind servo or affine"),
         ({"knee": Drive(kind="pd", kp=1.0)}, "drive of 'knee' is of kind 'pd' and has no kd"),

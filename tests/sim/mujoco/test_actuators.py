@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
+from neurodyn.core.description.activation import DriveState, Muscle
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.transmissions import BodyWrench
 from neurodyn.robots import Robot
 from neurodyn.sim.mujoco.actuators import add_actuators, read_drives, takes_commands
 
 mujoco = pytest.importorskip("mujoco")
 
-BODIES = """<worldbody><site name="still"/>
+BODIES = """<worldbody><site name="still"/><body name="fixed"/>
 <body name="base" quat=".8 .6 0 0"><freejoint name="float"/><geom size=".1"/>
 <body pos="0 0 .1" quat=".6 0 .8 0"><geom size=".02"/><site name="nozzle" pos=".1 0 0"/></body>
 <body name="arm"><joint name="lift" type="slide" axis="0 0 1" actuatorfrcrange="-30 20"/><geom size=".1"/>
@@ -44,6 +46,14 @@ def read(actuators, options=""):
         ('<general name="a" tendon="both" gear="2" gainprm=".3" biastype="affine" biasprm="1 -100 -10"/>',
          Drive(kind="affine", per_command=0.3, offset=1.0, kp=100.0, kd=10.0,
                transmission={"left": 1.0, "right": 0.5}), None),
+        ('<damper name="a" joint="left" kv="2" ctrlrange="0 1"/>',
+         Drive(kind="affine", per_command=0.0, per_velocity=-2.0, transmission={"left": 1.0},
+               command_range=(0.0, 1.0)), None),
+        ('<muscle name="a" tendon="rope" lengthrange=".1 .4" force="7" timeconst=".02 .05"/>',
+         Drive(kind="muscle", muscle=Muscle(force=7.0, lengths=(0.1, 0.4)), tendons={"rope": 1.0},
+               state=DriveState(kind="muscle", time_constant=0.02, release=0.05)), 7.0),
+        ('<adhesion name="a" body="hand" gain="3" ctrlrange="0 2"/>',
+         Drive(kind="affine", per_command=3.0, adhesion="turn", command_range=(0.0, 2.0)), 6.0),
         ('<intvelocity name="a" joint="left" kp="50" actrange="0 .03"/>',
          Drive(kind="servo", kp=50.0, transmission={"left": 1.0},
                state=DriveState(kind="integrator", range=(0.0, 0.03))), 1.5),
@@ -82,14 +92,14 @@ def test_a_force_at_a_site_is_one_on_the_body_that_a_joint_moves():
 @pytest.mark.parametrize(
     ("actuator", "reason"),
     [
-        ('<muscle name="a" joint="left" lengthrange="0 1"/>', "gain muscle; modelled: fixed"),
-        ('<damper name="a" joint="left" kv="2" ctrlrange="0 1"/>', "gain affine; modelled: fixed"),
-        ('<motor name="a" tendon="rope"/>', "a spatial tendon; modelled: fixed tendons"),
-        ('<adhesion name="a" body="hand" gain="1" ctrlrange="0 1"/>', "transmission body; modelled: joint, tendon"),
-        ('<motor name="a" joint="float" gear="1 0 0 0 0 0"/>', "acts on free joint 'float'"),
-        ('<motor name="a" site="nozzle" refsite="still"/>', "a site with a refsite; modelled: a site alone"),
+        ('<general name="a" joint="left" gaintype="user"/>', "gain user; modelled: fixed, affine and muscle"),
+        ('<general name="a" joint="left" gaintype="muscle" biastype="affine" lengthrange="0 1" '
+         'gainprm=".75 1.05 -1 200 .5 1.6 1.5 1.3 1.2"/>', "gain muscle with bias affine"),
+        ('<general name="a" joint="left" dyntype="user" actdim="1"/>', "dynamics user; modelled: integrator, filter"),
+        ('<motor name="a" joint="left" damping="1"/>', "its own damping; modelled: none"),
         ('<motor name="a" site="still"/>', "its site does not move"),
-        ('<general name="a" joint="left" biastype="affine" biasprm="0 5 0"/>', "grows with position or velocity"),
+        ('<adhesion name="a" body="fixed" gain="1" ctrlrange="0 1"/>', "its body is the world's"),
+        ('<general name="a" body="hand" biastype="affine" biasprm="0 0 -1"/>', "depends on motion where nothing moves"),
     ],
 )  # fmt: skip
 def test_what_is_not_modelled_is_named_with_a_reason(actuator, reason):
@@ -117,6 +127,13 @@ def test_drives_become_the_actuators_that_they_were_read_from():
         '<general name="d" joint="turn" gear="3" dyntype="filterexact" dynprm=".02" actearly="true" gainprm="3"/>'
         '<intvelocity name="e" joint="left" kp="50" actrange="0 .03"/>'
         '<motor name="f" site="nozzle" gear="0 .5 2 0 0 .1"/>'
+        '<damper name="g" tendon="rope" kv="2" ctrlrange="0 1"/>'
+        '<muscle name="h" joint="left" lengthrange=".1 .4" force="7" timeconst=".02 .05" tausmooth=".1"/>'
+        '<motor name="i" joint="float" gear="1 2 3 .1 .2 .3"/>'
+        '<motor name="j" jointinparent="float" gear="0 0 0 1 2 3"/>'
+        '<position name="k" site="nozzle" refsite="still" gear="1 0 0 0 .5 0" kp="3"/>'
+        '<motor name="l" cranksite="nozzle" slidersite="still" cranklength=".3" gear="2"/>'
+        '<adhesion name="m" body="hand" gain="3" ctrlrange="0 2"/>'
     )  # fmt: skip
     drives = read(whole).drives
     joints = [{"name": "float", "kind": "free"}, *(

@@ -100,6 +100,10 @@ class Tendon(Config, frozen=True):
         strands: Spatial tendon: its parts.
         stiffness: Stiffness of its spring [N/m].
         damping: Damping along its length [N s/m].
+        stiffness_square: What a unit of elongation adds to the stiffness [N/m^2].
+        stiffness_cube: What a unit of its square adds [N/m^3].
+        damping_square: What a unit of the absolute rate adds to the damping [N s^2/m^2].
+        damping_cube: What a unit of its square adds [N s^3/m^3].
         armature: Inertia along its length [kg].
         friction: Dry friction along its length [N].
         slack: Least and greatest length at which the spring is at rest [m].
@@ -108,6 +112,7 @@ class Tendon(Config, frozen=True):
         margin: Distance from a limit at which the limit acts [m].
         limit: Softness of its limits.
         friction_softness: Softness of its friction.
+        effort_range: Least and greatest force of all drives together along it [N]; unset for no limits.
     """
 
     name: str
@@ -123,9 +128,16 @@ class Tendon(Config, frozen=True):
     margin: float = 0.0
     limit: ConstraintParameters = ConstraintParameters()
     friction_softness: ConstraintParameters = ConstraintParameters()
+    effort_range: tuple[float, float] | UnsetType = UNSET
+    stiffness_square: float = 0.0
+    stiffness_cube: float = 0.0
+    damping_square: float = 0.0
+    damping_cube: float = 0.0
 
     def __post_init__(self) -> None:
         where = f"tendon {self.name!r}"
+        if self.effort_range is not UNSET:
+            _require_order(self.effort_range, f"{where}: effort_range")
         _require_name(self.name, where)
         parts = [bool(self.joints), bool(self.strands)]
         require(sum(parts) == 1, f"{where}: joints or strands", parts.count(True), "one of them")
@@ -155,7 +167,8 @@ class Tendon(Config, frozen=True):
 
     def _scalars(self) -> list[str]:
         limits = [what for what in ("lower", "upper") if getattr(self, what) is not None]
-        return ["stiffness", "damping", "armature", "friction", *limits, *(["margin"] if limits else [])]
+        curved = [what for what in _CURVED if getattr(self, what)]
+        return ["stiffness", "damping", "armature", "friction", *limits, *(["margin"] if limits else []), *curved]
 
     def quantities(self) -> dict[str, float]:
         """Return its numbers by the names of their quantities."""
@@ -170,7 +183,10 @@ class Tendon(Config, frozen=True):
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """Return the bounds of the quantities whose bounds do not follow from their names."""
-        return {f"{TENDON}{self.name}.margin": (0.0, None)} if self.limited else {}
+        found: dict[str, tuple[float | None, float | None]] = {
+            f"{TENDON}{self.name}.{what}": (None, None) for what in _CURVED if getattr(self, what)
+        }
+        return found | ({f"{TENDON}{self.name}.margin": (0.0, None)} if self.limited else {})
 
     def with_quantities(self, named: Mapping[str, float]) -> "Tendon":
         """Return the tendon with other values of its quantities."""
@@ -182,6 +198,10 @@ class Tendon(Config, frozen=True):
             changes["limit"] = _softness(named, f"{start}.limit_solref", f"{start}.limit_solimp")
         changes["friction_softness"] = _softness(named, f"{start}.friction_solref", f"{start}.friction_solimp")
         return msgspec.structs.replace(self, **changes)
+
+
+_CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube")
+"""Numbers of a tendon that are quantities where they are not zero, of either sign."""
 
 
 EqualityKind = Literal["joint", "tendon", "connect", "weld"]

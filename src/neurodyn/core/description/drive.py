@@ -11,6 +11,16 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
+from neurodyn.core.description.activation import DriveState, Muscle, require_range
+from neurodyn.core.description.transmissions import (
+    PLACES,
+    BodyWrench,
+    FrameOffset,
+    SliderCrank,
+    TurningJoint,
+    links_of,
+    require_factors,
+)
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
@@ -26,6 +36,8 @@ UNITS = {
     "kd": "N m s/rad",
     "per_command": "N m",
     "offset": "N m",
+    "per_position": "N m/rad",
+    "per_velocity": "N m s/rad",
     "effort_limit": "N m",
     "saturation_effort": "N m",
     "velocity_limit": "rad/s",
@@ -42,58 +54,8 @@ UNITS = {
 }
 """Named numbers of a drive, and their units at a revolute joint."""
 
-_SIGNED = ("bias", "per_command", "offset")
+_SIGNED = ("bias", "per_command", "offset", "per_position", "per_velocity")
 _ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
-
-
-class DriveState(Config, frozen=True):
-    """State between the command of an actuator and its force, as MuJoCo's activation; it starts at zero.
-
-    Attributes:
-        kind: "integrator" (the state is the integral of the command), "filter" (a first-order lag by Euler steps), or
-            "filterexact" (a first-order lag, integrated exactly).
-        time_constant: Time constant of the lag [s].
-        range: Least and greatest value; None for no limits.
-        early: Whether the force follows the state at the end of a step instead of its start.
-    """
-
-    kind: Literal["integrator", "filter", "filterexact"]
-    time_constant: float | None = None
-    range: tuple[float, float] | None = None
-    early: bool = False
-
-    def __post_init__(self) -> None:
-        lags = self.kind != "integrator"
-        fits = 0 < self.time_constant < math.inf if self.time_constant is not None and lags else not lags
-        valid = "a finite number above 0 [s]" if lags else "nothing: an integrator has none"
-        require(fits and (lags or self.time_constant is None), "time_constant", self.time_constant, valid)
-        _require_range("range", self.range)
-
-
-class BodyWrench(Config, frozen=True):
-    """Force and moment on a link per unit of an actuator's force, in the link's body frame.
-
-    Attributes:
-        link: Joint that names the link.
-        point: Point of application [m].
-        force: Force [1].
-        moment: Moment [m].
-    """
-
-    link: str
-    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    moment: tuple[float, float, float] = (0.0, 0.0, 0.0)
-
-    def __post_init__(self) -> None:
-        for name in ("point", "force", "moment"):
-            values = getattr(self, name)
-            require(all(map(math.isfinite, values)), f"wrench: {name}", list(values), "finite numbers")
-
-
-def _require_range(name: str, given: tuple[float, float] | UnsetType | None) -> None:
-    if isinstance(given, tuple):
-        require(given[0] < given[1], name, list(given), "a lower number before a greater one")
 
 
 class Drive(Config, frozen=True):
@@ -105,15 +67,18 @@ class Drive(Config, frozen=True):
         kind: Law from command to torque: "torque" (the command times `gain`), "pd" (gain (kp (command - q) - kd qd)),
             "velocity" (the joint follows the commanded velocity exactly: a prescribed path, without other numbers),
             "servo" (as "pd", but with the damping implicit in a step, and for any `transmission`), "affine" (gain
-            (per_command command + offset - kp q - kd qd), in the same way), or another one of `DRIVE_LAWS`.
+            ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd), in the same way),
+            "muscle" (`muscle`), or another one of `DRIVE_LAWS`.
         delay: Time from the command to its effect [s]; fractions of a frame are allowed.
         longest_delay: Largest delay that the model has memory for, an upper bound in identification [s]; None for twice
             `delay`.
         gain: Factor on the torque of the law.
-        kp: Stiffness of a PD law [N m/rad].
-        kd: Damping of a PD law [N m s/rad].
+        kp: Stiffness of a PD law [N m/rad]; that of an affine law may be below 0.
+        kd: Damping of a PD law [N m s/rad]; that of an affine law may be below 0.
         per_command: Torque per unit of command of an affine law [N m].
         offset: Torque of an affine law without command, at position zero and at rest [N m].
+        per_position: What a unit of position adds to `per_command` [N m/rad].
+        per_velocity: What a unit of velocity adds to `per_command` [N m s/rad].
         effort_limit: Largest torque of the motor [N m]; None for no limit.
         saturation_effort: Stall torque, where the torque-speed line starts [N m]; None for no such line.
         velocity_limit: Speed at which that line reaches zero [rad/s].
@@ -130,7 +95,13 @@ class Drive(Config, frozen=True):
         bias: Encoder reading minus joint position [rad]. States of a model with a bias are readings.
         transmission: Factor by joint from the drive's torque to that of the joint, and from the positions of the joints
             to that of the drive: gears and fixed tendons. Unset for the joint of the drive's own name.
-        wrench: Force and moment on a link instead, of a drive without kp and kd; unset for none.
+        tendons: Factor by tendon instead, whose lengths give that of the drive.
+        wrench: Force and moment on a link instead, of a drive that does not depend on position.
+        turning: Force and moment across a ball or free joint instead.
+        between: Position and rotation of a frame in another one instead.
+        crank: A slider with a rod instead.
+        adhesion: Link instead that the drive's force pulls to what it touches, in soft contacts.
+        muscle: Curves of a muscle; unset for none.
         command_range: Least and greatest command; others are cut off. Unset for none.
         force_range: Least and greatest torque of the drive [N m]; unset for none.
         state: State between command and torque; unset for none.
@@ -144,6 +115,8 @@ class Drive(Config, frozen=True):
     kd: float | None = None
     per_command: float | UnsetType = UNSET
     offset: float | UnsetType = UNSET
+    per_position: float | UnsetType = UNSET
+    per_velocity: float | UnsetType = UNSET
     effort_limit: float | None = None
     saturation_effort: float | None = None
     velocity_limit: float | None = None
@@ -159,7 +132,13 @@ class Drive(Config, frozen=True):
     feedback: Literal["joint", "motor"] = "joint"
     bias: float = 0.0
     transmission: dict[str, float] | UnsetType = UNSET
+    tendons: dict[str, float] | UnsetType = UNSET
     wrench: BodyWrench | UnsetType = UNSET
+    turning: TurningJoint | UnsetType = UNSET
+    between: FrameOffset | UnsetType = UNSET
+    crank: SliderCrank | UnsetType = UNSET
+    adhesion: str | UnsetType = UNSET
+    muscle: Muscle | UnsetType = UNSET
     command_range: tuple[float, float] | UnsetType = UNSET
     force_range: tuple[float, float] | UnsetType = UNSET
     state: DriveState | UnsetType = UNSET
@@ -169,7 +148,7 @@ class Drive(Config, frozen=True):
             value = getattr(self, name)
             if value is None or value is UNSET:
                 continue
-            if name in _SIGNED:
+            if name in _SIGNED or (self.kind == "affine" and name in ("kp", "kd")):
                 require(math.isfinite(value), name, value, "a finite number")
             elif name in _ABOVE_ZERO:
                 require(0 < value < math.inf, name, value, "a finite number above 0")
@@ -188,26 +167,45 @@ class Drive(Config, frozen=True):
 
     def _check_actuator(self) -> None:
         for name in ("command_range", "force_range"):
-            _require_range(name, getattr(self, name))
-        if self.transmission is not UNSET:
-            fits = bool(self.transmission) and all(math.isfinite(x) and x != 0 for x in self.transmission.values())
-            require(fits, "transmission", self.transmission, "a finite factor other than 0 for each of its joints")
-            require(not self.bias, "bias", self.bias, "0 for a drive with a transmission")
-            require(self.wrench is UNSET, "wrench", "given", "either a transmission or a wrench")
-        if self.wrench is not UNSET:
-            of_motion = ("kp", "kd", "viscous", "coulomb", "stribeck", "stiffness", "saturation_effort", "bias")
-            given = [name for name in of_motion if getattr(self, name)]
-            require(not given, "wrench", f"beside {', '.join(given)}", "a wrench of per_command and offset alone")
+            require_range(name, getattr(self, name))
+        given = [name for name in PLACES if getattr(self, name) is not UNSET]
+        require(len(given) <= 1, "drive: places", " and ".join(given), f"one of {', '.join(PLACES)}")
+        for name in given:
+            if name in ("transmission", "tendons"):
+                require_factors(name, getattr(self, name))
+            require(not self.bias, "bias", self.bias, f"0 for a drive with a {name}")
+            require(not self.elastic, "stiffness", self.stiffness, f"none for a drive with a {name}")
+        if self.wrench is not UNSET or self.adhesion is not UNSET:
+            of_motion = ["kp", "per_position", "saturation_effort"]
+            if self.adhesion is not UNSET:
+                of_motion += ["kd", "per_velocity", "viscous", "coulomb", "stribeck"]
+            found = [name for name in of_motion if getattr(self, name)]
+            require(not found, given[0], f"beside {', '.join(found)}", "a force that does not depend on position")
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """Joints of the transmission; empty for the joint of the drive's own name, and for a wrench."""
+        """Joints of the transmission; empty for the joint of the drive's own name, and for other places."""
         return () if self.transmission is UNSET else tuple(self.transmission)
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Links, by joint, on which it acts other than by a transmission or tendons; empty for the world."""
+        found = []
+        for name in PLACES:
+            place = getattr(self, name)
+            if place is not UNSET and name not in ("transmission", "tendons"):
+                found += links_of(place)
+        return tuple(found)
 
     @property
     def placed(self) -> bool:
         """Whether the drive acts elsewhere than at the joint of its own name."""
-        return self.transmission is not UNSET or self.wrench is not UNSET
+        return any(getattr(self, name) is not UNSET for name in PLACES)
+
+    @property
+    def state_kind(self) -> str | None:
+        """Kind of its state; None without one."""
+        return None if self.state is UNSET else self.state.kind
 
     @property
     def reach(self) -> float:
@@ -259,20 +257,44 @@ class Drive(Config, frozen=True):
             value = getattr(self, name)
             if name not in absent and (name in zero or value not in (None, UNSET)):
                 found[name] = 0.0 if value in (None, UNSET) else float(value)
+        for part in (self.state, self.muscle):
+            found |= {} if part is UNSET else part.quantities()
         return found
+
+    def with_quantities(self, named: Mapping[str, float]) -> "Drive":
+        """Return the drive with other values of its numbers, of those of `quantities`."""
+        changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in UNITS}
+        for name, part in (("state", self.state), ("muscle", self.muscle)):
+            if part is not UNSET:
+                changes[name] = part.with_quantities(named)
+        return msgspec.structs.replace(self, longest_delay=self.reach, **changes)
+
+
+_TIMES = ("time_constant", "release")
+_OF_MUSCLES = {
+    "force": (1e-9, None), "speed": (1e-9, None), "passive": (0.0, None), "shortest": (None, 1.0 - 1e-6),
+    "longest": (1.0 + 1e-6, None), "eccentric": (1.0 + 1e-6, None),
+}  # fmt: skip
 
 
 def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
     """Return the lower and upper bound of a number of a drive; None for no bound."""
-    if name in _SIGNED:
+    value = getattr(drive, name, None)
+    if name in _SIGNED or (name in ("kp", "kd") and value not in (None, UNSET) and value < 0):
         return None, None
-    return (1e-9 if name in _ABOVE_ZERO else 0.0), (drive.reach if name == "delay" else None)
+    if name.startswith("muscle."):
+        return _OF_MUSCLES.get(name.partition(".")[2], (None, None))
+    return (1e-9 if name in _ABOVE_ZERO or name in _TIMES else 0.0), (drive.reach if name == "delay" else None)
 
 
 _PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities", "command": "commands"}
 
 Number = Callable[[str], Any]
 """Value of a number of the drive by its name, for example "kp"."""
+
+
+TorqueOf = Callable[[Number, Any, Any, Any], Any]
+"""A number of a drive, such as its torque, from its numbers, command, position and velocity."""
 
 
 @dataclass(frozen=True)
@@ -282,23 +304,23 @@ class DriveLaw:
     Attributes:
         command: Kind of command.
         torque: Torque from the drive's numbers, the command (for a target: the position error, wrapped at a continuous
-            joint), position and velocity; works on floats and on traced values.
+            joint), position and velocity; works on floats and on traced values. A text "module:attribute" is imported.
         needs: Numbers that a drive of this kind must have.
         free: Numbers that `identify` fits where nobody says which.
         gains: Stiffness and damping, from the drive's numbers, of a PD controller that does the same: how simulators
             that know no other law get it. None if there is no such controller.
         zero: Numbers that are zero where a drive does not give them.
-        damping: Minus the derivative of the torque by velocity, from the drive's numbers, of a law whose velocity term
-            is implicit in a step; None for an explicit one.
+        damping: Minus the derivative of the torque by velocity, from the same, of a law whose velocity term is
+            implicit in a step; None for an explicit one.
     """
 
     command: Command
-    torque: Callable[[Number, Any, Any, Any], Any]
+    torque: TorqueOf | str
     needs: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     gains: Callable[[Number], tuple[Any, Any]] | None = None
     zero: tuple[str, ...] = ()
-    damping: Callable[[Number], Any] | None = None
+    damping: TorqueOf | str | None = None
 
 
 DRIVE_LAWS: Registry[DriveLaw] = Registry(
@@ -319,17 +341,27 @@ DRIVE_LAWS: Registry[DriveLaw] = Registry(
         free=("kp", "kd", "delay"),
         gains=lambda number: (number("kp"), number("kd")),
         zero=("kd",),
-        damping=lambda number: number("kd"),
+        damping=lambda number, command, q, qd: number("kd"),
     ),
     affine=DriveLaw(
         "command",
         lambda number, command, q, qd: (
-            number("per_command") * command + number("offset") - number("kp") * q - number("kd") * qd
+            (number("per_command") + number("per_position") * q + number("per_velocity") * qd) * command
+            + number("offset")
+            - number("kp") * q
+            - number("kd") * qd
         ),
         needs=("per_command",),
         free=("per_command", "kd", "delay"),
-        zero=("offset", "kp", "kd"),
-        damping=lambda number: number("kd"),
+        zero=("offset", "per_position", "per_velocity", "kp", "kd"),
+        damping=lambda number, command, q, qd: number("kd") - number("per_velocity") * command,
+    ),
+    muscle=DriveLaw(
+        "command",
+        "neurodyn.multibody.drives.muscle:muscle_force",
+        needs=("muscle",),
+        free=("muscle.force", "time_constant", "release"),
+        damping="neurodyn.multibody.drives.muscle:muscle_damping",
     ),
 )
 """Laws from command to torque, by the `kind` of a drive."""
@@ -369,7 +401,9 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
     return next(iter(kinds)) if kinds else "torque"
 
 
-_OF_ACTUATORS = ("per_command", "offset", "transmission", "wrench", "command_range", "force_range", "state")
+_OF_ACTUATORS = (
+    "per_command", "offset", "per_position", "per_velocity", "muscle", *PLACES, "command_range", "force_range", "state",
+)  # fmt: skip
 
 
 def _require_law(name: str, drive: Drive, where: str) -> None:

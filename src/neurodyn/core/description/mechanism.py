@@ -22,6 +22,7 @@ from neurodyn.core.description.contacts import (
 from neurodyn.core.description.couplings import Equality, Tendon, require_couplings
 from neurodyn.core.description.drive import Drive, bounds
 from neurodyn.core.description.elements import ForceElement, require_elements
+from neurodyn.core.description.medium import Medium
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import (
     ContactSurface,
@@ -41,6 +42,8 @@ _SCALARS = (
     "mass", "armature", "damping", "friction", "stiffness", "rest", "lower", "upper",
     "limit_stiffness", "limit_damping",
 )  # fmt: skip
+_CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube", "carried")
+"""Numbers of a link that are quantities where they are not zero, of either sign."""
 
 
 class Link(Config, frozen=True):
@@ -61,6 +64,16 @@ class Link(Config, frozen=True):
         limit_stiffness: Stiffness of the limits [N m/rad or N/m].
         limit_damping: Damping beyond the limits [N m s/rad or N s/m].
         effort_range: Least and greatest torque of all drives together on the joint [N m or N]; unset for no limits.
+        stiffness_square: What a unit of elongation adds to the stiffness [N m/rad^2 or N/m^2].
+        stiffness_cube: What a unit of its square adds [N m/rad^3 or N/m^3].
+        damping_square: What a unit of the absolute velocity adds to the damping [N m s^2/rad^2 or N s^2/m^2].
+        damping_cube: What a unit of its square adds [N m s^3/rad^3 or N s^3/m^3].
+        rest_pose: Where the spring of a ball or free joint is at rest: its position coordinates; unset for no spring.
+        carried: Mass whose weight something carries, as a counterbalance does [kg].
+        carried_at: Its place in the body frame [m].
+        drives_carry: Whether the drives of the joint do, within `effort_range`.
+        slides_alone: Whether it is one body that only slides, whose inverse weight in soft constraints is that of its
+            mass in all directions (MuJoCo's body_simple).
     """
 
     joint: ChainJoint
@@ -77,9 +90,26 @@ class Link(Config, frozen=True):
     limit_stiffness: float = 0.0
     limit_damping: float = 0.0
     effort_range: tuple[float, float] | UnsetType = UNSET
+    stiffness_square: float = 0.0
+    stiffness_cube: float = 0.0
+    damping_square: float = 0.0
+    damping_cube: float = 0.0
+    rest_pose: tuple[float, ...] | UnsetType = UNSET
+    carried: float = 0.0
+    carried_at: Vector3 = (0.0, 0.0, 0.0)
+    drives_carry: bool = False
+    slides_alone: bool = False
 
     def __post_init__(self) -> None:
         name = self.joint.name
+        for what in _CURVED:
+            value = getattr(self, what)
+            require(math.isfinite(value), f"link {name!r}: {what}", value, "a finite number")
+        if self.rest_pose is not UNSET:
+            fits = len(self.rest_pose) == self.joint.nq and not self.joint.scalar
+            fits = fits and abs(math.hypot(*self.rest_pose[-4:]) - 1.0) < 1e-6
+            valid = "the position of a ball or free joint, with a unit quaternion"
+            require(fits, f"link {name!r}: rest_pose", list(self.rest_pose), valid)
         require(0 < self.mass < math.inf, f"link {name!r}: mass", self.mass, "a finite number above 0 [kg]")
         for what in ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping"):
             value = getattr(self, what)
@@ -119,6 +149,7 @@ class Mechanism(Config, HasJoints, frozen=True):
             of what `constraints` says; unset for nothing else. Either all or none of them have a surface.
         hulls: Hulls of the meshes among these shapes, by name; unset for none.
         reference: Positions at which soft constraints take their inverse weights, MuJoCo's qpos0; unset for 0.
+        medium: Medium that resists the links' motion; unset for none.
         hidden: Number of joints at the end of the tree that no state and no log has, revolute and with frames that are
             not turned: springs within links. Unset for none.
     """
@@ -139,6 +170,7 @@ class Mechanism(Config, HasJoints, frozen=True):
     ground_shapes: dict[str, GroundShape] | UnsetType = UNSET
     hulls: dict[str, Hull] | UnsetType = UNSET
     reference: tuple[float, ...] | UnsetType = UNSET
+    medium: Medium | UnsetType = UNSET
     hidden: int | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -160,13 +192,21 @@ class Mechanism(Config, HasJoints, frozen=True):
                         f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
                     )
         scalar = [link.joint.name for link in self.links if link.joint.scalar]
+        tendons = [tendon.name for tendon in self.tendons or ()]
+        turning = [link.joint.name for link in self.links if not link.joint.scalar]
         for name, drive in self.drives.items():
-            acting = drive.joints if drive.placed else (name,)
-            for joint in acting:
+            for joint in drive.joints if drive.placed else (name,):
                 require(joint in scalar, "drives: a joint", repr(joint), f"one of {', '.join(scalar) or '(none)'}")
-            if drive.wrench is not UNSET:
-                link, valid = drive.wrench.link, f"one of {', '.join(self.names)}"
-                require(link in self.names, f"drives: link of {name!r}", repr(link), valid)
+            for tendon in drive.tendons or ():
+                valid = f"one of {', '.join(tendons) or '(none)'}"
+                require(tendon in tendons, f"drives: tendon of {name!r}", repr(tendon), valid)
+            known = turning if drive.turning is not UNSET else self.names
+            known = ("", *known) if drive.between is not UNSET or drive.crank is not UNSET else known
+            for link in drive.links:
+                valid = f"one of {', '.join(filter(None, known)) or '(none)'}"
+                require(link in known, f"drives: link of {name!r}", repr(link), valid)
+        if self.medium is not UNSET:
+            self.medium.require_links(self.names)
         require_bodies(self.body_contacts, self.supports, self.names)
         require_elements(self.elements or (), self.names)
         if self.reference is not UNSET:
@@ -216,7 +256,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         for support in self.supports:
             values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
         coupled = (*(self.tendons or ()), *(self.equalities or ()), *(self.surfaces or ()))
-        for one in (*(self.elements or ()), *coupled):
+        for one in (*(self.elements or ()), *coupled, *([self.medium] if self.medium else ())):
             values |= one.quantities()
         return values
 
@@ -227,11 +267,13 @@ class Mechanism(Config, HasJoints, frozen=True):
             for name, drive in self.drives.items()
             for what in drive.quantities()
         }
+        for link in self.links:
+            found |= {f"{link.joint.name}.{what}": (None, None) for what in _CURVED if getattr(link, what)}
         for support in self.supports:
             found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
         for element in self.elements or ():
             found |= {name: element.bounds_of(name.rpartition(".")[2]) for name in element.quantities()}
-        for one in (*(self.tendons or ()), *(self.surfaces or ())):
+        for one in (*(self.tendons or ()), *(self.surfaces or ()), *([self.medium] if self.medium else ())):
             found |= one.bounds()
         return found
 
@@ -258,7 +300,7 @@ class Mechanism(Config, HasJoints, frozen=True):
         drives = {}
         for name, drive in self.drives.items():
             numbers = {what: named[f"actuator.{name}.{what}"] for what in drive.quantities()}
-            drives[name] = msgspec.structs.replace(drive, longest_delay=drive.reach, **numbers)
+            drives[name] = drive.with_quantities(numbers)
         supports = []
         for support in self.supports:
             begin = f"support.{support.name}"
@@ -268,16 +310,25 @@ class Mechanism(Config, HasJoints, frozen=True):
             what: tuple(one.with_quantities(named) for one in getattr(self, what) or ()) or UNSET
             for what in ("elements", "tendons", "equalities", "surfaces")
         }
+        medium = UNSET if self.medium is UNSET else self.medium.with_quantities(named)
         return msgspec.structs.replace(
-            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports), **own
+            self,
+            medium=medium,
+            links=tuple(links),
+            gravity=vector("gravity", "xyz"),
+            drives=drives,
+            supports=tuple(supports),
+            **own,
         )
 
 
 def _scalars(link: Link) -> tuple[str, ...]:
     """Return the names of a link's numbers: a free joint has some of them only if they are not zero."""
+    curved = tuple(what for what in _CURVED if getattr(link, what))
     if link.joint.kind == "free":
-        return ("mass", *(what for what in ("armature", "damping", "friction") if getattr(link, what)))
-    return _SCALARS
+        optional = ("armature", "damping", "friction", "stiffness")
+        return ("mass", *(what for what in optional if getattr(link, what)), *curved)
+    return (*_SCALARS, *curved)
 
 
 Vector = tuple[float, ...]

@@ -42,7 +42,7 @@ def declared_hybrid(
             the contact model could act on.
     """
     declared = robot if isinstance(robot, Robot) else load(robot)
-    if declared.simulator.fluid is not None:
+    if declared.simulator.fluid is not None and declared.simulator.solver != "mujoco-c":
         notice(
             f"{declared.name}: the hybrid model has no fluid, the simulator has; networks of a blueprint on the "
             "wrenches of links learn its forces"

@@ -18,8 +18,8 @@ from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.tendons.lengths import TendonMotion
-from neurodyn.multibody.trace import absolute, maximum, minimum, safe_sqrt, select_less
-from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot
+from neurodyn.multibody.trace import absolute, minimum, safe_sqrt, select_less
+from neurodyn.multibody.vectors import IDENTITY, Matrix, array, cross, dot, matrix_quaternion
 
 
 @dataclass
@@ -146,7 +146,7 @@ def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights)
     yields = [sum((weights.body(link, centre) for link, centre in ends), start=0.0)] * 3
     if equality.kind == "weld":
         scale = contacts.scope(f"{EQUALITY}{equality.name}.torque_scale")
-        vector, real = _quaternion(turn_too.T @ turn)
+        vector, real = matrix_quaternion(turn_too.T @ turn)
         residuals += [*(scale * vector)]
         # The rate of the quaternion p between the frames is half the spin between them, in axes of the second, times p.
         for axis in IDENTITY:
@@ -162,24 +162,6 @@ def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights)
 
 def _difference(one: Sequence[Any], other: Sequence[Any]) -> SparseRow:
     return sparse([a - b for a, b in zip(one, other, strict=True)])
-
-
-def _quaternion(turn: Matrix) -> tuple[Vector, Any]:
-    """Return vector and real part of the quaternion of a rotation, up to their common sign (Shepperd's method)."""
-    (a, b, c), (d, e, f), (g, h, i) = turn
-    candidates = (  # 4 times the square of an entry; 4 times the products of this entry with x, y, z and w
-        (1.0 + a + e + i, (h - f, c - g, d - b, None)),
-        (1.0 + a - e - i, (None, b + d, c + g, h - f)),
-        (1.0 - a + e - i, (b + d, None, f + h, c - g)),
-        (1.0 - a - e + i, (c + g, f + h, None, d - b)),
-    )
-    greatest, chosen = 0.0, [0.0] * 4
-    for square, products in candidates:
-        root = safe_sqrt(square)
-        own = [0.5 * root if x is None else 0.5 * x / root for x in products]
-        chosen = [select_less(greatest, square, new, old) for new, old in zip(own, chosen, strict=True)]
-        greatest = maximum(greatest, square)
-    return array(chosen[:3]), chosen[3]
 
 
 # --- tendons -------------------------------------------------------------------------------------------------------

@@ -10,21 +10,24 @@ from neurodyn.core.description.contacts import ConstraintParameters, ContactPoin
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
 from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
+from neurodyn.multibody.constraints.free_bodies import with_lone_implicit, without_lone
 from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
 from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
+from neurodyn.multibody.constraints.turning_joints import turning_constraints
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.drives.actuators import damped
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import PointContact
+from neurodyn.multibody.rates import damping_slope
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.turning import along, turning_inertia, turning_rows
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot, skew
+from neurodyn.multibody.turning import turning_inertia
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""
@@ -127,7 +130,7 @@ class SoftContactModel(ContactModel):
             values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
         for link in mechanism.links:
             name = link.joint.name
-            if not link.joint.scalar and not link.friction:
+            if not link.joint.scalar and not link.friction and link.upper is None:
                 continue
             if link.lower is not None or link.upper is not None:
                 limit = constraints.limits.get(name, ConstraintParameters())
@@ -144,10 +147,11 @@ class SoftContactModel(ContactModel):
         touching, damping = _contacts(contacts, inertia, weights)
         limits = _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
-        rows = [*coupling_rows(contacts, weights), *_turning_frictions(contacts, weights)]
+        rows = [*coupling_rows(contacts, weights), *turning_constraints(contacts, weights)]
         cones = _surface_contacts(contacts, inertia, weights)
         apart = contacts.tree.centripetal(contacts.q, contacts.qd)
         free = [a - apart.get(dof, 0.0) for dof, a in enumerate(free)] if apart else free
+        free = _adhering(contacts, inertia, free, touching, cones)
         acceleration = free
         if touching or limits or frictions or rows or cones:
             solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows, cones)
@@ -158,7 +162,7 @@ class SoftContactModel(ContactModel):
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
         acceleration = _damped(contacts, inertia, acceleration)
         if contacts.tree.mechanism.constraints.implicit is True:
-            acceleration = _spinning(contacts, inertia, acceleration, apart)
+            acceleration = with_lone_implicit(contacts, inertia, acceleration, apart)
         return [a + apart.get(dof, 0.0) for dof, a in enumerate(acceleration)] if apart else acceleration
 
 
@@ -322,21 +326,30 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[An
     return found
 
 
-def _turning_frictions(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
-    """Return the rows of dry friction of free and ball joints."""
-    found: list[ConstraintRows] = []
-    for index, link in enumerate(contacts.tree.links):
-        if link.joint.scalar or not link.friction:
-            continue
-        name = link.joint.name
-        most = contacts.scope(f"{name}.friction")
-        yields = yielding(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-        parts = zip(turning_rows(contacts.tree, index, contacts.q), inverse.turning_joint(index), strict=True)
-        for rows, weight in parts:
-            for row in rows:
-                rest = yields.damping * along(row, contacts.qd)
-                found.append(ConstraintRows("friction", [row], [yields.weight(0.0, weight)], [rest], [most]))
-    return found
+def _adhering(
+    contacts: Contacts, inertia: TreeInertia, free: list[Any], touching: Sequence[_Contact], cones: Sequence[Cones]
+) -> list[Any]:
+    """Return the accelerations with the forces that pull links to what they touch, shared equally by contacts."""
+    if not contacts.adhesion:
+        return free
+    ends = [((-1, contact.link), contact.inputs) for contact in touching]
+    ends += [(group.links, inputs) for group in cones for inputs in group.contacts]
+    force: list[Any] = [0.0] * len(free)
+    for name, value in contacts.adhesion.items():
+        link, count, total = contacts.tree.index_of[name], 0.0, [0.0] * len(free)
+        for links, inputs in (one for one in ends if link in one[0]):
+            place, normal = array(inputs[:3]), array(inputs[3:6])
+            touches = select_less(0.0, inputs[9], 1.0, 0.0)
+            count = count + touches
+            for index, sign in zip(links, (-1.0, 1.0), strict=True):
+                if index >= 0:
+                    arm = place - contact_origin(contacts, inertia, index)
+                    row = inertia.row(index, arm, sign * touches * normal)
+                    total = [a + b for a, b in zip(total, row, strict=True)]
+        share = -(value / maximum(count, 1.0))
+        force = [a + share * b for a, b in zip(force, total, strict=True)]
+    added = inertia.velocities(inertia.halfway(force))
+    return [a + b for a, b in zip(free, added, strict=True)]
 
 
 def _solve(
@@ -430,32 +443,12 @@ def _with_networks(
 
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
     """Return the accelerations with the damping of joints, and all of `Contacts.implicit`, implicit in the velocity."""
-    damping = {dof: contacts.scope(f"{name}.damping") for name, dof in contacts.tree.dofs.items()}
-    return damped(inertia, acceleration, damping, contacts.implicit, contacts.dt)
-
-
-def _spinning(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], apart: Mapping[int, Any]) -> list[Any]:
-    r"""Return the accelerations with the gyroscopic moment of free bodies that carry no others implicit in their spin.
-
-    MuJoCo's implicitfast solves $(I + h ([\omega] I - [I \omega])) \dot\omega = I \dot\omega_0$ for them.
-    """
-    tree, found = contacts.tree, list(acceleration)
-    parents = {link.joint.parent for link in tree.links}
-    for index, link in enumerate(tree.links):
-        if link.joint.kind != "free" or index in parents:
-            continue
-        dofs = tree.v_of(index, list(range(len(found))))[3:]
-        body = array([[inertia.matrix[max(i, j)][min(i, j)] for j in dofs] for i in dofs])
-        spin = array(tree.v_of(index, contacts.qd)[3:])
-        moment = body @ array([acceleration[dof] for dof in dofs])
-        a, b, c = (body + contacts.dt * (skew(spin) @ body - skew(body @ spin))).T
-        # Cramer's rule, by columns
-        scale = 1.0 / dot(a, cross(b, c))
-        turning = array([scale * dot(moment, cross(*pair)) for pair in ((b, c), (c, a), (a, b))])
-        found[dofs[0] : dofs[0] + 3] = turning
-        if dofs[0] - 3 in apart:  # which depends on the spin, too
-            arm = tree.arm(index, contacts.q)
-            change = cross(turning, cross(spin, arm)) + cross(spin, cross(turning, arm))
-            for dof, x in zip(range(dofs[0] - 3, dofs[0]), change, strict=True):
-                found[dof] = found[dof] - contacts.dt * x
-    return found
+    tree = contacts.tree
+    damping = {
+        dof: damping_slope(tree.links[tree.index_of[name]], contacts.scope, name, contacts.qd[dof])
+        for name, dof in tree.dofs.items()
+    }
+    rows = contacts.implicit
+    if tree.mechanism.constraints.implicit is True:
+        rows = without_lone(tree, rows)
+    return damped(inertia, acceleration, damping, rows, contacts.dt)

@@ -61,6 +61,7 @@ class Contacts(Kinematics):
     pushes: list[ContactPush] | None = None
     tendons: Mapping[str, TendonMotion] = field(default_factory=dict)
     implicit: Sequence[ImplicitRow] = ()
+    adhesion: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def touched(self) -> list[PointContact]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Where drives act in a traced step: joints, fixed tendons and points of links; and their damping, implicit in a step.
+r"""What drives do in a traced step, and their damping, implicit in the step.
 
 $$(M + h\, c\, r^T r)\, \ddot q' = M\, \ddot q$$
 
@@ -13,13 +13,17 @@ from typing import Any
 
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import BodyWrench, Drive
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.articulated import Tree, Wrench, Wrenches
-from neurodyn.multibody.drives.drive import DrivenJoint
+from neurodyn.multibody.articulated import Wrenches
+from neurodyn.multibody.drives.drive import DriveForce
+from neurodyn.multibody.drives.transmissions import Transmission
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factored, is_zero, solved
-from neurodyn.multibody.vectors import array, cross
+from neurodyn.multibody.points import add_wrench
+from neurodyn.multibody.trace import absolute, select_less
+
+_TINY = 1e-15
 
 ImplicitRow = tuple[SparseRow, Any]
 """Entries of a row of a Jacobian by velocity coordinate, and the damping of its rate, implicit in the step."""
@@ -27,15 +31,37 @@ ImplicitRow = tuple[SparseRow, Any]
 
 @dataclass
 class DriveEffects:
-    """What drives do in a step: torque by velocity coordinate, wrenches by link, and implicit damping."""
+    """What drives do in a step: torque by velocity coordinate, wrenches by link, and implicit damping.
+
+    `adhesion` is the force that pulls a link to what it touches, by name of the link.
+    """
 
     torque: dict[int, Any] = field(default_factory=dict)
     wrenches: Wrenches = field(default_factory=dict)
     implicit: list[ImplicitRow] = field(default_factory=list)
+    adhesion: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, row: SparseRow, force: Any) -> None:
+        """Add a force along a row."""
+        for dof, factor in row.items():
+            own = force if isinstance(factor, float) and factor == 1.0 else factor * force
+            self.torque[dof] = self.torque[dof] + own if dof in self.torque else own
+
+    def act(self, drive: Drive, place: Transmission, force: DriveForce, *, by_wrench: bool) -> None:
+        """Add a force of a drive at its place, as a wrench where that does the same and is asked for."""
+        if not is_zero(force.damping):
+            self.implicit.append((place.row, force.damping))
+        if drive.adhesion is not UNSET:
+            self.adhesion[drive.adhesion] = self.adhesion.get(drive.adhesion, 0.0) + force.torque
+        elif place.wrench is None or not by_wrench:
+            self.add(place.row, force.torque)
+        else:
+            link, (moment, push) = place.wrench
+            add_wrench(self.wrenches, link, force.torque * moment, force.torque * push)
 
 
 def require_placed(drives: Mapping[str, Drive], spec: StateSpec) -> None:
-    """Raise an `InputError` for a control that is neither a joint nor a drive with a transmission or a wrench."""
+    """Raise an `InputError` for a control that is neither a joint nor a drive with a place of its own."""
     for name in spec.controls:
         if name not in spec.qd_names and not (name in drives and drives[name].placed):
             raise InputError(
@@ -44,31 +70,12 @@ def require_placed(drives: Mapping[str, Drive], spec: StateSpec) -> None:
             )
 
 
-def transmitted(drive: Drive, name: str, spec: StateSpec, q: list[Any], qd: list[Any]) -> DrivenJoint:
-    """Return a drive's joint, or its transmission as a joint: length and rate, zero for a wrench."""
-    if not drive.placed:
-        row = spec.q_names.index(name)
-        return DrivenJoint(name, q[row], qd[spec.qd_names.index(name)], spec.continuous[row])
-    length: Any = 0.0
-    rate: Any = 0.0
-    for joint, factor in ({} if drive.transmission is UNSET else drive.transmission).items():
-        length = length + factor * q[spec.q_names.index(joint)]
-        rate = rate + factor * qd[spec.qd_names.index(joint)]
-    return DrivenJoint(name, length, rate, continuous=False)
-
-
-def jacobian_row(drive: Drive, spec: StateSpec) -> dict[int, float]:
-    """Return the torque on each velocity coordinate per unit of torque of a drive with a transmission or a wrench."""
-    given = {} if drive.transmission is UNSET else drive.transmission
-    return {spec.qd_names.index(joint): factor for joint, factor in given.items()}
-
-
-def wrench_of(wrench: BodyWrench, tree: Tree, size: Any) -> tuple[int, Wrench]:
-    """Return the link of an actuator's wrench, and moment and force on it in its frame."""
-    link = tree.index_of[wrench.link]
-    force, moment = (tree.turned_to_link(link, array(part)) for part in (wrench.force, wrench.moment))
-    arm = tree.in_link_frame(link, array(wrench.point))
-    return link, (size * (moment + cross(arm, force)), size * force)
+def share_within(limits: tuple[float, float], forces: Sequence[Any]) -> Any:
+    """Return the share of forces that is left where their sum has a least and a greatest value."""
+    total = sum(forces, start=0.0)
+    divisor = select_less(absolute(total), _TINY, 1.0, total)
+    lower, upper = limits
+    return select_less(total, lower, lower / divisor, select_less(upper, total, upper / divisor, 1.0))
 
 
 def damped(

@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DRIVE_LAWS, Drive, DriveState, Number
+from neurodyn.core.description.activation import DriveState
+from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
 from neurodyn.core.description.mechanism import Link
+from neurodyn.core.registry import imported
 from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.drives.muscle import activation_rate
 from neurodyn.multibody.memory import StepMemory, delayed
+from neurodyn.multibody.rates import curved, polynomial
 from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh
 
 FRICTION_SPEED = 0.05
@@ -27,10 +31,14 @@ def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrain
     contact model constrains them (`constrained`).
     """
     name = link.joint.name
-    torque = -(quantity(f"{name}.damping") * qd)
+    torque = -(polynomial(link, quantity, name, "damping", absolute(qd) if curved(link) else qd) * qd)
     if not constrained:
         torque = torque - quantity(f"{name}.friction") * tanh(qd * (1.0 / FRICTION_SPEED))
-    torque = torque - quantity(f"{name}.stiffness") * (q - quantity(f"{name}.rest"))
+    if link.stiffness_square or link.stiffness_cube:
+        apart = q - quantity(f"{name}.rest")
+        torque = torque - polynomial(link, quantity, name, "stiffness", apart) * apart
+    else:
+        torque = torque - quantity(f"{name}.stiffness") * (q - quantity(f"{name}.rest"))
     if constrained:
         return torque
     ke, kd = quantity(f"{name}.limit_stiffness"), quantity(f"{name}.limit_damping")
@@ -57,6 +65,7 @@ class DrivenJoint:
     q: Any  # as the encoder reads it
     qd: Any
     continuous: bool  # whether it turns without limits
+    period: Any = None  # length of a full turn where a servo takes the shorter way; None for none
 
 
 class DriveForce(NamedTuple):
@@ -95,14 +104,16 @@ def drive_torque(
     if drive.command_range is not UNSET:
         command = _within(command, drive.command_range)
     if drive.state is not UNSET:
-        command = _activated(drive.state, f"{name} state", command, memory, step)
-    torque = number("gain") * law.torque(number, command, q, qd)
+        command = _activated(drive.state, number, _Slot(f"{name} state", memory, joint), command, step)
+    if joint.period is not None:
+        command = q + _within_turn(command - q, joint.period)
+    torque = number("gain") * imported(law.torque)(number, command, q, qd)
     free, torque = torque, _saturated(drive, number, torque, qd)
     if drive.force_range is not UNSET:
         torque = _within(torque, drive.force_range)
     damping: Any = 0.0
     if law.damping is not None and drive.lag is None and not drive.elastic:
-        damping = number("gain") * law.damping(number)
+        damping = number("gain") * imported(law.damping)(number, command, q, qd)
         if torque is not free:  # none at a limit, as MuJoCo has it
             damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
     if drive.lag is not None:
@@ -117,20 +128,40 @@ def _within(value: Any, bounds: tuple[float, float]) -> Any:
     return maximum(minimum(value, bounds[1]), bounds[0])
 
 
-def _activated(state: DriveState, name: str, command: Any, memory: StepMemory, step: float) -> Any:
+@dataclass(frozen=True)
+class _Slot:
+    """Where the state of an actuator is kept."""
+
+    name: str
+    memory: StepMemory
+    joint: DrivenJoint
+
+
+def _activated(state: DriveState, number: Number, slot: _Slot, command: Any, step: float) -> Any:
     """Return an actuator's state in a step, and keep its next value."""
-    now = memory.recall(name, 0.0)
+    now = slot.memory.recall(slot.name, 0.0)
     if state.kind == "integrator":
         after = now + step * command
+    elif state.kind == "muscle":
+        constants = number("time_constant"), number("release")
+        after = now + step * activation_rate(command, now, *constants, state.smoothing)
     else:
-        assert state.time_constant is not None  # checked where the state is made
-        share = step / state.time_constant
-        share = share if state.kind == "filter" else 1.0 - math.exp(-share)
+        share = step / number("time_constant")
+        share = share if state.kind == "filter" else 1.0 - exp(-share)
         after = now + share * (command - now)
     if state.range is not None:
         after = _within(after, state.range)
-    memory.keep(name, after)
+    kept = after
+    if state.kind == "integrator" and slot.joint.period is not None:
+        kept = slot.joint.q + _within_turn(after - slot.joint.q, slot.joint.period)
+    slot.memory.keep(slot.name, kept)
     return after if state.early else now
+
+
+def _within_turn(error: Any, period: Any) -> Any:
+    """Return an error less whole turns of this length."""
+    angle = error * (2.0 * math.pi / period)
+    return arctan2(sin(angle), cos(angle)) * (period / (2.0 * math.pi))
 
 
 class _Motor:

@@ -45,10 +45,10 @@ class DriveProgram:
         require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
         require_simulated(drives, spec.robot)
         require_placed(drives, spec)
-        if found := [name for name, drive in drives.items() if drive.wrench is not UNSET]:
+        if found := [name for name, drive in drives.items() if drive.placed and not drive.joints]:
             raise InputError(
-                f"robot {spec.robot!r}: {found[0]!r} acts at a point of a link; valid here: hybrid dynamics, or drives "
-                "of joints"
+                f"robot {spec.robot!r}: {found[0]!r} acts elsewhere than at joints; valid here: hybrid dynamics, or "
+                "drives of joints"
             )
         self.spec, self.step, self.free, self._drives = spec, step, tuple(free), dict(drives)
         self._constants = {

@@ -47,6 +47,15 @@ class AttachedMotion:
         own = [tree.turned_to_link(link, axis) for axis in turn.T]
         return self.links.poses[link].turn @ array(own).T
 
+    def direction(self, at: AttachedPoint, own: Vector) -> Vector:
+        """Return a direction in the body frame of a point's link, or in the world, in world axes."""
+        return own if at.link < 0 else self.links.to_world(at.link, own)
+
+    def carriers(self, at: AttachedPoint) -> set[int]:
+        """Return the velocity coordinates that move the link of a point."""
+        columns = enumerate(self._tree.columns if at.link >= 0 else ())
+        return {dof for dof, column in columns if self._tree.carries(column.link, at.link)}
+
     def row(self, at: AttachedPoint, direction: Vector) -> list[Any]:
         """Return the Jacobian of a point's velocity along a direction."""
         return self.none if at.link < 0 else self._tree.row(at.link, at.arm, direction)

@@ -17,10 +17,11 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
 from neurodyn.multibody.points import Kinematics
+from neurodyn.multibody.rates import curved, damping_slope, polynomial
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.tendons.wrapping import way_around
-from neurodyn.multibody.trace import maximum, safe_sqrt, select_less
+from neurodyn.multibody.trace import absolute, maximum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import array, dot
 
 _COINCIDENT = 1e-24
@@ -151,7 +152,9 @@ def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseR
         stretch = maximum(length - scope(f"{name}.slack.upper"), 0.0) - maximum(
             scope(f"{name}.slack.lower") - length, 0.0
         )
-        pull = scope(f"{name}.stiffness") * stretch + scope(f"{name}.damping") * velocity
+        rate = absolute(velocity) if curved(motion.tendon) else velocity
+        stiffness = polynomial(motion.tendon, scope, name, "stiffness", stretch)
+        pull = stiffness * stretch + polynomial(motion.tendon, scope, name, "damping", rate) * velocity
         force = scope.define(f"{name}.force", -pull)
         for dof, x in motion.row.items():
             torques[dof] = torques.get(dof, 0.0) + x * force
@@ -160,7 +163,7 @@ def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseR
 
 def tendon_damping(tendons: Mapping[str, TendonMotion], scope: Scope) -> list[tuple[SparseRow, Any]]:
     """Return row and damping of each tendon that has some."""
-    damping = [(one.row, scope(f"{one.name}.damping")) for one in tendons.values()]
+    damping = [(one.row, damping_slope(one.tendon, scope, one.name, one.velocity)) for one in tendons.values()]
     return [(row, value) for row, value in damping if not is_zero(value)]
 
 

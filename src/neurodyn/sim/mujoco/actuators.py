@@ -7,17 +7,22 @@ with the length l of the transmission times the gear; $b_1 = -k_p$ and $b_2 = -k
 position servo. Names, ranges and order are the model's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.config import to_dict
-from neurodyn.core.description.drive import BodyWrench, Drive, DriveState
+from neurodyn.core.description.activation import DriveState, Muscle
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.transmissions import PLACES, BodyWrench, FrameOffset, SliderCrank, TurningJoint
+from neurodyn.core.errors import InputError
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
-from neurodyn.sim.mujoco.couplings import ADDED
+from neurodyn.sim.mujoco.couplings import ADDED, JOINT_WRAP, model_links, quantity_name, read_site, read_tendon
 from neurodyn.sim.mujoco.engine import import_mujoco
 
 
@@ -43,7 +48,8 @@ class ReadDrives:
         joints = [joint for name, drive in self.drives.items() for joint in drive.joints or (name,)]
         plain = all(
             drive.kind == "affine" and not drive.kp and not drive.kd and drive.offset in (UNSET, 0.0)
-            and drive.state is UNSET and drive.wrench is UNSET and len(drive.joints) <= 1
+            and not drive.per_position and not drive.per_velocity and drive.state is UNSET
+            and len(drive.joints) == bool(drive.placed)
             for drive in self.drives.values()
         )  # fmt: skip
         return plain and not self.unmodelled and len(set(joints)) == len(joints)
@@ -80,10 +86,12 @@ def read_drives(model: Any, joints: Mapping[int, str] | None = None) -> ReadDriv
     for number in range(model.nactuator):
         name = model.actuator(number).name or f"actuator{number}"
         try:
-            drive = reader.drive(number, name)
+            drive = reader.drive(number)
         except _UnmodelledError as reason:
             found.unmodelled[name] = str(reason)
             continue
+        if drive.transmission == {name: 1.0}:
+            drive = msgspec.structs.replace(drive, transmission=UNSET)
         found.drives[name] = drive
         found.efforts[name] = _effort(drive, name, found.joint_ranges)
     return found
@@ -94,36 +102,66 @@ class _DriveReader:
 
     def __init__(self, mujoco: Any, model: Any, joints: Mapping[int, str]) -> None:
         self._mujoco, self._model, self._joints = mujoco, model, joints
+        self._links = model_links(model, joints)
+        self._places = {
+            "mjTRN_JOINT": self._joint, "mjTRN_JOINTINPARENT": self._joint, "mjTRN_TENDON": self._tendon,
+            "mjTRN_SITE": self._site, "mjTRN_SLIDERCRANK": self._crank, "mjTRN_BODY": self._body,
+        }  # fmt: skip
 
-    def drive(self, number: int, name: str) -> Drive:
+    def drive(self, number: int) -> Drive:
         """Return one actuator as a drive, or raise `_UnmodelledError`."""
         mujoco, model = self._mujoco, self._model
-        gain, bias = mujoco.mjtGain(model.actuator_gaintype[number]), mujoco.mjtBias(model.actuator_biastype[number])
-        if gain != mujoco.mjtGain.mjGAIN_FIXED:
-            raise _UnmodelledError(f"gain {_word(gain)}; modelled: fixed")
-        if bias not in (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE):
-            raise _UnmodelledError(f"bias {_word(bias)}; modelled: none and affine")
         if model.actuator_ctrlnum[number] != 1 or model.actuator_outnum[number] != 1:
             raise _UnmodelledError("several controls; modelled: one")
         for what in ("delay", "damping", "armature"):
             if np.any(getattr(model, f"actuator_{what}")[number]):
                 raise _UnmodelledError(f"its own {what}; modelled: none")
-        slope = float(model.actuator_gainprm[number][0])
-        law: list[float] = [0.0, 0.0, 0.0]
-        if bias == mujoco.mjtBias.mjBIAS_AFFINE:
-            law = [float(x) for x in model.actuator_biasprm[number][:3]]
-        if law[1] > 0 or law[2] > 0:
-            raise _UnmodelledError(f"bias {law} grows with position or velocity; modelled: stiffness and damping")
-        numbers: dict[str, Any] = {"kind": "affine", "per_command": slope}
-        if slope > 0 and law[0] == 0 and law[1] == -slope:
-            numbers = {"kind": "servo", "kp": slope}
-        elif law[0]:
-            numbers["offset"] = law[0]
-        if law[1] and numbers["kind"] == "affine":
-            numbers["kp"] = -law[1]
-        if law[2]:
-            numbers["kd"] = -law[2]
-        return Drive(**numbers, **self._place(number, name, moving=any(law[1:])), **self._ranges(number))
+        kind = mujoco.mjtTrn(model.actuator_trntype[number]).name
+        if kind not in self._places:
+            raise _UnmodelledError(f"transmission {_word(mujoco.mjtTrn(model.actuator_trntype[number]))}")
+        place = self._places[kind](number)
+        law = self._law(number)
+        if not {"wrench", "adhesion"}.isdisjoint(place):  # whose length is 0
+            law = _without_length(law, "kd" if "wrench" in place else "nothing")
+        return Drive(**law, **place, **self._ranges(number))
+
+    def _law(self, number: int) -> dict[str, Any]:
+        """Return gain and bias."""
+        mujoco, model = self._mujoco, self._model
+        gain, bias = mujoco.mjtGain(model.actuator_gaintype[number]), mujoco.mjtBias(model.actuator_biastype[number])
+        gains, biases = (getattr(model, f"actuator_{what}prm")[number].tolist() for what in ("gain", "bias"))
+        if gain == mujoco.mjtGain.mjGAIN_MUSCLE:
+            return {"kind": "muscle", "muscle": self._muscle(number, gains, bias, biases)}
+        if gain not in (mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtGain.mjGAIN_AFFINE):
+            raise _UnmodelledError(f"gain {_word(gain)}; modelled: fixed, affine and muscle")
+        if bias not in (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE):
+            raise _UnmodelledError(f"gain {_word(gain)} with bias {_word(bias)}; modelled: none and affine")
+        slopes = gains[1:3] if gain == mujoco.mjtGain.mjGAIN_AFFINE else [0.0, 0.0]
+        law = biases[:3] if bias == mujoco.mjtBias.mjBIAS_AFFINE else [0.0, 0.0, 0.0]
+        if gains[0] > 0 and law[:2] == [0.0, -gains[0]] and law[2] <= 0 and not any(slopes):
+            return {"kind": "servo", "kp": gains[0], **({"kd": -law[2]} if law[2] else {})}
+        numbers = {
+            "offset": law[0], "kp": -law[1], "kd": -law[2], "per_position": slopes[0], "per_velocity": slopes[1]
+        }  # fmt: skip
+        return {"kind": "affine", "per_command": gains[0], **{name: x for name, x in numbers.items() if x}}
+
+    def _muscle(self, number: int, gains: list[float], bias: Any, biases: list[float]) -> Muscle:
+        mujoco, model = self._mujoco, self._model
+        passive = 0.0
+        if bias == mujoco.mjtBias.mjBIAS_MUSCLE:
+            passive = biases[7]
+            if any(gains[index] != biases[index] for index in (0, 1, 2, 3, 5)):
+                raise _UnmodelledError("gain and bias of two different muscles; modelled: one")
+        elif bias != mujoco.mjtBias.mjBIAS_NONE:
+            raise _UnmodelledError(f"gain muscle with bias {_word(bias)}; modelled: none and muscle")
+        force = gains[2] if gains[2] >= 0 else gains[3] / max(float(model.actuator_acc0[number]), 1e-15)
+        try:
+            return Muscle(
+                force=force, lengths=_pair(model.actuator_lengthrange[number]), spans=_pair(gains),
+                shortest=gains[4], longest=gains[5], speed=gains[6], passive=passive, eccentric=gains[8],
+            )  # fmt: skip
+        except ValueError as error:
+            raise _UnmodelledError(str(error)) from None
 
     def _ranges(self, number: int) -> dict[str, Any]:
         model, given = self._model, {}
@@ -141,77 +179,104 @@ class _DriveReader:
         kind = kinds(model.actuator_dyntype[number])
         if kind == kinds.mjDYN_NONE:
             return None
-        if kind not in (kinds.mjDYN_INTEGRATOR, kinds.mjDYN_FILTER, kinds.mjDYN_FILTEREXACT):
-            raise _UnmodelledError(f"dynamics {_word(kind)}; modelled: integrator, filter and filterexact")
-        lags = kind != kinds.mjDYN_INTEGRATOR
+        if kind not in (kinds.mjDYN_INTEGRATOR, kinds.mjDYN_FILTER, kinds.mjDYN_FILTEREXACT, kinds.mjDYN_MUSCLE):
+            raise _UnmodelledError(f"dynamics {_word(kind)}; modelled: integrator, filter, filterexact and muscle")
+        numbers = model.actuator_dynprm[number].tolist()
+        given: dict[str, Any] = {}
+        if kind != kinds.mjDYN_INTEGRATOR:
+            given["time_constant"] = max(numbers[0], 1e-15)
+        if kind == kinds.mjDYN_MUSCLE:
+            given |= {"release": max(numbers[1], 1e-15), "smoothing": numbers[2]}
         return DriveState(
             kind=_word(kind),
-            time_constant=max(float(model.actuator_dynprm[number][0]), 1e-15) if lags else None,
             range=_pair(model.actuator_actrange[number]) if model.actuator_actlimited[number] else None,
             early=bool(model.actuator_actearly[number]),
-        )  # fmt: skip
+            **given,
+        )
 
-    def _place(self, number: int, name: str, *, moving: bool) -> dict[str, Any]:
-        """Return the transmission or the wrench of an actuator, whose force may depend on motion."""
-        model, kinds = self._model, self._mujoco.mjtTrn
-        kind, gear = kinds(model.actuator_trntype[number]), model.actuator_gear[number]
-        target = int(model.actuator_trnid[number][0])
-        if kind == kinds.mjTRN_SITE:
-            return {"wrench": self._wrench(number, moving=moving)}
-        if kind in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT):
-            row = {target: float(gear[0])}
-        elif kind == kinds.mjTRN_TENDON:
-            if model.tendon_actfrclimited[target]:
-                raise _UnmodelledError("its tendon's own actuatorfrcrange; modelled: forcerange of the actuator")
-            row = {joint: float(gear[0]) * x for joint, x in self._fixed_tendon(target).items()}
-        else:
-            raise _UnmodelledError(f"transmission {_word(kind)}; modelled: joint, tendon and site")
-        for joint in row:
-            self._require_scalar(joint)
-        factors = {self._joints[joint]: factor for joint, factor in row.items() if factor}
+    def _joint(self, number: int) -> dict[str, Any]:
+        model, kinds = self._model, self._mujoco.mjtJoint
+        joint, gear = int(model.actuator_trnid[number][0]), model.actuator_gear[number]
+        kind, name = kinds(model.jnt_type[joint]), self._joints[joint]
+        if kind in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE):
+            return {"transmission": self._factors({name: float(gear[0])})}
+        in_parent = int(model.actuator_trntype[number]) == int(self._mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+        force, moment = _three(gear[:3]), _three(gear[3:])
+        if kind == kinds.mjJNT_BALL:
+            force, moment = (0.0, 0.0, 0.0), force
+        return {"turning": TurningJoint(joint=name, force=force, moment=moment, in_parent=in_parent)}
+
+    def _factors(self, row: dict[str, float]) -> dict[str, float]:
+        factors = {name: factor for name, factor in row.items() if factor}
         if not factors:
             raise _UnmodelledError("its gear is zero")
-        return {} if factors == {name: 1.0} else {"transmission": factors}
+        return factors
 
-    def _fixed_tendon(self, tendon: int) -> dict[int, float]:
-        model, row = self._model, {}
-        begin = int(model.tendon_adr[tendon])
-        for wrap in range(begin, begin + int(model.tendon_num[tendon])):
-            if model.wrap_type[wrap] != int(self._mujoco.mjtWrap.mjWRAP_JOINT):
-                raise _UnmodelledError("a spatial tendon; modelled: fixed tendons")
-            joint = int(model.wrap_objid[wrap])
-            row[joint] = row.get(joint, 0.0) + float(model.wrap_prm[wrap])
-        return row
+    def _tendon(self, number: int) -> dict[str, Any]:
+        """Return the joints of a fixed tendon that does nothing else, or else the tendon."""
+        model, tendon = self._model, int(self._model.actuator_trnid[number][0])
+        gear, first = float(model.actuator_gear[number][0]), int(model.tendon_adr[tendon])
+        wraps = range(first, first + int(model.tendon_num[tendon]))
+        if model.tendon_actfrclimited[tendon] or any(model.wrap_type[x] != JOINT_WRAP for x in wraps):
+            try:
+                one = read_tendon(model, tendon, self._links)
+            except (InputError, ValueError, KeyError) as error:
+                raise _UnmodelledError(str(error)) from None
+            return {"tendons": self._factors({one.name: gear})}
+        row: dict[str, float] = {}
+        for wrap in wraps:
+            joint = self._joints[int(model.wrap_objid[wrap])]
+            row[joint] = row.get(joint, 0.0) + gear * float(model.wrap_prm[wrap])
+        return {"transmission": self._factors(row)}
 
-    def _require_scalar(self, joint: int) -> None:
-        model, kinds = self._model, self._mujoco.mjtJoint
-        if kinds(model.jnt_type[joint]) not in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE):
-            raise _UnmodelledError(f"acts on {_word(kinds(model.jnt_type[joint]))} joint {self._joints[joint]!r}")
+    def _site(self, number: int) -> dict[str, Any]:
+        model = self._model
+        (site, other), gear = map(int, model.actuator_trnid[number]), model.actuator_gear[number]
+        link, frame = read_site(model, site, self._links)
+        if other >= 0:
+            reference, reference_frame = read_site(model, other, self._links)
+            return {
+                "between": FrameOffset(
+                    link=link, frame=frame, reference=reference, reference_frame=reference_frame,
+                    along=_three(gear[:3]), about=_three(gear[3:]),
+                )
+            }  # fmt: skip
+        if not link:
+            raise _UnmodelledError("its site does not move")
+        turn = np.array(quaternion_matrix(frame[3:]), dtype=float)
+        force, moment = (_three(turn @ part) for part in (gear[:3], gear[3:]))
+        return {"wrench": BodyWrench(link=link, point=frame[:3], force=force, moment=moment)}
 
-    def _wrench(self, number: int, *, moving: bool) -> BodyWrench:
-        """Return the force and moment of an actuator at a site, in the frame of the body that a joint moves."""
-        model, site = self._model, int(self._model.actuator_trnid[number][0])
-        if int(model.actuator_trnid[number][1]) >= 0:
-            raise _UnmodelledError("a site with a refsite; modelled: a site alone")
-        if moving:
-            raise _UnmodelledError("a servo at a site; modelled: forces at sites")
-        body, place = int(model.site_bodyid[site]), np.array(model.site_pos[site])
-        turn = self._turn(model.site_quat[site])
-        while not model.body_jntnum[body]:
-            if not body:
-                raise _UnmodelledError("its site does not move")
-            own = self._turn(model.body_quat[body])
-            place, turn, body = model.body_pos[body] + own @ place, own @ turn, int(model.body_parentid[body])
-        joint = int(model.body_jntadr[body] + model.body_jntnum[body]) - 1
-        gear = model.actuator_gear[number]
-        force, moment = (tuple(float(x) for x in turn @ part) for part in (gear[:3], gear[3:]))
-        return BodyWrench(link=self._joints[joint], point=_three(place), force=_three(force), moment=_three(moment))
+    def _crank(self, number: int) -> dict[str, Any]:
+        model = self._model
+        pin, slider = map(int, model.actuator_trnid[number])
+        (link, at), (guide, frame) = (read_site(model, site, self._links) for site in (pin, slider))
+        axis = np.array(quaternion_matrix(frame[3:]), dtype=float)[:, 2]
+        (factor,) = self._factors({"": float(model.actuator_gear[number][0])}).values()
+        crank = SliderCrank(
+            link=link, point=at[:3], slider=guide, origin=frame[:3], axis=_three(axis),
+            rod=float(model.actuator_cranklength[number]), factor=factor,
+        )  # fmt: skip
+        return {"crank": crank}
 
-    def _turn(self, quaternion: Any) -> np.ndarray:
-        """Return the rotation matrix of a quaternion (scalar first)."""
-        turn = np.zeros(9)
-        self._mujoco.mju_quat2Mat(turn, np.asarray(quaternion, dtype=float))
-        return turn.reshape(3, 3)
+    def _body(self, number: int) -> dict[str, Any]:
+        model, body = self._model, int(self._model.actuator_trnid[number][0])
+        link = self._links.bodies[body][0]
+        touching = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+        carriers = {int(x) for x in model.geom_bodyid[touching] if self._links.bodies[int(x)][0] == link}
+        if not link or carriers - {body}:
+            raise _UnmodelledError("its body is the world's, or a part of one whose other parts can touch")
+        return {"adhesion": link}
+
+
+def _without_length(law: dict[str, Any], beside: str) -> dict[str, Any]:
+    """Return a law of a place without a length, and without a rate unless it is `beside`."""
+    if law["kind"] == "muscle" or (beside != "kd" and (law.get("kd") or law.get("per_velocity"))):
+        raise _UnmodelledError("a force that depends on motion where nothing moves")
+    changed = {name: x for name, x in law.items() if name not in ("kp", "per_position")}
+    if law["kind"] == "servo":
+        changed |= {"kind": "affine", "per_command": law["kp"]}
+    return changed
 
 
 def takes_commands(robot: Robot) -> bool:
@@ -222,55 +287,141 @@ def takes_commands(robot: Robot) -> bool:
 def _is_actuator(drive: Drive) -> bool:
     stages = (drive.reach, drive.coulomb, drive.viscous, drive.stribeck, drive.bias)
     others = (drive.lag, drive.stiffness, drive.effort_limit, drive.saturation_effort)
-    return drive.kind in ("servo", "affine", "torque") and not any(stages) and others == (None,) * len(others)
+    return drive.kind in ("servo", "affine", "torque", "muscle") and not any(stages) and others == (None,) * len(others)
 
 
 def add_actuators(spec: Any, robot: Robot) -> None:
     """Add the drives of a robot that `takes_commands` to a `mujoco.MjSpec`, in the order of its control vector."""
-    kinds = import_mujoco().mjtTrn
-    bodies = {joint.name: joint.parent for joint in spec.joints}
+    writer = _DriveWriter(spec, robot)
     for name in robot.actuated:
-        drive, own = robot.drives.get(name, Drive()), f"{ADDED}{name}"
-        actuator = spec.add_actuator(name=own, **_law(drive))
-        if drive.wrench is not UNSET:
-            bodies[drive.wrench.link].add_site(name=own, pos=drive.wrench.point)
-            actuator.trntype, actuator.target = kinds.mjTRN_SITE, own
-            actuator.gear = [*drive.wrench.force, *drive.wrench.moment]
-            continue
-        row = {name: 1.0} if drive.transmission is UNSET else drive.transmission
-        if len(row) == 1:
-            ((joint, factor),) = row.items()
-            actuator.trntype, actuator.target, actuator.gear[0] = kinds.mjTRN_JOINT, joint, factor
-            continue
-        tendon = spec.add_tendon(name=own)
-        for joint, factor in row.items():
+        drive = robot.drives.get(name, Drive())
+        actuator = spec.add_actuator(name=f"{ADDED}{name}", **_law(drive))
+        given = next((place for place in PLACES if getattr(drive, place) is not UNSET), None)
+        if given is None:
+            writer.transmission(actuator, {name: 1.0})
+        else:
+            getattr(writer, given)(actuator, getattr(drive, given))
+
+
+class _DriveWriter:
+    """Puts actuators of a `mujoco.MjSpec` in the places of drives, one method for each of `PLACES`."""
+
+    def __init__(self, spec: Any, robot: Robot) -> None:
+        self._spec, self._kinds = spec, import_mujoco().mjtTrn
+        self._joints = {joint.name: joint for joint in spec.joints}
+        free = import_mujoco().mjtJoint.mjJNT_FREE
+        if robot.joints[0].kind == "free" and robot.joints[0].name not in self._joints:  # which any name will do for
+            self._joints[robot.joints[0].name] = next(joint for joint in spec.joints if joint.type == free)
+
+    def transmission(self, actuator: Any, place: Mapping[str, float]) -> None:
+        """Put an actuator at joints."""
+        if len(place) == 1:
+            ((joint, factor),) = place.items()
+            actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_JOINT, joint, factor
+            return
+        tendon = self._spec.add_tendon(name=actuator.name)
+        for joint, factor in place.items():
             tendon.wrap_joint(joint, factor)
-        actuator.trntype, actuator.target, actuator.gear[0] = kinds.mjTRN_TENDON, own, 1.0
+        actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, tendon.name, 1.0
+
+    def tendons(self, actuator: Any, place: Mapping[str, float]) -> None:
+        """Put it at a tendon of the asset."""
+        ((name, factor),) = place.items()
+        own = {quantity_name(one.name, f"tendon{index}"): one for index, one in enumerate(self._spec.tendons)}
+        own[name].name = own[name].name or name
+        actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, own[name].name, factor
+
+    def wrench(self, actuator: Any, place: BodyWrench) -> None:
+        """Put it at a site of a link."""
+        actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*place.force, *place.moment]
+        actuator.target = self._site(actuator.name, place.link, place.point)
+
+    def turning(self, actuator: Any, place: TurningJoint) -> None:
+        """Put it at a ball or free joint."""
+        kinds, joint = self._kinds, self._joints[place.joint]
+        actuator.trntype = kinds.mjTRN_JOINTINPARENT if place.in_parent else kinds.mjTRN_JOINT
+        ball = joint.type == import_mujoco().mjtJoint.mjJNT_BALL
+        joint.name = joint.name or place.joint
+        actuator.target = joint.name
+        actuator.gear = [*place.moment, 0.0, 0.0, 0.0] if ball else [*place.force, *place.moment]
+
+    def between(self, actuator: Any, place: FrameOffset) -> None:
+        """Put it between two sites."""
+        actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*place.along, *place.about]
+        actuator.target = self._site(actuator.name, place.link, place.frame[:3], place.frame[3:])
+        actuator.refsite = self._site(
+            f"{actuator.name} reference", place.reference, place.reference_frame[:3], place.reference_frame[3:]
+        )
+
+    def crank(self, actuator: Any, place: SliderCrank) -> None:
+        """Put it at a slider with a rod."""
+        actuator.trntype, actuator.gear[0] = self._kinds.mjTRN_SLIDERCRANK, place.factor
+        actuator.cranklength = place.rod
+        actuator.target = self._site(actuator.name, place.link, place.point)
+        turn = np.zeros(4)
+        import_mujoco().mju_quatZ2Vec(turn, np.array(place.axis))
+        actuator.slidersite = self._site(f"{actuator.name} slider", place.slider, place.origin, (*turn[1:], turn[0]))
+
+    def adhesion(self, actuator: Any, place: str) -> None:
+        """Put it at the body of a link that can touch something."""
+        actuator.trntype, body = self._kinds.mjTRN_BODY, self._joints[place].parent
+        bodies = [body]
+        while bodies:
+            one = bodies.pop()
+            if any(geom.contype or geom.conaffinity for geom in one.geoms):
+                body = one
+                break
+            bodies += [child for child in one.bodies if not child.joints]
+        body.name = body.name or actuator.name
+        actuator.target = body.name
+
+    def _site(self, name: str, link: str, place: Sequence[float], turn: Sequence[float] = (0.0, 0.0, 0.0, 1.0)) -> str:
+        """Add a site to the body of a link, or to the world, and return its name."""
+        body = self._joints[link].parent if link else self._spec.worldbody
+        body.add_site(name=name, pos=place, quat=[turn[3], *turn[:3]])
+        return name
 
 
 def _law(drive: Drive) -> dict[str, Any]:
     """Return gain, bias, ranges and state of an actuator with the law of a drive."""
-    mujoco, gain = import_mujoco(), drive.gain
-    slope = 1.0 if drive.kind == "torque" else drive.kp if drive.per_command is UNSET else drive.per_command
-    bias = [drive.offset or 0.0, -(drive.kp or 0.0), -(drive.kd or 0.0)]
-    law: dict[str, Any] = {
-        "gainprm": _padded([gain * (slope or 0.0)]), "biasprm": _padded([gain * x for x in bias]),
-        "gaintype": mujoco.mjtGain.mjGAIN_FIXED,
-        "biastype": mujoco.mjtBias.mjBIAS_AFFINE if any(bias) else mujoco.mjtBias.mjBIAS_NONE,
-        "ctrllimited": drive.command_range is not UNSET, "forcelimited": drive.force_range is not UNSET,
-    }  # fmt: skip
+    law = _muscle_law(drive.muscle, drive.gain) if drive.muscle is not UNSET else _affine_law(drive)
+    law |= {"ctrllimited": drive.command_range is not UNSET, "forcelimited": drive.force_range is not UNSET}
     if drive.command_range is not UNSET:
         law["ctrlrange"] = drive.command_range
     if drive.force_range is not UNSET:
         law["forcerange"] = drive.force_range
     if drive.state is not UNSET:
         state = drive.state
-        law["dyntype"] = getattr(mujoco.mjtDyn, f"mjDYN_{state.kind.upper()}")
-        law["dynprm"] = _padded([state.time_constant or 1.0])
+        law["dyntype"] = getattr(import_mujoco().mjtDyn, f"mjDYN_{state.kind.upper()}")
+        law["dynprm"] = _padded([state.time_constant or 1.0, state.release or 0.0, state.smoothing])
         law["actearly"], law["actlimited"] = state.early, state.range is not None
         if state.range is not None:
             law["actrange"] = state.range
     return law
+
+
+def _affine_law(drive: Drive) -> dict[str, Any]:
+    mujoco, gain = import_mujoco(), drive.gain
+    slope = 1.0 if drive.kind == "torque" else drive.kp if drive.per_command is UNSET else drive.per_command
+    gains = [slope or 0.0, drive.per_position or 0.0, drive.per_velocity or 0.0]
+    bias = [drive.offset or 0.0, -(drive.kp or 0.0), -(drive.kd or 0.0)]
+    return {
+        "gainprm": _padded([gain * x for x in gains]), "biasprm": _padded([gain * x for x in bias]),
+        "gaintype": mujoco.mjtGain.mjGAIN_AFFINE if any(gains[1:]) else mujoco.mjtGain.mjGAIN_FIXED,
+        "biastype": mujoco.mjtBias.mjBIAS_AFFINE if any(bias) else mujoco.mjtBias.mjBIAS_NONE,
+    }  # fmt: skip
+
+
+def _muscle_law(muscle: Muscle, gain: float) -> dict[str, Any]:
+    mujoco = import_mujoco()
+    numbers = [
+        *muscle.spans, gain * muscle.force, 1.0, muscle.shortest, muscle.longest, muscle.speed, muscle.passive,
+        muscle.eccentric,
+    ]  # fmt: skip
+    return {
+        "gainprm": _padded(numbers), "biasprm": _padded(numbers), "lengthrange": muscle.lengths,
+        "gaintype": mujoco.mjtGain.mjGAIN_MUSCLE, "biastype": mujoco.mjtBias.mjBIAS_MUSCLE,
+    }  # fmt: skip
 
 
 def _padded(numbers: list[float]) -> list[float]:
@@ -281,14 +432,16 @@ def _effort(drive: Drive, name: str, joint_ranges: Mapping[str, tuple[float, flo
     """Return the greatest force that ranges allow: of the force, of its joint, or of the command at rest."""
     if drive.force_range is not UNSET:
         return max(map(abs, drive.force_range))
-    joints = drive.joints or (name,)
+    if drive.muscle is not UNSET:
+        return drive.muscle.force
+    joints = (name,) if not drive.placed else drive.joints
     if len(joints) == 1 and joints[0] in joint_ranges:
         factor = 1.0 if drive.transmission is UNSET else drive.transmission[joints[0]]
         return max(map(abs, joint_ranges[joints[0]])) / abs(factor)
     within = drive.command_range
     if drive.state is not UNSET and drive.state.range is not None:
         within = drive.state.range
-    if within is UNSET:
+    if within is UNSET or drive.per_position or drive.per_velocity:
         return None
     slope = drive.kp or 0.0 if drive.per_command is UNSET else abs(drive.per_command)
     return slope * (within[1] - within[0] if drive.kp else max(map(abs, within)))

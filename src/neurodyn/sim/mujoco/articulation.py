@@ -22,7 +22,7 @@ from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, 
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
-from neurodyn.sim.mujoco.couplings import ModelLinks, modelled_equalities, modelled_tendons
+from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.simulators import AssetLimits
@@ -78,6 +78,7 @@ def _couplings(
         "surfaces": contacts.surfaces, "shape_contacts": contacts.contacts, "ground_shapes": contacts.ground,
         "hulls": contacts.hulls,
         "tendons": modelled_tendons(model, where)[0], "equalities": modelled_equalities(model, where)[0],
+        "medium": read_medium(model, where),
     }  # fmt: skip
     reference = _reference(model)
     if any(x not in (0.0, 1.0) for x in reference):
@@ -117,14 +118,7 @@ class BodyTree:
 
     def where(self, names: list[str]) -> ModelLinks:
         """Return where joints and bodies are, by the names of the links."""
-        model = self.model
-        single = ("revolute", "prismatic")
-        joints = {joint: name for joint, name in enumerate(names) if joint_kind(model, joint) in single}
-        bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
-        for body in range(1, model.nbody):
-            link = self.link_of(body)
-            bodies[body] = (names[link] if link >= 0 else "", _pose(self.offset(body)))
-        return ModelLinks(joints, bodies)
+        return model_links(self.model, dict(enumerate(names)))
 
     def offset(self, body: int) -> np.ndarray:
         """Return the pose of a body of the model in the frame of its link, or in the world."""
@@ -145,10 +139,14 @@ class BodyTree:
             if self._link_of[body - 1] != joint:
                 total, merged = _NEGLIGIBLE * total, _NEGLIGIBLE * np.trace(merged) / 3 * np.eye(3)
             x, y, z = map(float, centre)
+            carried = {}
+            if self._link_of[body - 1] == joint:
+                carried = {**self._carried(body), "slides_alone": int(model.body_simple[body]) == 2}
             links.append(
                 Link(
                     joint=self._chain_joint(joint, names[joint]), mass=float(total), com=(x, y, z),
-                    inertia=inertia_entries(merged), **self._passive(joint),
+                    inertia=inertia_entries(merged), drives_carry=bool(model.jnt_actgravcomp[joint]),
+                    **self._passive(joint), **carried,
                 )
             )  # fmt: skip
         return tuple(links)
@@ -183,6 +181,18 @@ class BodyTree:
             return -1, own
         return self.link_of(parent), compose(self.offset(parent), own)
 
+    def _carried(self, body: int) -> dict[str, Any]:
+        """Return the mass of a body and its parts whose weight is compensated, and its centre."""
+        model = self.model
+        parts = [(one + 1, pose) for one, (head, pose) in self.groups.items() if head == body - 1]
+        masses = {one: float(model.body_mass[one] * model.body_gravcomp[one]) for one, _ in parts}
+        total = sum(masses.values())
+        if not total:
+            return {}
+        places = {one: compose(pose, np.array([*model.body_ipos[one], 0, 0, 0, 1.0]))[:3] for one, pose in parts}
+        x, y, z = map(float, np.sum([masses[one] * place for one, place in places.items()], axis=0) / total)
+        return {"carried": total, "carried_at": (x, y, z)}
+
     def _passive(self, joint: int) -> dict[str, Any]:
         """Return the passive quantities of a joint that are not zero, and the range of its actuators' torque."""
         model, kind = self.model, joint_kind(self.model, joint)
@@ -191,9 +201,18 @@ class BodyTree:
             "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
             "friction": model.dof_frictionloss[dof],
         }  # fmt: skip
-        if kind in ("free", "ball"):
-            return {name: float(value) for name, value in values.items()}
+        for what, numbers in (("stiffness", model.jnt_stiffnesspoly[joint]), ("damping", model.dof_dampingpoly[dof])):
+            values |= {f"{what}_square": numbers[0], f"{what}_cube": numbers[1]}
         given: dict[str, Any] = {}
+        if kind in ("free", "ball"):
+            if model.jnt_stiffness[joint] or model.jnt_stiffnesspoly[joint].any():
+                start = int(model.jnt_qposadr[joint])
+                rest = model.qpos_spring[start : start + (7 if kind == "free" else 4)].tolist()
+                values["stiffness"] = model.jnt_stiffness[joint]
+                given["rest_pose"] = (*rest[:-4], *rest[-3:], rest[-4])
+            if kind == "ball" and model.jnt_limited[joint]:
+                values["upper"] = model.jnt_range[joint].max()
+            return given | {name: float(value) for name, value in values.items()}
         if model.nu and model.jnt_actfrclimited[joint]:
             given["effort_range"] = tuple(map(float, model.jnt_actfrcrange[joint]))
         values |= {

@@ -7,30 +7,36 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from neurodyn.core.description.contacts import ConstraintParameters
 from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle, SidePoint, Strand, Tendon, Waypoint
+from neurodyn.core.description.medium import ImmersedBody, Medium
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import compose
+from neurodyn.sim.soft_constraints import constraint_parameters
 
 T = TypeVar("T")
 
 ADDED = "neurodyn "
 """How the names of tendons begin that drives are put on (`sim.mujoco.actuators`), which no asset has."""
 
-_JOINT, _PULLEY, _SITE = 1, 2, 3
+JOINT_WRAP, _PULLEY, _SITE = 1, 2, 3
 """MuJoCo's mjtWrap: kinds of parts of a tendon; the others are geoms."""
 
 _SPHERE = 2
 """MuJoCo's mjtGeom of a sphere."""
 
+_SINGLE = (2, 3)
+"""MuJoCo's mjtJoint of slides and hinges."""
+
+_ROUND = {2: "sphere", 3: "capsule", 5: "cylinder"}
+"""MuJoCo's mjtGeom of shapes whose sizes are not their semi-axes."""
+
+_LEAST_MASS = 1e-15
+
 _SITE_OBJECT = 6
 """MuJoCo's mjtObj of a site."""
-
-_LEAST_SHARE, _MOST_SHARE = 1e-4, 0.9999
-"""MuJoCo clips impedances and midpoints of solimp to this range."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +53,35 @@ class ModelLinks:
     bodies: Mapping[int, tuple[str, Pose]]
 
 
+def model_links(model: Any, names: Mapping[int, str]) -> ModelLinks:
+    """Return where joints and bodies of a compiled model are in a mechanism with these names of the joints.
+
+    The last joint of a body names its link; bodies without a joint are parts of what carries them.
+    """
+    kinds = model.jnt_type
+    bodies: dict[int, tuple[str, Pose]] = {0: ("", IDENTITY)}
+    for body in range(1, model.nbody):
+        if model.body_jntnum[body]:
+            bodies[body] = (names[int(model.body_jntadr[body] + model.body_jntnum[body]) - 1], IDENTITY)
+        else:
+            link, frame = bodies[int(model.body_parentid[body])]
+            bodies[body] = (link, _composed(frame, _pose(model.body_pos[body], model.body_quat[body])))
+    return ModelLinks({joint: name for joint, name in names.items() if kinds[joint] in _SINGLE}, bodies)
+
+
 def read_tendons(model: Any, links: ModelLinks) -> tuple[Tendon, ...]:
     """Return the tendons of a compiled model.
 
     Raises:
-        InputError: A tendon wraps inside of a geom, or has a stiffness or damping that depends on its length or
-            velocity.
+        InputError: A tendon wraps inside of a geom.
     """
-    return tuple(_tendon(model, index, links) for index in range(model.ntendon))
+    return tuple(read_tendon(model, index, links) for index in range(model.ntendon))
 
 
 def modelled_tendons(model: Any, links: ModelLinks) -> tuple[tuple[Tendon, ...], list[str]]:
     """Return the tendons that are modelled, and why the others are not."""
     own = [index for index in range(model.ntendon) if not model.tendon(index).name.startswith(ADDED)]
-    return _modelled(_tendon, own, model, links)
+    return _modelled(read_tendon, own, model, links)
 
 
 def modelled_equalities(model: Any, links: ModelLinks) -> tuple[tuple[Equality, ...], list[str]]:
@@ -80,22 +101,28 @@ def _modelled(
     return tuple(found), refused
 
 
-def _tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
-    name = _name(model.tendon(index).name, f"tendon{index}")
-    if np.any(model.tendon_stiffnesspoly[index]) or np.any(model.tendon_dampingpoly[index]):
-        raise InputError(f"tendon {name!r}: stiffness and damping are polynomials; valid: one number each")
+def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
+    """Return one tendon of a compiled model; errors: see `read_tendons`."""
+    name = quantity_name(model.tendon(index).name, f"tendon{index}")
     limited = bool(model.tendon_limited[index])
     lower, upper = map(float, model.tendon_range[index])
     joints, strands = _path(model, index, links, name)
-    slack = model.tendon_lengthspring[index]
+    slack, efforts = model.tendon_lengthspring[index], model.tendon_actfrcrange[index]
     return Tendon(
         name=name, joints=joints, strands=strands, slack=(float(slack[0]), float(slack[1])),
         lower=lower if limited else None, upper=upper if limited else None,
-        limit=_softness(model.tendon_solref_lim[index], model.tendon_solimp_lim[index]),
-        friction_softness=_softness(model.tendon_solref_fri[index], model.tendon_solimp_fri[index]),
+        limit=constraint_parameters(model.tendon_solref_lim[index], model.tendon_solimp_lim[index], exact=True),
+        friction_softness=constraint_parameters(
+            model.tendon_solref_fri[index], model.tendon_solimp_fri[index], exact=True
+        ),
         stiffness=float(model.tendon_stiffness[index]), damping=float(model.tendon_damping[index]),
         armature=float(model.tendon_armature[index]), friction=float(model.tendon_frictionloss[index]),
         margin=float(model.tendon_margin[index]),
+        stiffness_square=float(model.tendon_stiffnesspoly[index][0]),
+        stiffness_cube=float(model.tendon_stiffnesspoly[index][1]),
+        damping_square=float(model.tendon_dampingpoly[index][0]),
+        damping_cube=float(model.tendon_dampingpoly[index][1]),
+        effort_range=(float(efforts[0]), float(efforts[1])) if model.tendon_actfrclimited[index] else UNSET,
     )  # fmt: skip
 
 
@@ -108,11 +135,11 @@ def _path(model: Any, index: int, links: ModelLinks, name: str) -> tuple[dict[st
     divisor = 1.0
     for at in range(first, first + count):
         kind, number, value = int(model.wrap_type[at]), int(model.wrap_objid[at]), float(model.wrap_prm[at])
-        if kind == _JOINT:
+        if kind == JOINT_WRAP:
             joint = links.joints[number]
             joints[joint] = joints.get(joint, 0.0) + value
         elif kind == _SITE:
-            link, pose = _site(model, number, links)
+            link, pose = read_site(model, number, links)
             points.append(Waypoint(link=link, point=pose[:3]))
         elif kind == _PULLEY:
             strands += _strands(points, divisor)
@@ -128,7 +155,7 @@ def _obstacle(model: Any, geom: int, site: int, links: ModelLinks, name: str) ->
     pose = _composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom]))
     side, radius = UNSET, float(model.geom_size[geom][0])
     if site >= 0:
-        carrier, at = _site(model, site, links)
+        carrier, at = read_site(model, site, links)
         side = SidePoint(link=carrier, point=at[:3])
         if carrier == link and np.linalg.norm(np.subtract(at[:3], pose[:3])) < radius:
             raise InputError(f"tendon {name!r}: wraps inside of a geom; valid: side sites outside of it")
@@ -152,12 +179,12 @@ def read_equalities(model: Any, links: ModelLinks) -> tuple[Equality, ...]:
 
 
 def _equality(model: Any, index: int, links: ModelLinks) -> Equality:
-    name = _name(model.equality(index).name, f"equality{index}")
+    name = quantity_name(model.equality(index).name, f"equality{index}")
     kind = int(model.eq_type[index])
     if kind not in _KINDS:
         raise InputError(f"equality {name!r} is of a flexible body; valid: {', '.join(x for x, _ in _KINDS.values())}")
     what, read = _KINDS[kind]
-    softness = _softness(model.eq_solref[index], model.eq_solimp[index])
+    softness = constraint_parameters(model.eq_solref[index], model.eq_solimp[index], exact=True)
     return Equality(name=name, kind=what, softness=softness, **read(model, index, links))
 
 
@@ -170,7 +197,7 @@ def _joints(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
 
 def _tendons(model: Any, index: int, links: ModelLinks) -> dict[str, Any]:
     def end(tendon: int) -> tuple[str, float]:
-        return _name(model.tendon(tendon).name, f"tendon{tendon}"), float(model.tendon_length0[tendon])
+        return quantity_name(model.tendon(tendon).name, f"tendon{tendon}"), float(model.tendon_length0[tendon])
 
     return _polynomial(model, index, end)
 
@@ -204,7 +231,7 @@ def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) 
         number = int(numbers[index])
         if sites:
             body = int(model.site_bodyid[number])
-            link, frame = _site(model, number, links)
+            link, frame = read_site(model, number, links)
         else:
             body = number
             link, pose = links.bodies[body]
@@ -215,7 +242,7 @@ def _ends(model: Any, index: int, links: ModelLinks, frames: tuple[Pose, Pose]) 
     return found
 
 
-def _site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
+def read_site(model: Any, number: int, links: ModelLinks) -> tuple[str, Pose]:
     """Return the link that carries a site, and the site's pose in its body."""
     link, pose = links.bodies[int(model.site_bodyid[number])]
     return link, _composed(pose, _pose(model.site_pos[number], model.site_quat[number]))
@@ -230,7 +257,7 @@ _KINDS: dict[int, tuple[EqualityKind, Callable[..., dict[str, Any]]]] = {
 """MuJoCo's mjtEq, by number."""
 
 
-def _name(name: str, otherwise: str) -> str:
+def quantity_name(name: str, otherwise: str) -> str:
     """Return a name as quantities may have it."""
     return "".join("_" if sign in "@() " else sign for sign in name) or otherwise
 
@@ -249,11 +276,44 @@ def _pose(place: Any, quaternion: Any = None) -> Pose:
     return (x, y, z, *vector, w)
 
 
-def _softness(solref: Any, solimp: Any) -> ConstraintParameters:
-    """Return the softness of a constraint as MuJoCo takes it: shares clipped, and a mixed solref as the default."""
-    time, ratio = map(float, solref)
-    first, last, width, midpoint, power = map(float, solimp)
-    shares = [min(max(x, _LEAST_SHARE), _MOST_SHARE) for x in (first, last, midpoint)]
-    mixed = (time > 0) != (ratio > 0)
-    given = (shares[0], shares[1], max(width, 1e-15), shares[2], max(power, 1.0))
-    return ConstraintParameters(**({} if mixed else {"solref": (time, ratio)}), solimp=given)
+def read_medium(model: Any, links: ModelLinks) -> Medium | UnsetType:
+    """Return the medium of a compiled model with the bodies that feel it; unset for none."""
+    density, viscosity = float(model.opt.density), float(model.opt.viscosity)
+    if density <= 0 and viscosity <= 0:
+        return UNSET
+    bodies: list[ImmersedBody] = []
+    for body in range(1, model.nbody):
+        link, frame = links.bodies[body]
+        if not link or model.body_mass[body] < _LEAST_MASS:
+            continue
+        geoms = range(int(model.body_geomadr[body]), int(model.body_geomadr[body] + model.body_geomnum[body]))
+        own = [_ellipsoid(model, geom, link, frame) for geom in geoms if model.geom_fluid[geom][0] > 0]
+        bodies += own or [_inertia_box(model, body, link, frame)]
+    x, y, z = map(float, model.opt.wind)
+    return Medium(bodies=tuple(bodies), density=max(density, 0.0), viscosity=max(viscosity, 0.0), wind=(x, y, z))
+
+
+def _inertia_box(model: Any, body: int, link: str, frame: Pose) -> ImmersedBody:
+    """Return the box with the inertia of a body."""
+    moments, mass = model.body_inertia[body], float(model.body_mass[body])
+    squares = [max(float(moments.sum() - 2.0 * moments[axis]), 1e-15) * 6.0 / mass for axis in range(3)]
+    x, y, z = (square**0.5 for square in squares)
+    pose = _composed(frame, _pose(model.body_ipos[body], model.body_iquat[body]))
+    return ImmersedBody(link=link, kind="box", pose=pose, size=(x, y, z))
+
+
+def _ellipsoid(model: Any, geom: int, link: str, frame: Pose) -> ImmersedBody:
+    """Return a geom as an ellipsoid."""
+    first, second, third = map(float, model.geom_size[geom])
+    kind = _ROUND.get(int(model.geom_type[geom]))
+    if kind == "sphere":
+        second = third = first
+    elif kind is not None:
+        first, second, third = first, first, second + (first if kind == "capsule" else 0.0)
+    numbers = model.geom_fluid[geom].tolist()
+    return ImmersedBody(
+        link=link, kind="ellipsoid", pose=_composed(frame, _pose(model.geom_pos[geom], model.geom_quat[geom])),
+        size=(first, second, third), interaction=numbers[0], drag=(numbers[1], numbers[2], numbers[3]),
+        lift=(numbers[4], numbers[5]), added_mass=(numbers[6], numbers[7], numbers[8]),
+        added_inertia=(numbers[9], numbers[10], numbers[11]),
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from neurodyn.sim.mujoco.shape_contacts import read_contacts
 
 def unmodelled(model: Any) -> tuple[str, ...]:
     """Return one line for each feature of a model, beside its actuators, that the hybrid engine lacks."""
-    found = (part(model) for part in (_options, _joints, _passive, _contacts, _coupled))
+    found = (part(model) for part in (_options, _passive, _contacts, _coupled))
     return tuple(line for lines in found for line in lines)
 
 
@@ -34,28 +34,11 @@ def _options(model: Any) -> list[str]:
     return found
 
 
-def _joints(model: Any) -> list[str]:
-    types = import_mujoco().mjtJoint
-    ball, free = (model.jnt_type == int(kind) for kind in (types.mjJNT_BALL, types.mjJNT_FREE))
-    sprung = int(((model.jnt_stiffness != 0) & (ball | free)).sum())
-    polynomial = int((model.jnt_stiffnesspoly != 0).any(1).sum() + (model.dof_dampingpoly != 0).any(1).sum())
-    lines = _counted(sprung, "ball or free joint", "ball or free joints", "with stiffness: no spring is modelled")
-    lines += _counted(int((model.jnt_limited[ball] != 0).sum()), "ball joint", "ball joints", "with limits: none")
-    lines += _counted(
-        polynomial, "joint", "joints", "with polynomial stiffness or damping: the linear part is modelled"
-    )
-    if int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST):
-        damped = int((model.dof_damping[model.jnt_dofadr[free]] != 0).sum())
-        what = "with damping: implicit apart from the gyroscopic moment"
-        lines += _counted(damped, "free joint", "free joints", what)
-    return lines
-
-
 def _passive(model: Any) -> list[str]:
-    what = "with gravity compensation: none is modelled"
-    lines = _counted(int((model.body_gravcomp != 0).sum()), "body", "bodies", what)
-    if model.opt.density > 0 or model.opt.viscosity > 0:
-        lines.append(f"a medium (density {model.opt.density:g}, viscosity {model.opt.viscosity:g}): no forces of it")
+    lines: list[str] = []
+    round_ones = int((model.geom_fluid[:, 0] > 0).sum()) if model.opt.density > 0 or model.opt.viscosity > 0 else 0
+    if round_ones and int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST):
+        lines += _counted(round_ones, "ellipsoid", "ellipsoids", "in a medium: with forces that are explicit in a step")
     lines += _counted(int(model.nflex), "deformable body", "deformable bodies", "(flex): none is modelled")
     return lines + _counted(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Free bodies that carry no others, in a step that is implicit in their velocity.
+
+MuJoCo's implicitfast solves $(M + h\, \partial c/\partial v + h D)\, \dot v = M \dot v_0$ for these six coordinates,
+with the bias forces c of the body's spin and the damping D of its joint, of drives and of tendons.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.contacts.contact_model import Contacts
+from neurodyn.multibody.drives.actuators import ImplicitRow
+from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
+from neurodyn.multibody.vectors import IDENTITY, array, cross, skew
+
+
+def lone_bodies(tree: Tree) -> list[int]:
+    """Return the links of free joints that carry no others."""
+    parents = {link.joint.parent for link in tree.links}
+    return [i for i, link in enumerate(tree.links) if link.joint.kind == "free" and i not in parents]
+
+
+def without_lone(tree: Tree, rows: Sequence[ImplicitRow]) -> list[ImplicitRow]:
+    """Return rows without the velocity coordinates of free bodies that carry no others."""
+    alone = {dof for index in lone_bodies(tree) for dof in _coordinates(tree, index)}
+    return [({dof: x for dof, x in row.items() if dof not in alone}, value) for row, value in rows]
+
+
+def with_lone_implicit(
+    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], apart: Mapping[int, Any]
+) -> list[Any]:
+    """Return the accelerations with those of free bodies that carry no others implicit in their velocity.
+
+    `apart` are accelerations that come to these (`Tree.centripetal`).
+    """
+    tree, found = contacts.tree, list(acceleration)
+    for index in lone_bodies(tree):
+        dofs = _coordinates(tree, index)
+        matrix = [[inertia.matrix[max(i, j)][min(i, j)] for j in dofs] for i in dofs]
+        coupled = any(not is_zero(x) for x in tree.centre(index) - tree.reference(index)) or tree.links[index].armature
+        if not coupled:
+            for i in range(3):
+                for j in range(3):
+                    matrix[i][3 + j] = matrix[3 + i][j] = 0.0
+                    matrix[i][j] = matrix[i][j] if i == j else 0.0
+        right = [sum(x * acceleration[dof] for x, dof in zip(row, dofs, strict=True)) for row in matrix]
+        for row, value in contacts.implicit:
+            for i, first in enumerate(dofs):
+                for j, second in enumerate(dofs):
+                    if first in row and second in row:
+                        matrix[i][j] = matrix[i][j] + contacts.dt * value * row[first] * row[second]
+        _add_spin(contacts, index, matrix, by_origin=dofs[0] in apart)
+        for dof, value in zip(dofs, _eliminated(matrix, right), strict=True):
+            found[dof] = value
+    return found
+
+
+def _coordinates(tree: Tree, index: int) -> list[int]:
+    return tree.v_of(index, list(range(tree.mechanism.nv)))
+
+
+def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_origin: bool) -> None:
+    """Add the derivatives of the bias forces by the spin, times the length of the step."""
+    tree, dt = contacts.tree, contacts.dt
+    turn, spin = contacts.poses[index].turn, array(tree.v_of(index, contacts.qd)[3:])
+    body = turn @ (tree.inertia(index) @ turn.T)
+    mass, centre = tree.quantity(f"{tree.links[index].joint.name}.mass"), turn @ tree.centre(index)
+    linear = None
+    if by_origin:
+        columns = [cross(axis, cross(spin, centre)) + cross(spin, cross(axis, centre)) for axis in IDENTITY]
+        linear = mass * array(columns).T
+    offset = centre - turn @ tree.reference(index)  # of the centre of mass from the point of `qd`
+    angular = skew(spin) @ body - skew(body @ spin)
+    if linear is not None and any(not is_zero(x) for x in tree.centre(index) - tree.reference(index)):
+        angular = angular + skew(offset) @ linear
+    for i in range(3):
+        for j in range(3):
+            matrix[3 + i][3 + j] = matrix[3 + i][3 + j] + dt * angular[i][j]
+            if linear is not None:
+                matrix[i][3 + j] = matrix[i][3 + j] + dt * linear[i][j]
+
+
+def _eliminated(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
+    """Return the solution of a system of equations that needs no pivots."""
+    rows, values = [list(row) for row in matrix], list(right)
+    size = len(values)
+    inverse: list[Any] = []
+    for k in range(size):
+        inverse.append(1.0 / rows[k][k])
+        for i in range(k + 1, size):
+            if is_zero(rows[i][k]):
+                continue
+            share = rows[i][k] * inverse[k]
+            for j in range(k + 1, size):
+                if not is_zero(rows[k][j]):
+                    rows[i][j] = rows[i][j] - share * rows[k][j]
+            values[i] = values[i] - share * values[k]
+    for k in range(size - 1, -1, -1):
+        for j in range(k + 1, size):
+            if not is_zero(rows[k][j]):
+                values[k] = values[k] - rows[k][j] * values[j]
+        values[k] = values[k] * inverse[k]
+    return values
