@@ -162,3 +162,40 @@ def test_adhesion_pulls_to_what_is_touched(cone, dim, exact):
         assert (ours - theirs)[mechanism.nq :].abs().max() < exact * (theirs - state)[mechanism.nq :].abs().max()
         numbers.add(stepper.data.ncon)
     assert {1, 2} <= numbers, "shares differ"
+
+
+BELT = """<mujoco><option timestep=".004" {exact}/><worldbody><site name="wall" pos="-1 0 0"/>
+<body name="belt"><joint name="belt" type="slide" axis="1 0 0"/><geom name="belt" type="box" size=".5 .2 .05" mass="1"/>
+<site name="hook"/></body>
+<body name="ball" pos="0 0 .1"><freejoint name="ball"/>
+<geom name="ball" type="sphere" size=".05" mass=".3" priority="1" friction="{friction}"/></body></worldbody>
+<tendon><spatial name="rope" stiffness="{stiffness}"><site site="wall"/><site site="hook"/></spatial></tendon>
+<actuator><position name="pull" joint="belt" kp="{gain}" kv="2"/></actuator></mujoco>"""
+
+
+def test_a_tendons_stiffness_a_shapes_friction_and_a_servos_gain_are_identified_from_a_log_of_mujoco():
+    right = {"stiffness": 40.0, "friction": 0.15, "gain": 60.0}
+    start = {"stiffness": 20.0, "friction": 0.3, "gain": 90.0}
+    model = mujoco.MjModel.from_xml_string(BELT.format(exact=EXACT, **right))
+    declared = models.mechanism_of(mujoco.MjModel.from_xml_string(BELT.format(exact=EXACT, **start)))
+    (surface,) = declared.surfaces
+    free = ("tendon.rope.stiffness", f"surface.{surface.name}.slide", "actuator.pull.kp")
+    made, stepper = models.engine(declared, model.opt.timestep, free=free), Stepper(model)
+    state, states, after = torch.tensor([0.0, 0, 0, 0.0995, 0, 0, 0, 1, *[0.0] * 7], dtype=F64), [], []
+    commands = 0.4 * torch.sign(torch.sin(0.2 * torch.arange(80.0, dtype=F64)))[:, None]
+    for command in commands:
+        states.append(state)
+        state = stepper.step(state, commands=[command.numpy()])
+        after.append(state)
+    log, wanted = torch.stack(states), torch.stack(after)
+    found = torch.tensor(made.nominal, dtype=F64)
+
+    def residuals(values):
+        return (models.stepped(made, log, commands, values) - wanted).flatten()
+
+    for _ in range(12):  # Gauss and Newton
+        here, steps = residuals(found), 1e-6 * found
+        slopes = [(residuals(found + way) - here) / way.sum() for way in torch.diag(steps)]
+        change = torch.linalg.lstsq(torch.stack(slopes, 1), -here[:, None]).solution[:, 0]
+        found = found + change.clamp(-0.5 * found, 0.5 * found)
+    torch.testing.assert_close(found, torch.tensor([40.0, 0.15, 60.0], dtype=F64), rtol=1e-4, atol=0)

@@ -91,11 +91,16 @@ def _declared(parameters: Mapping[str, ConstraintParameters], names: set[str]) -
 def constraint_parameters(
     solref: Sequence[float], solimp: Sequence[float], *, exact: bool = False
 ) -> ConstraintParameters:
-    """Return a constraint's compliance, clipped as MuJoCo does at every step; in float32's digits unless `exact`."""
-    time, ratio = solref if exact else rounded(solref)
-    first, last, width, midpoint, power = solimp if exact else rounded(solimp)
+    """Return a constraint's compliance, clipped as MuJoCo does at every step; in float32's digits unless `exact`.
+
+    A solref of mixed signs is the default one then, as for MuJoCo.
+    """
+    time, ratio = map(float, solref) if exact else rounded(solref)
+    if exact and (time > 0) != (ratio > 0):
+        time, ratio = ConstraintParameters().solref
+    first, last, width, midpoint, power = map(float, solimp) if exact else rounded(solimp)
     first, last, midpoint = (min(max(share, _LEAST_SHARE), _MOST_SHARE) for share in (first, last, midpoint))
-    numbers = (first, last, max(width, _LEAST_WIDTH), midpoint, max(power, 1.0))
+    numbers = (first, last, max(width, 1e-15 if exact else _LEAST_WIDTH), midpoint, max(power, 1.0))
     return ConstraintParameters(solref=(time, ratio), solimp=numbers)
 
 

@@ -72,6 +72,8 @@ class Link(Config, frozen=True):
         carried: Mass whose weight something carries, as a counterbalance does [kg].
         carried_at: Its place in the body frame [m].
         drives_carry: Whether the drives of the joint do, within `effort_range`.
+        slides_alone: Whether it is one body that only slides, whose inverse weight in soft constraints is that of its
+            mass in all directions (MuJoCo's body_simple).
     """
 
     joint: ChainJoint
@@ -96,6 +98,7 @@ class Link(Config, frozen=True):
     carried: float = 0.0
     carried_at: Vector3 = (0.0, 0.0, 0.0)
     drives_carry: bool = False
+    slides_alone: bool = False
 
     def __post_init__(self) -> None:
         name = self.joint.name

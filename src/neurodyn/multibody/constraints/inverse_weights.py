@@ -52,6 +52,8 @@ class InverseWeights:
         It is above 0 even where no joint moves that point.
         """
         tree = self._links.tree
+        if tree.links[link].slides_alone:
+            return 1.0 / tree.quantity(f"{tree.links[link].joint.name}.mass")
         place = tree.centre(link) if centre is None else tree.in_link_frame(link, array(centre))
         arm = self._links.poses[link].turn @ place
         axes = [self._yield(self._inertia.row(link, arm, axis)) for axis in IDENTITY]

@@ -139,7 +139,9 @@ class BodyTree:
             if self._link_of[body - 1] != joint:
                 total, merged = _NEGLIGIBLE * total, _NEGLIGIBLE * np.trace(merged) / 3 * np.eye(3)
             x, y, z = map(float, centre)
-            carried = self._carried(body) if self._link_of[body - 1] == joint else {}
+            carried = {}
+            if self._link_of[body - 1] == joint:
+                carried = {**self._carried(body), "slides_alone": int(model.body_simple[body]) == 2}
             links.append(
                 Link(
                     joint=self._chain_joint(joint, names[joint]), mass=float(total), com=(x, y, z),

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.description.contacts import ConstraintParameters
 from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle, SidePoint, Strand, Tendon, Waypoint
 from neurodyn.core.description.medium import ImmersedBody, Medium
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import compose
+from neurodyn.sim.soft_constraints import constraint_parameters
 
 T = TypeVar("T")
 
@@ -37,9 +37,6 @@ _LEAST_MASS = 1e-15
 
 _SITE_OBJECT = 6
 """MuJoCo's mjtObj of a site."""
-
-_LEAST_SHARE, _MOST_SHARE = 1e-4, 0.9999
-"""MuJoCo clips impedances and midpoints of solimp to this range."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +111,10 @@ def read_tendon(model: Any, index: int, links: ModelLinks) -> Tendon:
     return Tendon(
         name=name, joints=joints, strands=strands, slack=(float(slack[0]), float(slack[1])),
         lower=lower if limited else None, upper=upper if limited else None,
-        limit=_softness(model.tendon_solref_lim[index], model.tendon_solimp_lim[index]),
-        friction_softness=_softness(model.tendon_solref_fri[index], model.tendon_solimp_fri[index]),
+        limit=constraint_parameters(model.tendon_solref_lim[index], model.tendon_solimp_lim[index], exact=True),
+        friction_softness=constraint_parameters(
+            model.tendon_solref_fri[index], model.tendon_solimp_fri[index], exact=True
+        ),
         stiffness=float(model.tendon_stiffness[index]), damping=float(model.tendon_damping[index]),
         armature=float(model.tendon_armature[index]), friction=float(model.tendon_frictionloss[index]),
         margin=float(model.tendon_margin[index]),
@@ -185,7 +184,7 @@ def _equality(model: Any, index: int, links: ModelLinks) -> Equality:
     if kind not in _KINDS:
         raise InputError(f"equality {name!r} is of a flexible body; valid: {', '.join(x for x, _ in _KINDS.values())}")
     what, read = _KINDS[kind]
-    softness = _softness(model.eq_solref[index], model.eq_solimp[index])
+    softness = constraint_parameters(model.eq_solref[index], model.eq_solimp[index], exact=True)
     return Equality(name=name, kind=what, softness=softness, **read(model, index, links))
 
 
@@ -275,16 +274,6 @@ def _pose(place: Any, quaternion: Any = None) -> Pose:
         return (x, y, z, *IDENTITY[3:])
     w, *vector = (np.asarray(quaternion, dtype=float) / np.linalg.norm(quaternion)).tolist()
     return (x, y, z, *vector, w)
-
-
-def _softness(solref: Any, solimp: Any) -> ConstraintParameters:
-    """Return the softness of a constraint as MuJoCo takes it: shares clipped, and a mixed solref as the default."""
-    time, ratio = map(float, solref)
-    first, last, width, midpoint, power = map(float, solimp)
-    shares = [min(max(x, _LEAST_SHARE), _MOST_SHARE) for x in (first, last, midpoint)]
-    mixed = (time > 0) != (ratio > 0)
-    given = (shares[0], shares[1], max(width, 1e-15), shares[2], max(power, 1.0))
-    return ConstraintParameters(**({} if mixed else {"solref": (time, ratio)}), solimp=given)
 
 
 def read_medium(model: Any, links: ModelLinks) -> Medium | UnsetType:
