@@ -33,7 +33,7 @@ def medium_forces(
             continue
         places = [_placed(links, body) for body in bodies]
         blocks = [_local_velocity(links, place, wind) for place in places]
-        items = [(number, numbers(body)) for number, body in enumerate(bodies)]
+        items = [((number,), numbers(body)) for number, body in enumerate(bodies)]
         for body, (index, turn, arm), made in zip(
             bodies, places, mapped(graph, f"medium of {kind}", law, shared, blocks, items), strict=True
         ):
@@ -83,9 +83,9 @@ def _box_numbers(body: ImmersedBody) -> list[float]:
     return [math.pi * mean**3, 3.0 * math.pi * mean, *turning, *pushing]
 
 
-def _box(shared: list[Any], block: list[Any], item: list[Any]) -> list[Any]:
+def _box(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> list[Any]:
     """Return moment and force on a box, and minus their derivatives by the velocity along each axis."""
-    density, viscosity = shared
+    (density, viscosity), (block,) = shared, blocks
     forces, slopes = [], []
     for axis, velocity in enumerate(block):
         linear, square = viscosity * item[axis // 3], density * item[2 + axis] * absolute(velocity)
@@ -111,9 +111,9 @@ def _ellipsoid_numbers(body: ImmersedBody) -> list[float]:
     ]  # fmt: skip
 
 
-def _ellipsoid(shared: list[Any], block: list[Any], item: list[Any]) -> list[Any]:
+def _ellipsoid(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> list[Any]:
     """Return moment and force on an ellipsoid: added mass, Magnus and Kutta lift, and drag."""
-    density, viscosity = shared
+    (density, viscosity), (block,) = shared, blocks
     spin, velocity = array(block[:3]), array(block[3:])
     interaction, blunt, slender, kutta, magnus = item[:5]
     mass, inertia, turning, squares = (array(item[i : i + 3]) for i in (5, 8, 11, 14))
