@@ -295,20 +295,17 @@ class PolicyEnvironment(VecEnv):
         """Return the full state of the environment (`dynamics.capture`); None where frames are recorded."""
         if self._always_renews:
             return None
-        now = self._moment.now
+        now, robots = self._moment.now, None if self._draws is None else self.parameters
         return {
             "worlds": saved_tree(self._worlds | vars(self._sums)),
             "contact": now["contact"] if "contact" in now else None,  # noqa: SIM401 - get would raise
             "commands": self._generator.get_state(),
             "renewal": self._renewal.state(),
             "starts": self._starts.state(),
-            **self._saved_robots(),
+            **(
+                {} if robots is None else {"robots": robots.numbers.cpu().clone(), "drawing": self._drawing.get_state()}
+            ),
         }
-
-    def _saved_robots(self) -> dict[str, Any]:
-        if self.parameters is None or self._draws is None:
-            return {}
-        return {"robots": self.parameters.numbers.cpu().clone(), "drawing": self._drawing.get_state()}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Restore the state that `saved` returned.
@@ -319,7 +316,7 @@ class PolicyEnvironment(VecEnv):
         self._renewal.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
-        if self.parameters is not None:
+        if self._draws is not None and self.parameters is not None:
             self.parameters.numbers.copy_(saved["robots"])
             self._drawing.set_state(saved["drawing"])
         sums = {name: saved_tree(getattr(self._sums, name)) for name in ("terms", "earned")}  # newer than some files
@@ -368,10 +365,9 @@ class PolicyEnvironment(VecEnv):
         return self._named(self._observed())
 
     def _named(self, seen: Tensor) -> TensorDict:
-        groups = {"policy": seen}
-        if self._draws is not None and self.parameters is not None:
-            groups["robot"] = self.parameters.numbers.clone()  # they are edited in place
-        return TensorDict(groups, batch_size=[self.num_envs])
+        # Numbers are edited in place.
+        robot = {} if self.parameters is None else {"robot": self.parameters.numbers.clone()}
+        return TensorDict({"policy": seen, **robot}, batch_size=[self.num_envs])
 
     def _observed(self) -> Tensor:
         seen = self.task.observe(self._moment.now, self._moment.memory)
