@@ -145,6 +145,18 @@ def test_each_world_has_its_own_ground_and_gravity(tmp_path):
         worlds.set_ground(ground[:2])
 
 
+def test_defaults_of_the_asset_do_not_take_the_ground_away(tmp_path):
+    text = BALL.replace("<worldbody>", '<default><geom contype="0" conaffinity="0"/></default><worldbody>', 1)
+    text = text.replace('size=".1"', 'size=".1" contype="1"')
+    scene = Scene(shapes=(Plane(),))
+    robot = declared(
+        tmp_path, text, (Joint("base", "free"),), contact_points=ContactPointSelection(), grounds={"flat": scene}
+    )
+    start = torch.tensor([[0.0, 0, 0.3, 0, 0, 0, 1]]), torch.zeros(1, 6)
+    path, _ = simulator(robot, 1, scene=scene).rollout(*start, torch.zeros(1, 200, 0))
+    assert float(path[0, -1, 2]) == pytest.approx(0.1, abs=2e-3)
+
+
 def test_missing_textures_do_not_matter_and_missing_meshes_are_said(tmp_path):
     text = """<mujoco><asset><texture name="t" type="2d" file="gone.png"/><material name="m" texture="t"/>
     <mesh name="shell" file="gone.stl"/></asset><worldbody><body><joint name="turn"/>

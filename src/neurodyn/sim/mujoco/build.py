@@ -299,7 +299,8 @@ def _add_solid(spec: Any, body: Any, solid: Solid, name: str) -> None:
     types = import_mujoco().mjtGeom
     x, y, z, qx, qy, qz, qw = (float(value) for value in solid.place)
     place: dict[str, Any] = {"name": name, "pos": [x, y, z], "quat": [qw, qx, qy, qz], "fromto": [np.nan] * 6}
-    place["material"] = ""
+    # Whatever the asset's defaults are: without contacts, geoms are discarded as visual.
+    place |= {"material": "", "contype": 1, "conaffinity": 1}
     a, b, c = (float(value) for value in solid.size)
     match solid.kind:
         case "plane":
