@@ -227,6 +227,7 @@ class PolicyEnvironment(VecEnv):
         self._starts, self._scale = starts, reward_scale
         self._draws, self._robots = draws, derive_seed(seed, "robots")
         self._frames = TaskFrames(task, dynamics, environment, self._first_robots(worlds))
+        self._robots_now = self._robots_seen()
         self._penalised = penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
@@ -265,6 +266,10 @@ class PolicyEnvironment(VecEnv):
             return None
         self._drawing = device_generator(torch.device(self.dynamics.device), self._robots)
         return WorldParameters(self._draws.names, self._draws.draw(worlds, self._drawing))
+
+    def _robots_seen(self) -> dict[str, Tensor]:
+        """Return the quantities of the present robots, of which observations keep a copy."""
+        return {} if self._draws is None or self.parameters is None else {"robot": self.parameters.numbers.clone()}
 
     @property
     def parameters(self) -> WorldParameters | None:
@@ -319,6 +324,7 @@ class PolicyEnvironment(VecEnv):
         if self._draws is not None and self.parameters is not None:
             self.parameters.numbers.copy_(saved["robots"])
             self._drawing.set_state(saved["drawing"])
+            self._robots_now = self._robots_seen()
         sums = {name: saved_tree(getattr(self._sums, name)) for name in ("terms", "earned")}  # newer than some files
         worlds = restored_tree(self._worlds | vars(self._sums), {**sums, **saved["worlds"]})
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
@@ -362,12 +368,7 @@ class PolicyEnvironment(VecEnv):
 
         Where robots differ, their quantities are there under the key "robot", for critics, shape [worlds, quantities].
         """
-        return self._named(self._observed())
-
-    def _named(self, seen: Tensor) -> TensorDict:
-        # Numbers are edited in place.
-        robot = {} if self.parameters is None else {"robot": self.parameters.numbers.clone()}
-        return TensorDict({"policy": seen, **robot}, batch_size=[self.num_envs])
+        return TensorDict({"policy": self._observed(), **self._robots_now}, batch_size=[self.num_envs])
 
     def _observed(self) -> Tensor:
         seen = self.task.observe(self._moment.now, self._moment.memory)
@@ -391,7 +392,8 @@ class PolicyEnvironment(VecEnv):
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
         if frame.ended is not None:
             self._note(frame.ended)
-        return self._named(frame.observation), frame.reward, frame.done, frame.extras
+        seen = TensorDict({"policy": frame.observation, **self._robots_now}, batch_size=[self.num_envs])
+        return seen, frame.reward, frame.done, frame.extras
 
     def step_tracked(self, actions: Tensor) -> TrackedFrame:
         """Advance one frame with gradients, which do not cross the end of an episode.
@@ -455,7 +457,7 @@ class PolicyEnvironment(VecEnv):
             try:
                 self._captured = CapturedStep(
                     self._captured_step, before, (actions,), device=self.state.q.device,
-                    generators=self._generators, record=record,
+                    generators=(self._generator, *([] if self._draws is None else [self._drawing])), record=record,
                 )  # fmt: skip
             except CaptureError as error:
                 notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
@@ -465,10 +467,6 @@ class PolicyEnvironment(VecEnv):
         frame = self._captured(actions)
         self._begin_frame(*self._captured.state)
         return frame
-
-    @property
-    def _generators(self) -> tuple[torch.Generator, ...]:
-        return (self._generator,) if self._draws is None else (self._generator, self._drawing)
 
     def _captured_step(
         self, before: tuple[dict[str, Any], EpisodeSums, Tensor], actions: Tensor
@@ -591,6 +589,7 @@ class PolicyEnvironment(VecEnv):
         if self._draws is not None and self.parameters is not None:
             numbers = self.parameters.numbers
             numbers.copy_(torch.where(done[:, None], self._draws.draw(len(done), self._drawing).to(numbers), numbers))
+            self._robots_now = self._robots_seen()
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)
