@@ -185,7 +185,13 @@ class _Draft:
         self.tree["nominal"] = {}
         if self.stands:
             rest = {joint.name: round(rest_position(joint), 3) for joint in self.scalars}
-            self.tree["nominal"] = rest | {name: round(value, 3) for name, value in self.facts.pose.items()}
+            within = {
+                joint.name: joint for joint in self.scalars if joint.lower is not None
+            }  # keyframes may break limits
+            self.tree["nominal"] = rest | {
+                name: round(min(max(value, _least(within[name])), _most(within[name])) if name in within else value, 3)
+                for name, value in self.facts.pose.items()
+            }
             with stage(0.0, 0.2):
                 self._stand()
         with stage(0.2, 0.3):
