@@ -8,7 +8,7 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
+from neurodyn.dynamics.batch import Control, Environment, State, Window, WorldParameters
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.geometry import Ground
 from neurodyn.robots import Joint
@@ -159,4 +159,8 @@ def test_drives_of_worlds_differ(tmp_path):
     state, torque = State(torch.zeros(WORLDS, 1), torch.ones(WORLDS, 1)), 3 * torch.ones(WORLDS, 25, 1)
     truth, found = (one.rollout(state, torque, around).q for one in (analytic, hybrid.freeing(names)))
     assert (truth - truth[:1]).abs().amax((1, 2))[1:].min() > 0.01
+    torch.testing.assert_close(found, truth, rtol=0.0, atol=3e-6)
+    past = torch.ones(WORLDS, 3, 1)  # commands whose effect is still to come, by each world's lag
+    window = Window(state.q[:, None].expand(-1, 4, -1), state.qd[:, None].expand(-1, 4, -1), 9 * past)
+    truth, found = (one.rollout(window, torque, around).q for one in (analytic, hybrid.freeing(names)))
     torch.testing.assert_close(found, truth, rtol=0.0, atol=3e-6)

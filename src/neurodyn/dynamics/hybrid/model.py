@@ -385,7 +385,7 @@ class HybridDynamics(LearnedDynamics):
         [worlds, parameters]; the weights, shape [weights]. Of `q` and `qd` only the number of worlds matters.
         """
         held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
-        return held, self._given(environment, len(q), self._varied(environment, self.physical())), self.weights
+        return held, self._given(environment, len(q), self._values(environment)), self.weights
 
     def require_ground(self) -> None:
         """Raise an `InputError` if the model feels no ground."""
@@ -423,7 +423,7 @@ class HybridDynamics(LearnedDynamics):
         if self.memory and isinstance(context, Window) and context.torque.shape[1]:
             own = None if self._hidden or self.compute_device is not None else self.plane_engine.memory_program
             if own is not None:  # the state does not matter
-                values = self.physical() if parameters is None else parameters
+                values = self._values(environment, parameters)
                 return own.rollout(
                     torch.zeros(len(context.q), own.sizes.state).to(context.q), frames=context.torque.shape[1],
                     substeps=self.config.substeps, control=context.torque,
@@ -489,7 +489,7 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         worlds, frames = controls.shape[:2]
-        values = self._varied(environment, self.physical() if parameters is None else parameters)
+        values = self._values(environment, parameters)
         more, nq, nv = self._hidden, self.mechanism.nq - self._hidden, self.mechanism.nv - self._hidden
         kept = state.q.new_zeros(worlds, self.memory) if memory is None else memory.to(state.q)
         if more:
@@ -519,7 +519,7 @@ class HybridDynamics(LearnedDynamics):
                 "more than its state; valid: a model without, or gradients of roll-outs"
             )
         around = self.begin(state, environment).environment
-        parameters = self._given(around, state.worlds, self._varied(around, self.physical()))
+        parameters = self._given(around, state.worlds, self._values(around))
         substeps = self._substeps(around)
         nq, parts = self.mechanism.nq, []
         for _ in range(self.config.substeps // substeps):
@@ -554,9 +554,9 @@ class HybridDynamics(LearnedDynamics):
                 q = torch.cat([q[:, :row], (q[:, row] - bias)[:, None], q[:, row + 1 :]], dim=-1)
         return q
 
-    def _varied(self, environment: Environment, values: Tensor) -> Tensor:
-        """Return values of the free quantities with those that differ between worlds put in their places."""
-        given = environment.parameters
+    def _values(self, environment: Environment, parameters: Tensor | None = None) -> Tensor:
+        """Return the values of the free quantities, the model's own if None, with those of worlds that differ."""
+        values, given = self.physical() if parameters is None else parameters, environment.parameters
         if given is None:
             return values
         names = self._free_names
