@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError, choices
 from neurodyn.data.header import Split
@@ -46,7 +46,6 @@ from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters
 
 _OWN = ("armature", "damping", "friction", "stiffness", "preload")
 """Coefficients of a single joint, in the order of its columns; the preload is -stiffness times rest."""
-_INERTIA = ("xx", "yy", "zz", "xy", "xz", "yz")
 _FREE = ("mass", "com", "inertia", "armature", "damping", "friction", "stiffness")
 _DEGREE = 5
 _REWEIGHED = 6
@@ -157,7 +156,7 @@ class TorqueModel:
         inertial, own = [], []
         for name in self.mechanism.names:
             com = torch.stack([quantities[f"{name}.com.{axis}"] for axis in "xyz"], -1)
-            inertia = torch.stack([quantities[f"{name}.inertia.{entry}"] for entry in _INERTIA], -1)
+            inertia = torch.stack([quantities[f"{name}.inertia.{entry}"] for entry in INERTIA_ENTRIES], -1)
             inertial.append(link_parameters(quantities[f"{name}.mass"], com, inertia))
             preload = -quantities[f"{name}.stiffness"] * quantities[f"{name}.rest"]
             own.append(torch.stack([*(quantities[f"{name}.{what}"] for what in _OWN[:-1]), preload], -1))

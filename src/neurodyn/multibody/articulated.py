@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link, Mechanism
 from neurodyn.core.description.spec import places
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.vectors import (
@@ -244,7 +244,7 @@ class Tree:
 
     def inertia(self, index: int) -> Matrix:
         """Return the inertia about the centre of mass in axes of the link's frame."""
-        name, parts = f"{self.links[index].joint.name}.inertia", ("xx", "yy", "zz", "xy", "xz", "yz")
+        name, parts = f"{self.links[index].joint.name}.inertia", INERTIA_ENTRIES
         xx, yy, zz, xy, xz, yz = (self.quantity(f"{name}.{part}") for part in parts)
         turn = self._child_turn[index]
         return turn.T @ (array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn)

@@ -37,7 +37,10 @@ from neurodyn.core.errors import require
 Inertia = tuple[float, float, float, float, float, float]
 """Inertia about the centre of mass in body axes: xx, yy, zz, xy, xz, yz [kg m^2]."""
 
-_VECTORS = {"com": "xyz", "inertia": ("xx", "yy", "zz", "xy", "xz", "yz")}
+INERTIA_ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
+"""Names of the entries of a link's inertia, in order."""
+
+_VECTORS = {"com": "xyz", "inertia": INERTIA_ENTRIES}
 _SCALARS = (
     "mass", "armature", "damping", "friction", "stiffness", "rest", "lower", "upper",
     "limit_stiffness", "limit_damping",

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.core.description.blueprint import STRUCTURES
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.engine import EngineConfig
 
-_ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 _TRIANGLE = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
@@ -50,7 +50,7 @@ class Parameters(nn.Module):
         self.specs = tuple(specs)
         names = [spec.name for spec in specs]
         links = [name.removesuffix(".inertia.xx") for name in names if name.endswith(".inertia.xx")]
-        blocks = [[f"{link}.inertia.{entry}" for entry in _ENTRIES] for link in links]
+        blocks = [[f"{link}.inertia.{entry}" for entry in INERTIA_ENTRIES] for link in links]
         self.blocks = [[names.index(name) for name in block] for block in blocks if set(block) <= set(names)]
         inside = {index for block in self.blocks for index in block}
         self._single = [index for index in range(len(names)) if index not in inside]

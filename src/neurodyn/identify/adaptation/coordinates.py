@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.identify.search_space import BoxedSpace
 
-_ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _MOST = 8.0
 """Standard deviations beyond which no quantity is searched."""
 
@@ -157,12 +156,12 @@ class CoordinateSpace(BoxedSpace):
         total = mass + added
         centre = [x.new_full(x.shape[:-1], declared[f"{base}.com.{axis}"]) for axis in "xyz"]
         joint = [(mass * c + added * p) / total for c, p in zip(centre, place, strict=True)]
-        inertia = dict(zip(_ENTRIES, (own(f"inertia.{entry}") for entry in _ENTRIES), strict=True))
+        inertia = dict(zip(INERTIA_ENTRIES, (own(f"inertia.{entry}") for entry in INERTIA_ENTRIES), strict=True))
         arm = [p - c for p, c in zip(place, centre, strict=True)]
         reduced, ball = mass * added / total, added * radius.square()
         square = sum((a.square() for a in arm), torch.zeros_like(mass))
         result = {f"{base}.mass": total, **{f"{base}.com.{axis}": c for axis, c in zip("xyz", joint, strict=True)}}
-        for entry in _ENTRIES:
+        for entry in INERTIA_ENTRIES:
             i, j = ("xyz".index(letter) for letter in entry)
             moved = reduced * ((square if i == j else 0.0) - arm[i] * arm[j])
             result[f"{base}.inertia.{entry}"] = inertia[entry] + moved + (ball if i == j else 0.0)
@@ -193,4 +192,4 @@ class PartOfSpace(BoxedSpace):
 
 
 def _inertial(link: str) -> list[str]:
-    return [f"{link}.mass", *(f"{link}.inertia.{entry}" for entry in _ENTRIES)]
+    return [f"{link}.mass", *(f"{link}.inertia.{entry}" for entry in INERTIA_ENTRIES)]
