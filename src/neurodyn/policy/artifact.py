@@ -204,9 +204,7 @@ def require_task(config: PolicyConfig, task: Task, where: str) -> None:
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
         mine, wanted = getattr(config, name), getattr(now, name)
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
-            continue  # the file may have moved
-        if name in ("task", "robot") and of_robot(config.task) and of_robot(task.name):
-            continue  # the robot may have moved; its joints and scales tell
+            continue  # the file or the robot may have moved; joints and scales tell
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")
