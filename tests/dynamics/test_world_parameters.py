@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worlds that differ in quantities of the robot, in compiled hybrid dynamics and in plain MuJoCo."""
 
+import copy
+
 import pytest
 import torch
 
@@ -11,8 +13,12 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Window, WorldParameters
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.geometry import Ground
+from neurodyn.multibody import nominal
 from neurodyn.robots import Joint
 from neurodyn.robots.sections import ContactPointSelection
+from neurodyn.sim.mujoco.build import build_model
+from neurodyn.sim.mujoco.world_parameters import WorldModels
+from neurodyn.sim.simulators import articulation
 from tests.sim.mujoco.test_simulator import MACHINE, declared
 
 WORLDS = 4
@@ -164,3 +170,24 @@ def test_drives_of_worlds_differ(tmp_path):
     window = Window(state.q[:, None].expand(-1, 4, -1), state.qd[:, None].expand(-1, 4, -1), 9 * past)
     truth, found = (one.rollout(window, torque, around).q for one in (analytic, hybrid.freeing(names)))
     torch.testing.assert_close(found, truth, rtol=0.0, atol=3e-6)
+
+
+TWO_FEET = """<mujoco><worldbody><body name="plate" pos="0 0 1"><freejoint name="base"/>
+<geom name="left" size=".1" pos="-.3 0 0" friction=".5"/><geom name="right" size=".1" pos=".3 0 0" friction=".9"/>
+</body></worldbody></mujoco>"""
+
+
+def test_a_quantity_of_all_contacts_leaves_shapes_with_one_of_their_own(tmp_path):
+    robot = declared(
+        tmp_path, TWO_FEET, (Joint("base", "free"),), contact_points=ContactPointSelection(), grounds={"flat": FLAT}
+    )
+    known = nominal(declared_hybrid(robot).mechanism, "soft")
+    assert {"contact.friction", "contact.right.friction"} <= known.keys()
+    built = build_model(robot)
+    models, model = WorldModels(built, articulation(robot)), copy.copy(built.model)
+    models.write(model, {"contact.friction": 0.2})
+    assert model.geom_friction[:, 0].tolist() == [0.2, known["contact.right.friction"]]
+    models.write(model, {"contact.right.friction": 0.3})
+    assert model.geom_friction[:, 0].tolist() == [0.2, 0.3]
+    with pytest.raises(InputError, match=r"contact\.left\.friction"):
+        models.require(["contact.left.friction"])

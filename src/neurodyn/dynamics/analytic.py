@@ -59,6 +59,16 @@ class SimulatedWorlds:
     memory: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class _Present:
+    """What simulation worlds are set to: as `SimulatedWorlds`, and how often the parameters were edited before."""
+
+    pose: Tensor | None = None
+    gravity: Tensor | None = None
+    parameters: WorldParameters | None = None
+    edits: int = -1
+
+
 class AnalyticDynamics(BaseDynamics):
     """The robot's declared Newton solver; the carry holds no history except the memory of drives.
 
@@ -81,8 +91,7 @@ class AnalyticDynamics(BaseDynamics):
         self._substeps = substeps
         self.device = device
         self._simulators: dict[tuple[int, Scene | None], Simulator] = {}
-        self._present: WeakKeyDictionary[Simulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
-        self._differing: WeakKeyDictionary[Simulator, tuple[WorldParameters | None, int]] = WeakKeyDictionary()
+        self._present: WeakKeyDictionary[Simulator, _Present] = WeakKeyDictionary()
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> SimulatedWorlds:
         """Return the carry: simulation worlds, and the environment for them.
@@ -183,20 +192,14 @@ class AnalyticDynamics(BaseDynamics):
 
     def _enter(self, worlds: SimulatedWorlds) -> None:
         """Set the environment of the simulation worlds, unless it is set already."""
-        simulator = worlds.simulator
-        pose, gravity = self._present.get(simulator, (None, None))  # as a simulator is built
-        if worlds.pose is not pose:
+        simulator, parameters = worlds.simulator, worlds.parameters
+        before = self._present.get(simulator, _Present())  # as a simulator is built
+        if worlds.pose is not before.pose:
             simulator.set_ground(worlds.pose)
-        if worlds.gravity is not gravity:
+        if worlds.gravity is not before.gravity:
             simulator.set_gravity(worlds.gravity)
-        self._present[simulator] = (worlds.pose, worlds.gravity)
-        self._differ(simulator, worlds.parameters)
-
-    def _differ(self, simulator: "Simulator", parameters: WorldParameters | None) -> None:
-        """Set the parameters of the simulation worlds, unless they are set and were not edited since."""
         edits = -1 if parameters is None or parameters.numbers.is_inference() else parameters.numbers._version
-        known, at = self._differing.get(simulator, (None, -1))
-        if known is not parameters or at != edits:
+        if parameters is not before.parameters or edits != before.edits:
             names, numbers = ((), None) if parameters is None else (parameters.names, parameters.numbers)
             simulator.set_parameters(names, numbers)
-        self._differing[simulator] = (parameters, edits)
+        self._present[simulator] = _Present(worlds.pose, worlds.gravity, parameters, edits)

@@ -22,7 +22,7 @@ FILE = "posterior.safetensors"
 
 
 SAMPLES = 1024
-"""Samples that an adaptation writes."""
+"""Samples of a posterior."""
 
 
 class QuantitySpace(Protocol):
@@ -65,7 +65,7 @@ def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(seed, "posterior"))
 
 
-def read_posterior(run: Path, count: int, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:
+def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:
     """Return a sample of the quantities that a run found.
 
     An adaptation has a sample of the joint distribution (Laplace: normal in its coordinates about the optimum, cut off

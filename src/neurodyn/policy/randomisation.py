@@ -17,7 +17,7 @@ from torch import Tensor
 from neurodyn.control.returns import EpisodeOutcomes, QuantitySensitivity, Returns
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.parameter import select_parameters
-from neurodyn.core.description.randomisation import RandomisedQuantity, randomised_quantities
+from neurodyn.core.description.randomisation import RandomisedQuantity, changed, randomised_quantities
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
@@ -62,7 +62,7 @@ class IndependentDraws:
         for one in self.draws:
             number = _drawn(one, worlds, generator)
             for value in self.declared[len(columns) : len(columns) + len(one.names)]:
-                columns.append({"set": number, "add": value + number, "scale": value * number}[one.change])
+                columns.append(changed(one.change, value, number))
         return torch.stack(columns, 1)
 
 
@@ -156,7 +156,7 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics) -> Randomisatio
     values |= dict(zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True))
     parts: list[QuantityDraws] = []
     plain = [text for text in texts if not _is_run(text)]
-    parts += [posterior_draws(Path(text)) for text in texts if _is_run(text)]
+    parts += [SampledDraws(*read_posterior(Path(text))) for text in texts if _is_run(text)]
     if plain:
         ranges = {spec.name: spec.lower for spec in select_parameters(values, ["*"], model.mechanism.bounds())}
         found = randomised_quantities(plain, values, bounds=ranges)
@@ -181,16 +181,6 @@ def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics 
     if driven is None:
         raise InputError("randomise: quantities of drives in a model whose networks see the controls; valid: others")
     return driven
-
-
-def posterior_draws(run: Path, count: int = 1024) -> QuantityDraws:
-    """Return the posterior of the quantities that a run found.
-
-    Raises:
-        InputError: The folder is none of a run that found quantities, or none of them has an interval.
-    """
-    names, rows = read_posterior(run, count)
-    return SampledDraws(names, rows)
 
 
 def robust(returns: Returns, policies: Sequence[EpisodeOutcomes], draws: QuantityDraws | None) -> Returns:

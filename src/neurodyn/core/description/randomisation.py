@@ -132,6 +132,8 @@ def _require_once(found: Sequence[RandomisedQuantity]) -> None:
             raise InputError(f"randomise: {name} is drawn twice; valid: each quantity once")
 
 
-def changed(change: Change, nominal: float, number: float) -> float:
-    """Return the value of a quantity under a drawn number."""
-    return {"set": number, "add": nominal + number, "scale": nominal * number}[change]
+def changed(change: Change, nominal: float, number: Any) -> Any:
+    """Return the value of a quantity under a drawn number, or its values under a tensor of these."""
+    if change == "set":
+        return number
+    return nominal + number if change == "add" else nominal * number

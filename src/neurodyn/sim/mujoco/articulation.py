@@ -5,6 +5,7 @@ A body with several joints is a chain of links with one joint each: MuJoCo appli
 the last have a negligible mass.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,12 +68,17 @@ def compiled_limits(robot: Robot) -> dict[str, AssetLimits]:
     return found
 
 
+def names_of_geoms(model: Any, geoms: Iterable[int], shapes: Sequence[BuiltShape]) -> dict[int, str]:
+    """Return the names that quantities have for geoms, of those that are shapes of links."""
+    labels = {shape.label: name for shape, name in zip(shapes, shape_names(shapes), strict=True)}
+    return {geom: labels[name] for geom in geoms if (name := model.geom(geom).name) in labels}
+
+
 def _couplings(
     model: Any, robot: Robot, where: ModelLinks, geoms: list[int], shapes: tuple[BuiltShape, ...]
 ) -> dict[str, Any]:
     """Return tendons, equalities and contacts of a model as fields of a mechanism."""
-    labels = {shape.label: name for shape, name in zip(shapes, shape_names(shapes), strict=True)}
-    ground = {geom: labels[name] for geom in geoms if (name := model.geom(geom).name) in labels}
+    ground = names_of_geoms(model, geoms, shapes)
     contacts = read_contacts(model, where, geoms, pairs=robot.self_contacts, ground=ground)
     found: dict[str, Any] = {
         "surfaces": contacts.surfaces, "shape_contacts": contacts.contacts, "ground_shapes": contacts.ground,
@@ -275,8 +281,7 @@ def _constraints(
         name: constraint_parameters(model.dof_solref[dof], model.dof_solimp[dof])
         for name, dof in zip(names, map(int, model.jnt_dofadr), strict=True)
     }
-    labels = {shape.label: name for shape, name in zip(shapes, shape_names(shapes), strict=True)}
-    rows = {labels[name]: partial(_numbers, model, geom) for geom in geoms if (name := model.geom(geom).name) in labels}
+    rows = {name: partial(_numbers, model, geom) for geom, name in names_of_geoms(model, geoms, shapes).items()}
     least = 2.0 * robot.dt / robot.simulator.substeps  # MuJoCo keeps time constants above two steps
     springs = {
         name: limit_spring(

@@ -113,17 +113,18 @@ class MujocoSimulator(Simulator):
         """Return the models of the worlds with their gravity; one model where worlds do not differ."""
         if self._gravity is None:
             return self._own or self.model
-        vectors = np.broadcast_to(self._gravity, (self.worlds, 3)) if self._own else self._gravity
-        known: dict[tuple[int, tuple[float, ...]], Any] = {}
-        models = []
-        for world, vector in enumerate(map(tuple, vectors.tolist())):
-            model = self._own[world] if self._own else self.model
-            key = id(model), vector
-            if key not in known:
-                known[key] = copy.copy(model)
-                known[key].opt.gravity[:] = vector
-            models.append(known[key])
-        return models if len(known) > 1 or self._own else models[0]
+        if self._own:
+            for model, vector in zip(self._own, np.broadcast_to(self._gravity, (self.worlds, 3)), strict=True):
+                model.opt.gravity[:] = vector
+            return self._own
+        models = {}
+        for vector in map(tuple, self._gravity.tolist()):
+            if vector not in models:
+                models[vector] = copy.copy(self.model)
+                models[vector].opt.gravity[:] = vector
+        return (
+            next(iter(models.values())) if len(models) == 1 else [models[tuple(row)] for row in self._gravity.tolist()]
+        )
 
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """See `Simulator.step_`."""

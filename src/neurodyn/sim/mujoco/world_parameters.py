@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link
 from neurodyn.core.errors import InputError, choices
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.bodies import inertia_tensor
-from neurodyn.sim.contact_points import shape_names
-from neurodyn.sim.mujoco.articulation import BodyTree
+from neurodyn.sim.mujoco.articulation import BodyTree, names_of_geoms
 from neurodyn.sim.mujoco.build import BuiltModel
 from neurodyn.sim.mujoco.engine import import_mujoco
 
 _INERTIAL = ("mass", "com", "inertia")
 _PASSIVE = {"damping": "dof_damping", "armature": "dof_armature", "friction": "dof_frictionloss"}
 _RANGE = {"lower": 0, "upper": 1}
-_ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _CONTACT = {
     "friction": ("geom_friction", 0),
     **{f"solref.{name}": ("geom_solref", column) for column, name in enumerate(("timeconst", "dampratio"))},
@@ -46,11 +44,7 @@ class WorldModels:
         self._model, self._articulation = built.model, articulation
         self._tree = BodyTree(built.model)
         self._joint = {link.joint.name: joint for joint, link in enumerate(articulation.links)}
-        labels = {
-            shape.label: name for shape, name in zip(articulation.shapes, shape_names(articulation.shapes), strict=True)
-        }
-        named = {geom: built.model.geom(geom).name for geom in built.geoms}
-        self._geoms = {geom: labels[name] for geom, name in named.items() if name in labels}
+        self._geoms = names_of_geoms(built.model, built.geoms, articulation.shapes)
         self._scratch: Any = None
 
     def require(self, names: Sequence[str]) -> None:
@@ -99,15 +93,16 @@ class WorldModels:
         if what == "rest":
             return lambda model, value: model.qpos_spring.__setitem__(position, value)
         carries = self._tree.link_of(int(self._model.jnt_bodyid[joint])) == joint
-        known = what == "mass" or what in _parts("com", "xyz") or what in _parts("inertia", _ENTRIES)
+        known = what == "mass" or what in _parts("com", "xyz") or what in _parts("inertia", INERTIA_ENTRIES)
         return _nothing if carries and known else None
 
     def _contact_writer(self, what: str) -> Callable[[Any, float], None] | None:
-        """Return what writes a quantity of contacts with the scene: of one shape, or of all."""
+        """Return what writes a quantity of contacts with the scene, of one shape or of those without their own."""
         shape = next((name for name in self._geoms.values() if what.startswith(f"{name}.")), None)
         field = what if shape is None else what[len(shape) + 1 :]
-        geoms = [geom for geom, name in self._geoms.items() if shape in (None, name)]
-        if not geoms or field not in _CONTACT:
+        own = self._articulation.constraints.own(field)
+        geoms = [geom for geom, name in self._geoms.items() if (name not in own if shape is None else name == shape)]
+        if not geoms or field not in _CONTACT or (shape is not None and shape not in own):
             return None
         numbers, column = _CONTACT[field]
         return lambda model, value: getattr(model, numbers).__setitem__((geoms, column), value)
@@ -121,7 +116,7 @@ class WorldModels:
                 model.body_mass[other], model.body_inertia[other] = 0.0, 0.0
         model.body_mass[body] = given.get("mass", link.mass)
         model.body_ipos[body] = [given.get(f"com.{x}", old) for x, old in zip("xyz", link.com, strict=True)]
-        entries = [given.get(f"inertia.{x}", old) for x, old in zip(_ENTRIES, link.inertia, strict=True)]
+        entries = [given.get(f"inertia.{x}", old) for x, old in zip(INERTIA_ENTRIES, link.inertia, strict=True)]
         moments, axes = np.linalg.eigh(inertia_tensor(entries))
         axes[:, 2] *= np.sign(np.linalg.det(axes))
         model.body_inertia[body] = moments
