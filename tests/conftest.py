@@ -2,7 +2,6 @@
 """Fixtures that several rooms' tests share; built once a session."""
 
 import gc
-import importlib
 import os
 import random
 import sys
@@ -16,6 +15,7 @@ import torch
 import yaml
 
 from neurodyn.data.store import Store
+from neurodyn.learn.neural import settings as neural_settings
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
 from neurodyn.nets.networks import NetConfig
@@ -81,25 +81,22 @@ def no_pulse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("neurodyn.cli.terminal.console.ProgressBar._repeat", lambda self: None)
 
 
-PRESETS = ("neural", "world_model")
 FEWER = {"batch": 64, "context": 16, "forecast": 8}
 """Most windows of a batch, and frames, of trainings with the general settings: in tests hundredths of their steps."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def brief_presets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Trainings with the settings that ship cost a fraction in tests; tests/learn/neural/test_settings.py reads all."""
+    """Neural trainings with settings that ship are short in tests; tests/learn/neural/test_settings.py reads all."""
+    folder = tmp_path_factory.mktemp("presets")
+    for path in neural_settings._GENERAL.glob("*.yaml"):
+        content = yaml.safe_load(path.read_text())
+        for phase in content.get("phases", ()) if path.stem != "finetune" else ():
+            phase |= {name: min(most, phase[name]) for name, most in FEWER.items() if phase.get(name)}
+        content |= {"validation_rollouts": 32} if "extends" not in content else {}
+        (folder / path.name).write_text(yaml.safe_dump(content))
     with pytest.MonkeyPatch.context() as patch:
-        for kind in PRESETS:
-            module = importlib.import_module(f"neurodyn.learn.{kind}.settings")
-            folder = tmp_path_factory.mktemp(kind)
-            for path in module._GENERAL.glob("*.yaml"):
-                content = yaml.safe_load(path.read_text())
-                for phase in content.get("phases", ()) if path.stem != "finetune" else ():
-                    phase |= {name: min(most, phase[name]) for name, most in FEWER.items() if phase.get(name)}
-                content |= {"validation_rollouts": 32} if "extends" not in content else {}
-                (folder / path.name).write_text(yaml.safe_dump(content))
-            patch.setattr(module, "_GENERAL", folder)
+        patch.setattr(neural_settings, "_GENERAL", folder)
         yield
 
 
