@@ -47,7 +47,7 @@ from neurodyn.identify.adaptation.result import (
     UnexplainedCoordinate,
 )
 from neurodyn.identify.adaptation.settings import AdaptationSettings
-from neurodyn.identify.adaptation.unexplained import unexplained
+from neurodyn.identify.adaptation.unexplained import beyond_noise, unexplained
 from neurodyn.identify.adaptation.usual import with_motors
 from neurodyn.identify.posterior import FILE as POSTERIOR
 from neurodyn.identify.posterior import posterior_sample
@@ -154,7 +154,9 @@ class _Adaptation:
         rungs = {DECLARED: models[0].dynamics(self.store, self.threads), IDENTIFIED: fit.dynamics}
         past = past_frames(fit.dynamics, settings)
         left = self._unexplained(fit.dynamics, past, fitting.noise)
-        if networks and any(one.error > settings.networks_from * one.noise for one in left):
+        if networks and beyond_noise(
+            left, self.robot.spec, fitting.noise, _FRAMES * self.robot.spec.dt, settings.networks_from
+        ):
             with stage(0.6, 0.85, "networks"):
                 rungs[NETWORKS] = with_networks(
                     model, fit.dynamics, self.store, past, settings, threads=self.threads, out=self.out,
@@ -164,7 +166,7 @@ class _Adaptation:
             ladder, seconds = self._ladder(rungs, past)
         if networks and NETWORKS not in rungs:
             ladder[-1] = msgspec.structs.replace(
-                ladder[-1], words=f"{ladder[-1].words}; the rest is noise of the sensors: no networks"
+                ladder[-1], words=f"{ladder[-1].words}; the rest may be noise of the sensors: no networks"
             )
         chosen = next(rung.name for rung in reversed(ladder) if rung.kept)
         dynamics = rungs[chosen]

@@ -43,7 +43,7 @@ class AdaptationSettings(Config, frozen=True):
         unsaid: A quantity whose standard deviation is above this share of what was known of it is one of which the logs
             say nothing.
         networks: Whether networks are tried on top.
-        networks_from: Error of a coordinate after three frames, in noises of the sensors, from which on they are.
+        networks_from: They are where an error after three frames is so many times what noise may explain.
         network_seconds: Length of the windows that networks are trained on [s].
         network_steps: Optimiser steps of the networks.
         hidden: Widths of their hidden layers.

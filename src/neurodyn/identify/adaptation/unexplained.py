@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model leaves unexplained: which coordinate, in contact or in the air, correlated with what."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,8 +31,7 @@ def unexplained(
     spec = dynamics.spec
     path = rolled(dynamics, store, windows)
     errors = torch.nan_to_num(position_difference(spec, path.q[:, -1], windows.q[:, -1]), nan=0.0)
-    # Of the positions where a window begins and where it ends, and of the velocities with which it begins.
-    floor = (2.0 * noise.q.square() + (windows.frames * spec.dt * noise.qd).square()).sqrt()
+    floor = 2.0**0.5 * noise.q  # of where a window begins, and of where it ends
     touching, known = _touching(dynamics, store, windows), signals(spec, windows)
     found = []
     for k, name in enumerate(spec.tangent_names):
@@ -42,6 +43,17 @@ def unexplained(
             )
         )  # fmt: skip
     return sorted(found, key=lambda one: one.error / max(one.noise, 1e-12), reverse=True)
+
+
+def beyond_noise(
+    left: Sequence[UnexplainedCoordinate], spec: StateSpec, noise: Noise, seconds: float, times: float
+) -> bool:
+    """Return whether an error after so many seconds is more than so many times what noise of all states may explain.
+
+    The noise of velocities is an upper bound: where motion is jerky, its own changes count as such.
+    """
+    most = dict(zip(spec.tangent_names, (2.0 * noise.q.square() + (seconds * noise.qd).square()).sqrt(), strict=True))
+    return any(one.error > times * float(most[one.name]) for one in left)
 
 
 def signals(spec: StateSpec, windows: FitWindows) -> dict[str, Tensor]:
