@@ -154,7 +154,7 @@ def test_actions_bend_servos_by_a_quarter_of_their_force(task, folder):
 
 def test_it_stands_in_the_nominal_pose_with_its_feet_at_rest(task, dynamics):
     environment = PolicyEnvironment(task, dynamics, SampledStarts(task, seed=0), 4)
-    for _ in range(20):
+    for _ in range(50):
         environment.step(torch.zeros(4, 8))
     now = environment.now
     feet = [now.contact_names.index(leg) for leg in LEGS]

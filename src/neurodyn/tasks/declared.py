@@ -11,7 +11,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.config import Config, from_dict
+from neurodyn.core.config import Config, from_dict, require_numbers
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.dynamics.batch import Control
@@ -37,8 +37,11 @@ class DeclaredSettings(Config, frozen=True):
     frames: int = 150
     steps: dict[str, float] = msgspec.field(default_factory=dict)
 
+    positive: ClassVar[tuple[str, ...]] = ("frames",)
+    """Numbers above 0."""
+
     def __post_init__(self) -> None:
-        require(self.frames >= 1, "frames", self.frames, "at least 1")
+        require_numbers(self, above=self.positive)
         for name, step in self.steps.items():
             require(0 < step < float("inf"), f"steps of {name!r}", step, "a finite number above 0")
 

@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.robots import Robot
@@ -43,13 +43,12 @@ class ObjectSettings(DeclaredSettings, frozen=True):
     near: float = 0.05
     reach: float = 0.1
 
+    positive = (*DeclaredSettings.positive, "near", "reach")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for axis, interval in self.goal.items():
             check_interval(f"goal: {axis}", interval)
-        for name in ("near", "reach"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, name, value, "a finite number above 0 [m]")
 
 
 class ObjectTask(DeclaredTask):
@@ -159,11 +158,7 @@ class PushSettings(ObjectSettings, frozen=True):
     behind: float = 0.05
     speed: float = 0.5
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("behind", "speed"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, name, value, "a finite number above 0")
+    positive = (*ObjectSettings.positive, "behind", "speed")
 
 
 class Push(ObjectTask):
@@ -208,9 +203,7 @@ class LiftSettings(ObjectSettings, frozen=True):
 
     rise: float = 0.04
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 < self.rise < math.inf, "rise", self.rise, "a finite number above 0 [m]")
+    positive = (*ObjectSettings.positive, "rise")
 
 
 class Lift(ObjectTask):
