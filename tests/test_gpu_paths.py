@@ -105,11 +105,12 @@ def test_a_reset_of_some_worlds(name: str) -> None:
     assert not count_launches(lambda: dynamics.reset(carry, state, mask)).copies
 
 
-def _hybrid(contact: str | None, *shapes: Plane | Box) -> HybridDynamics:
+def _hybrid(contact: str | None, *shapes: Plane | Box, free: tuple[str, ...] = ()) -> HybridDynamics:
     mechanism = machines.hopper()
     scene = Scene(shapes=shapes) if shapes else None
     config = EngineConfig(substeps=2, contact=contact)
-    return HybridDynamics(machines.spec(mechanism, ("knee",)), mechanism, config, scene=scene).to("meta")
+    dynamics = HybridDynamics(machines.spec(mechanism, ("knee",)), mechanism, config, scene=scene)
+    return dynamics.freeing(free).to("meta")
 
 
 @pytest.mark.parametrize("contact", [None, *CONTACT_MODELS])
@@ -124,6 +125,16 @@ def test_a_hybrid_step_and_roll_out(contact: str | None) -> None:
     assert found.operators["rollout"] == 1  # the loop over time is within
     _require(found, 15)
     _require(step, 15)
+
+
+def test_a_hybrid_step_of_worlds_that_differ() -> None:
+    dynamics = _hybrid("force", Plane(), free=("knee.damping",))
+    around = Environment(parameters={"knee.damping": torch.ones(WORLDS, device=META)})
+    state, torque = _state(dynamics), Control(torque=_torque(dynamics))
+    with torch.no_grad():
+        carry = dynamics.begin(state, around)
+        dynamics.step_(carry, state, torque)
+        _require(count_launches(lambda: dynamics.step_(carry, state, torque)), 18)
 
 
 def test_a_hybrid_step_on_other_ground() -> None:

@@ -36,8 +36,7 @@ def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[...
     _LIBRARY.define(name + schema)
     # Not torch.library.custom_op, which costs 8 microseconds more a call.
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-    _LIBRARY.impl(name, fake, "Meta")
-    torch.library.register_fake(f"neurodyn::{name}", fake, lib=_LIBRARY)
+    torch.library.register_fake(f"neurodyn::{name}", fake, lib=_LIBRARY)  # and on the device meta
     return getattr(torch.ops.neurodyn, name).default
 
 
@@ -112,7 +111,13 @@ def warp_stream(device: torch.device) -> Any:
     if device.type != "cuda":
         return None
     stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream
-    return own if own.cuda_stream == stream.cuda_stream else wp.stream_from_torch(stream)
+    return own if own.cuda_stream == stream.cuda_stream else _registered(stream)
+
+
+@cache
+def _registered(stream: torch.cuda.Stream) -> Any:
+    """Return a stream of torch as one of Warp, which forgets it, and a capture on it, when its own object dies."""
+    return wp.stream_from_torch(stream)
 
 
 @contextmanager

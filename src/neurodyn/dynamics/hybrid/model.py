@@ -29,7 +29,7 @@ from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.tensors import Controls, WorldMask
+from neurodyn.geometry.tensors import Controls, WorldMask, index
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
 from neurodyn.multibody.trace.program import Rows, chained
@@ -560,7 +560,7 @@ class HybridDynamics(LearnedDynamics):
         if given is None:
             return values
         names = self._free_names
-        places = torch.tensor([names.index(name) for name in given.names], device=values.device)
+        places = index(tuple(names.index(name) for name in given.names), values)
         return values.expand(given.worlds, -1).index_copy(1, places, given.numbers.to(values))
 
     @cached_property
