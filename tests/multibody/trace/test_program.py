@@ -60,6 +60,21 @@ def by_hand(tensors, frames, substeps):
     return torch.tensor(worlds, dtype=F64)
 
 
+def test_a_bound_launch_writes_rows_also_where_worlds_are_the_fastest_axis(program, monkeypatch):
+    """As on a GPU: what is bound there is read by row, by kernels that come after it."""
+
+    def fastest(self, run, like):
+        return like.new_empty(run.frames + 1, self.sizes.state, run.worlds).permute(2, 0, 1)
+
+    monkeypatch.setattr(TracedProgram, "_path", fastest)
+    tensors = given(frames=1)
+    run = program.run(**tensors, frames=1)
+    path, launch = program.bound(run, tensors["state"])
+    launch.launch()
+    assert path[:, -1].stride() == (2 * SIZES.state, 1)
+    torch.testing.assert_close(path, by_hand(tensors, 1, 1))
+
+
 @pytest.mark.parametrize(("worlds", "frames", "substeps"), [(4, 5, 1), (1, 3, 4), (3, 0, 2)])
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_rollout_is_that_of_the_step(program, worlds, frames, substeps, shared):

@@ -234,9 +234,10 @@ class TracedProgram(OperatorHandle):
     def bound(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Any]:
         """Return the states at the frames and the recorded launch that recomputes them in place.
 
-        The launch reads and writes the memory of these tensors, which are contiguous and which the caller keeps alive.
+        The launch reads and writes the memory of these tensors, which are contiguous and which the caller keeps alive:
+        the states, too, on any device, because kernels that follow read rows.
         """
-        path = self._path(run, state)
+        path = state.new_empty(run.worlds, run.frames + 1, self.sizes.state)
         words = [run.frames, run.substeps, run.worlds, 1, *_row(state), *run.words, *_row(path)]
         words += [run.weights.data_ptr(), 0]
         if run.on_cpu:
