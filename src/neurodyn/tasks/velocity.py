@@ -135,8 +135,8 @@ class VelocityTracking(Task):
     def _symmetric(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw velocities up to the greatest commands, shape [worlds, 3]."""
         drawn = torch.rand(worlds, 3, generator=generator, device=generator.device)
-        lower, width = (tuple(factor * most for most in self.fastest) for factor in (-1.0, 2.0))
-        return torch.addcmul(constant(lower, drawn), drawn, constant(width, drawn))  # one kernel
+        lowest = tuple(-most for most in self.fastest)
+        return torch.lerp(constant(lowest, drawn), constant(self.fastest, drawn), drawn)  # one kernel
 
 
 def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:
