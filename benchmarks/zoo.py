@@ -7,13 +7,17 @@ random states are rolled out in the declared simulator and in the hybrid engine,
 stands how far the simulator parts from itself after a change of 1e-6 rad or m at the start: where that is much, as with
 contacts that tip over, no engine could follow it.
 
-    OMP_NUM_THREADS=1 python benchmarks/zoo.py FOLDER... [--sample 40] [--json results.json]
+    OMP_NUM_THREADS=1 python benchmarks/zoo.py FOLDER... [--sample 40] [--rows rows.jsonl] [--json results.json]
+
+A file that has a row in `--rows` already is not measured again, so that a long census can be stopped and go on.
 """
 
 import argparse
 import json
 import multiprocessing
 import random
+import resource
+import signal
 import tempfile
 import time
 import traceback
@@ -31,17 +35,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--sample", type=int, help="number of files to draw; all by default")
-    parser.add_argument("--limit", type=float, default=180.0, help="seconds of wall time for a file")
+    parser.add_argument("--limit", type=int, default=120, help="CPU-seconds for a file")
+    parser.add_argument("--rows", type=Path, help="file to which rows are added, and from which they are taken")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     files = robots(arguments.folders)
     if arguments.sample is not None and arguments.sample < len(files):
         files = sorted(random.Random(0).sample(files, arguments.sample))
+    known = measured(arguments.rows)
     rows = []
     heads = " ".join(f"{name:>8}" for name, _ in _COLUMNS)
     print(f"{'file':<64} {'dof':>4} {heads}  what is not modelled, or why not")
     for file in files:
-        rows.append(row := tried(file, arguments.limit))
+        row = known.get(label(file)) or tried(file, arguments.limit)
+        rows.append(row)
+        if arguments.rows is not None and label(file) not in known:
+            with arguments.rows.open("a") as lines:
+                lines.write(json.dumps(row) + "\n")
         said = row.get("refused") or row.get("failed") or "; ".join(row.get("unmodelled", ()))
         numbers = (show(row.get(key), form) for key, form in _COLUMNS)
         name, columns = "/".join(file.parts[-4:])[-64:], " ".join(f"{number:>8}" for number in numbers)
@@ -50,6 +60,17 @@ def main() -> None:
     print("\n".join(f"{name}: {value}" for name, value in summary.items()))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"summary": summary, "files": rows}, indent=1) + "\n")
+
+
+def label(file: Path) -> str:
+    """Return what a file is called in rows."""
+    return "/".join(file.parts[-5:])
+
+
+def measured(rows: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the rows of files that were measured before, by label."""
+    lines = rows.read_text().splitlines() if rows is not None and rows.is_file() else []
+    return {row["file"]: row for row in map(json.loads, lines)}
 
 
 def show(value: float | None, form: str) -> str:
@@ -96,30 +117,32 @@ def robots(folders: list[Path]) -> list[Path]:
     return found
 
 
-def tried(file: Path, limit: float) -> dict[str, Any]:
+def tried(file: Path, limit: int) -> dict[str, Any]:
     """Try a file in a process of its own."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_try, args=(file, sender))
+    process = context.Process(target=_try, args=(file, limit, sender))
     process.start()
     sender.close()
-    row: dict[str, Any] = {"file": "/".join(file.parts[-5:])}
-    end = time.monotonic() + limit
+    row: dict[str, Any] = {"file": label(file)}
+    end = time.monotonic() + 20 * limit  # waits for nothing, but in case it does
     while time.monotonic() < end and receiver.poll(max(0.0, end - time.monotonic())):
         try:
             row |= receiver.recv()
         except EOFError:
             process.join()
-            return row
+            late = process.exitcode == -signal.SIGXCPU
+            return row | ({"failed": f"took more than {limit} CPU-s"} if late else {})
     process.kill()
-    return row | {"failed": f"took more than {limit:.0f} s"}
+    return row | {"failed": f"took more than {20 * limit} s"}
 
 
-def _try(file: Path, sender: Any) -> None:
+def _try(file: Path, limit: int, sender: Any) -> None:
     import torch
 
     from neurodyn.core.errors import InputError
 
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -427,18 +427,23 @@ class Robot(Config, frozen=True):
             return (-most, most)
         if drive.kind == "muscle":
             return (0.0, 1.0)
-        limits = {joint.name: (joint.lower, joint.upper) for joint in self.joints}
         row = self._row(name)
-        ends = [(factor * low, factor * high) for joint, factor in row.items()
-                for low, high in (limits[joint],) if low is not None and high is not None]  # fmt: skip
-        if drive.kind in ("servo", "pd") and row and len(ends) == len(row):
+        if row and drive.kind in ("servo", "pd"):
+            ends = [
+                (factor * low, factor * high) for joint, factor in row.items() for low, high in (self._reach(joint),)
+            ]
             return (sum(map(min, ends)), sum(map(max, ends)))
-        if not row and drive.kp:  # which the declaration does not know the length of
+        if drive.kp:  # the declaration does not know the length that it holds
             return (-self.actuated[name] / drive.kp, self.actuated[name] / drive.kp)
-        raise InputError(
-            f"robot {self.name!r}: no range to draw commands of {name!r} from; declare its command_range in drives, or "
-            f"sampling: {{control: {{{name}: [lower, upper]}}}}"
-        )
+        return (-1.0, 1.0)
+
+    def _reach(self, name: str) -> Interval:
+        """Return the limits of a joint; of one without limits half a turn or a metre on both sides."""
+        joint = next(joint for joint in self.joints if joint.name == name)
+        if joint.lower is not None and joint.upper is not None:
+            return (joint.lower, joint.upper)
+        most = 1.0 if joint.kind == "prismatic" else math.pi
+        return (-most, most)
 
     def object_intervals(self, name: str, *, reset: bool) -> tuple[Interval, ...]:
         """Return the ranges of a free body's place and heading (`OBJECT_PARTS`), for data or for initial states."""

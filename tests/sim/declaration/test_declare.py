@@ -4,13 +4,17 @@
 from pathlib import Path
 
 import gymnasium
+import msgspec
+import mujoco
 import numpy as np
 import pytest
 import torch
 
 import neurodyn
+from neurodyn.core.description.scene import Plane
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots.assets import package_folder
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.declare import declare
@@ -158,7 +162,7 @@ def test_efforts_of_an_mjcf_are_those_of_its_actuators(tmp_path, monkeypatch):
     assert {joint.name: joint.effort for joint in hopper.joints if joint.effort} == {
         "thigh_joint": 200.0, "leg_joint": 200.0, "foot_joint": 200.0,
     }  # fmt: skip
-    assert hopper.has_floor
+    assert hopper.floor == (Plane(),)
     cheetah = read_facts(GYMNASIUM / "half_cheetah.xml")
     assert [joint.effort for joint in cheetah.joints] == [None, None, None, 120.0, 90.0, 60.0, 120.0, 60.0, 30.0]
     assert any("settotalmass" in note for note in cheetah.notes)
@@ -197,3 +201,55 @@ def test_an_mjcf_keeps_its_actuators_keyframe_and_objects(tmp_path):
     found = neurodyn.sim.mechanism(neurodyn.sim.articulation(robot), robot)
     assert [one.name for one in found.tendons or ()] == ["both"]
     assert [one.kind for one in found.equalities or ()] == ["joint"]
+
+
+CORNER = """<mujoco><compiler angle="radian" autolimits="true"/><option timestep="0.005" integrator="implicitfast"/>
+<worldbody>
+<geom type="plane" size="2 2 .1" pos="0 0 -.4" friction=".3 .005 .0001" solref=".01 1"/>
+<body><geom name="wall" type="plane" size="1 1 .1" pos=".5 0 0" zaxis="-1 0 .5" contype="2" solref=".01 1"/></body>
+<geom name="unfelt" type="plane" size="1 1 .1" pos="0 0 .5" contype="4" conaffinity="0"/>
+<body name="cart"><joint name="x" type="slide" axis="1 0 0" range="-2 2" damping=".5"/>
+  <geom name="far" type="sphere" size=".4" contype="4" conaffinity="0"/>
+  <body name="bob"><joint name="z" type="slide" axis="0 0 1" range="-.3 .3"/>
+    <geom name="bob" type="sphere" size=".1" conaffinity="3"/></body></body></worldbody>
+<actuator><motor name="push" joint="x" ctrlrange="-1 1" gear="20"/></actuator></mujoco>"""
+
+
+def test_a_bolted_robot_moves_between_the_planes_of_its_asset(tmp_path):
+    file = tmp_path / "corner.xml"
+    file.write_text(CORNER)
+    robot = declare(file, tmp_path / "corner", dt=0.01).robot
+    scene = robot.named_ground()
+    assert scene is not None
+    assert [shape.position[2] for shape in scene.shapes] == pytest.approx([-0.4, 0.0])
+    points = contact_point_layout(neurodyn.sim.articulation(robot), robot).contact_points
+    assert {point.name.partition("/")[0] for point in points} == {"bob"}  # nothing of `far` meets a plane's bits
+    robot = msgspec.structs.replace(robot, simulator=msgspec.structs.replace(robot.simulator, substeps=2))
+    start, force = torch.tensor([[0.1, -0.28], [0.3, 0.0]]), torch.full((2, 80, 1), 12.0)
+    still = torch.zeros(2, 2)
+    found, _ = neurodyn.sim.simulator(robot, 2, scene=scene).rollout(start, still, force)
+    model = mujoco.MjModel.from_xml_path(str(file))
+    for q, path in zip(start, found, strict=True):
+        data = mujoco.MjData(model)
+        data.qpos[:] = q
+        data.ctrl[:] = 12.0 / 20.0
+        for _ in range(2 * 80):
+            mujoco.mj_step(model, data)
+        assert path[-1].tolist() == pytest.approx(data.qpos.tolist(), abs=2e-6)
+    assert (found[:, :, 1] < -0.3).any()  # on the floor
+    assert found[:, -1, 0].max() < 0.5  # at the wall
+    hybrid = neurodyn.dynamics.declared_hybrid(robot).double()
+    around = neurodyn.Environment(ground=Ground(scene))
+    path = hybrid.rollout(neurodyn.State(start.double(), still.double()), force.double(), environment=around)
+    torch.testing.assert_close(path.q.float(), found, rtol=0, atol=1e-5)
+
+
+def test_commands_without_a_range_get_one_that_is_said(tmp_path):
+    (tmp_path / "servo.xml").write_text(
+        '<mujoco><worldbody><body name="arm"><joint name="turn" damping="1"/><geom size=".1" pos=".3 0 0"/></body>'
+        '</worldbody><actuator><position name="angle" joint="turn" kp="20" forcerange="-3 3"/></actuator></mujoco>'
+    )
+    made = declare(tmp_path / "servo.xml", tmp_path / "servo")
+    assert made.robot.control_intervals() == (pytest.approx((-np.pi, np.pi)),)
+    (said,) = [one.value for one in made.decisions if one.what == "commands"]
+    assert said == "angle -3.14159 to 3.14159"

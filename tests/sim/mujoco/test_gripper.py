@@ -133,10 +133,9 @@ def test_commands_without_a_range_follow_from_efforts_and_limits(robot: Robot):
     most = robot.actuated["grip"] / 4
     assert interval(kind="affine", per_command=4.0) == pytest.approx((-most, most))
     lift = Drive(kind="servo", kp=1.0, transmission={"shoulder": 1.0})
-    with pytest.raises(
-        InputError, match="no range to draw commands of 'lift' from; declare its command_range in drives"
-    ):
-        msgspec.structs.replace(robot, drives=robot.drives | {"lift": lift}).sampling_interval("control", "lift")
+    free = msgspec.structs.replace(robot, drives=robot.drives | {"lift": lift})
+    assert free.sampling_interval("control", "lift") == pytest.approx((-np.pi, np.pi))  # its joint has no limits
+    assert interval(kind="affine", kd=1.0, per_command=0.0) == (-1.0, 1.0)  # which no command moves
 
 
 def test_the_hybrid_model_moves_as_mujoco_does(robot: Robot, hybrid: HybridDynamics, model):

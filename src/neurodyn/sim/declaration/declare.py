@@ -136,7 +136,7 @@ class _Draft:
         self.decisions: list[Decision] = []
         self.trial: SimulatorTrial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
-        self.stands = facts.floating or facts.has_floor
+        self.stands = facts.floating or bool(facts.floor)
         self.base = "contact"
         self.tree: dict[str, Any] = {
             "name": name,
@@ -180,6 +180,7 @@ class _Draft:
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
         if self.facts.drives:
             self._decide("drives", ", ".join(self.facts.drives), "the asset's actuators are the control vector")
+            self._commands()
         if not driven:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
         self.tree["nominal"] = {}
@@ -214,6 +215,14 @@ class _Draft:
     def _decide(self, what: str, value: str, why: str) -> None:
         self.decisions.append(Decision(what, value, why))
         tell(0.0, f"{what}: {value}")
+
+    def _commands(self) -> None:
+        """Say between which commands data are drawn where the asset does not."""
+        intervals = dict(zip(self.tree["actuated"], self.robot(sampling={}).control_intervals(), strict=True))
+        unsaid = [name for name, drive in self.facts.drives.items() if "command_range" not in drive]
+        if unsaid:
+            ranges = ", ".join(f"{name} {intervals[name][0]:g} to {intervals[name][1]:g}" for name in unsaid)
+            self._decide("commands", ranges, "the asset has no `ctrlrange`: joint limits, a turn, or the effort")
 
     def _stand(self) -> None:
         """Choose contact points, nominal pose, grounds, and standing height."""
@@ -280,13 +289,16 @@ class _Draft:
         }
         if selection.shapes != ("*",):
             self.tree["colliders"] = list(selection.shapes)
-        plane: list[dict[str, Any]] = [{"kind": "plane"}]
-        self.tree["grounds"] = {"flat": {"shapes": plane}}
-        self.tree["ground"] = "flat"
+        self.tree["grounds"] = self.facts.grounds()
+        self.tree["ground"] = next(iter(self.tree["grounds"]))
+        rest = len(self.facts.tilted_planes)
+        if self.facts.floating and rest:
+            self._decide("note", f"{rest} tilted plane{'s' * (rest > 1)} beside the floor: left out", "")
+        elif rest or self.facts.floor_height:
+            self._decide(
+                "ground", f"{len(self.facts.floor)} planes, the floor at {self.facts.floor_height:g} m", "the asset"
+            )
         if self.facts.floating:
-            self.tree["grounds"]["tilted"] = {"shapes": [{**plane[0], "rotation": [0.0, 0.0871557, 0.0, 0.9961947]}]}
-            rough = {"kind": "terrain", "style": "rough", "seed": 1, "cell": 0.1, "amplitude": 0.05, "feature": 0.6}
-            self.tree["grounds"]["rough"] = {"shapes": [rough]}
             self.tree["ground_sampling"] = {"ground": "flat", "height": [-0.2, 0.2], "tilt": 0.15, "absent": 0.03}
             self.tree["material"] = {"friction": 0.8}
         on = ", ".join(f"{shape} ({joint})" for shape, joint in chosen.shapes.items())
@@ -338,7 +350,8 @@ class _Draft:
         """Set height ranges in which random poses are mostly clear of the ground."""
         for section, tilt, fraction, over in (("sampling", 0.4, 0.1, 0.5), ("reset", 0.1, 0.5, 0.05)):
             needed = self._clear_heights(section, tilt if lifted is None else 0.0, lifted)
-            high = max(float(needed.max()), self.height * (1 + over) if lifted is None else self.height + over * 0.6)
+            rest = self.height * (1 + over) if lifted is None else self.height + self.facts.floor_height + over * 0.6
+            high = max(float(needed.max()), rest)
             height = [round(float(np.quantile(needed, fraction)), 3), round(high, 3)]
             if lifted is not None:
                 self.tree[section]["q"][lifted] = height
@@ -349,7 +362,10 @@ class _Draft:
         )
 
     def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
-        """Return the base heights at which random poses are clear of a flat ground [m], shape [count]."""
+        """Return the heights at which random poses are clear of a flat ground [m], shape [count].
+
+        Those of a floating base are above the ground, positions of a joint that lifts a guided one are its own.
+        """
         rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
         built, ranges = articulation(robot), self.tree[section]["q"]
         rows = []
@@ -363,7 +379,9 @@ class _Draft:
                 half = math.sin(angle / 2)
                 q[3:7] = [half * math.cos(heading), half * math.sin(heading), 0.0, math.cos(angle / 2)]
             rows.append(q)
-        return -lowest_point(built, self.layout, np.array(rows))
+        return (0.0 if self.facts.floating else self.facts.floor_height) - lowest_point(
+            built, self.layout, np.array(rows)
+        )
 
     def _vertical(self) -> str | None:
         """Return the unlimited prismatic joint that lifts a robot with a guided base, if any."""
@@ -449,7 +467,7 @@ class _Draft:
         """
         robot, worlds = self.robot(), len(gains)
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float().expand(worlds, -1).clone()
-        q[:, 2], qd = self.height, torch.zeros(worlds, robot.spec.nv)
+        q[:, 2], qd = self.height + self.facts.floor_height, torch.zeros(worlds, robot.spec.nv)
         held = simulator(robot, worlds, scene=robot.named_ground("flat"))
         target, effort = torch.tensor(robot.nominal_q()), torch.tensor(list(robot.actuated.values()))
         kp, kd = torch.tensor(gains)[:, :1], torch.tensor(gains)[:, 1:]
@@ -457,7 +475,11 @@ class _Draft:
             torque = pd_torque(robot.spec, q, qd, target.expand(worlds, -1), kp, kd)
             q, qd = held.step(q, qd, torch.clamp(torque, -effort, effort))
         upright = 1.0 - 2.0 * (q[:, 3] ** 2 + q[:, 4] ** 2)
-        return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
+        return (
+            q[:, 2].nan_to_num() - self.facts.floor_height,
+            upright.nan_to_num(),
+            qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf),
+        )
 
     def _simulator(self) -> None:
         """Increase substeps until the trial passes, then substeps and armature until `accept` agrees."""

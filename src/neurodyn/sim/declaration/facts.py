@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
+import numpy as np
+
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.scene import IDENTITY, Plane, Vector3
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.declaration import ASSET_SUFFIXES
@@ -19,7 +21,7 @@ from neurodyn.sim.build import read_asset
 from neurodyn.sim.engine import import_newton, joint_kinds
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.asset import compiled, read_spec
-from neurodyn.sim.mujoco.build import joint_kind, joint_name
+from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.unmodelled import unmodelled
 from neurodyn.sim.urdf import parse_xml
@@ -69,7 +71,7 @@ class AssetFacts:
     floating: bool  # whether the base is free
     why_floating: str
     locked: tuple[str, ...]  # joints to hold at zero
-    has_floor: bool
+    floor: tuple[Plane, ...]  # planes that do not move and that the robot can touch
     notes: tuple[str, ...]  # one line each
     gravity: Vector3 = (0.0, 0.0, -9.81)  # world axes [m/s^2]
     step: float | None = None  # time between two steps of its simulator [s]; None if it says none
@@ -80,6 +82,32 @@ class AssetFacts:
     end: AssetEnd | None = None  # end effector of a bolted robot
     apart: tuple[str, ...] = ()  # first joints of bodies beside the robot, which nothing drives
     solver: Literal["mujoco", "mujoco-c"] = "mujoco-c"  # reference simulator of a robot like this
+
+    @property
+    def tilted_planes(self) -> tuple[Plane, ...]:
+        """The planes that are not level."""
+        return tuple(plane for plane in self.floor if plane.rotation != IDENTITY[3:])
+
+    @property
+    def floor_height(self) -> float:
+        """Height of the highest level plane [m]."""
+        return max((plane.position[2] for plane in self.floor if plane.rotation == IDENTITY[3:]), default=0.0)
+
+    def grounds(self) -> dict[str, Any]:
+        """Return the grounds of a declaration, first its own: the asset's planes, below floating bases level ground."""
+        place = {"position": [0.0, 0.0, self.floor_height]} if self.floor_height else {}
+        flat: dict[str, Any] = {"kind": "plane", **place}
+        if self.floating:
+            tilted = {**flat, "rotation": [0.0, 0.0871557, 0.0, 0.9961947]}
+            rough = {"kind": "terrain", "style": "rough", "seed": 1, "cell": 0.1, "amplitude": 0.05, "feature": 0.6}
+            grounds = {"flat": [flat], "tilted": [tilted], "rough": [rough | place]}
+        else:
+            walls = [
+                {"kind": "plane", "position": [*p.position], "rotation": [*p.rotation]} for p in self.tilted_planes
+            ]
+            level = len(walls) < len(self.floor)
+            grounds = {"floor" if walls else "flat": [*([flat] if level else []), *walls]}
+        return {name: {"shapes": shapes} for name, shapes in grounds.items()}
 
 
 def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...] = ()) -> AssetFacts:
@@ -105,7 +133,7 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         raise InputError(f"{path}: joints of a USD cannot be locked; fix them in the file")
     joints = _imported_joints(path)
     free, why = _base(joints)
-    return AssetFacts(path, joints, free, why, (), False, (), solver="mujoco")
+    return AssetFacts(path, joints, free, why, (), (), (), solver="mujoco")
 
 
 def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
@@ -117,18 +145,18 @@ def _base(joints: tuple[AssetJoint, ...]) -> tuple[bool, str]:
 def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     notes: list[str] = []
     spec = read_spec(path, locked=lock, said=notes)
-    floor = any(geom.type in _flat_types() for geom in spec.worldbody.geoms)
     model = compiled(path, spec, notes)
     read = read_drives(model, {joint: joint_name(model, joint) for joint in range(model.njnt)})
     notes += [f"actuator {name!r} is left out: {reason}" for name, reason in read.unmodelled.items()]
-    own = {} if read.motors else read.declared()
+    at_joints = bool((model.actuator_trntype == int(import_mujoco().mjtTrn.mjTRN_JOINT)).all())
+    own = {} if read.motors and at_joints else read.declared()
     efforts = {} if own else _efforts(model, notes)
     joints = _compiled_joints(path, model, {name: (effort, None) for name, effort in efforts.items()})
     bounds = {name: _bound(read.efforts[name], read.drives[name], joints) for name in own}
     free, why = _base(joints)
     x, y, z = map(float, model.opt.gravity)
     return AssetFacts(
-        path, joints, free, why, lock, floor, (*notes, *unmodelled(model)), gravity=(x, y, z),
+        path, joints, free, why, lock, _floor(model), (*notes, *unmodelled(model)), gravity=(x, y, z),
         step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
         efforts=bounds, end=None if free else _end_effector(model),
         apart=_apart(model, {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}),
@@ -143,9 +171,27 @@ def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -
     return (drive.kp or 1.0) * (max(ranges) if ranges else math.pi)
 
 
-def _flat_types() -> tuple[Any, ...]:
-    types = import_mujoco().mjtGeom
-    return (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)
+def _floor(model: Any) -> tuple[Plane, ...]:
+    """Return the planes of a model that do not move and that geoms which do can touch; a plane for a heightfield."""
+    mujoco = import_mujoco()
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    fixed = (model.body_weldid[model.geom_bodyid] == 0) & (model.body_mocapid[model.geom_bodyid] < 0)
+    moving, kinds = np.flatnonzero(~fixed), np.isin(model.geom_type, [int(kind) for kind in floor_types()])
+    pairs = [{int(model.pair_geom1[pair]), int(model.pair_geom2[pair])} for pair in range(model.npair)]
+    found = []
+    for geom in np.flatnonzero(fixed & kinds).tolist():
+        bits = (model.geom_contype[geom] & model.geom_conaffinity[moving]) | (
+            model.geom_conaffinity[geom] & model.geom_contype[moving]
+        )
+        if bits.any() or any(geom in pair for pair in pairs):
+            x, y, z = (round(float(part), 9) for part in data.geom_xpos[geom])
+            quat = np.zeros(4)
+            mujoco.mju_mat2Quat(quat, data.geom_xmat[geom])
+            qw, qx, qy, qz = (round(float(part), 9) for part in quat)
+            turned = abs(qx) + abs(qy) > 1e-9  # a turn about the normal changes nothing
+            found.append(Plane(position=(x, y, z), rotation=(qx, qy, qz, qw)) if turned else Plane(position=(0, 0, z)))
+    return tuple(dict.fromkeys(found))
 
 
 def _apart(model: Any, driven: set[str]) -> tuple[str, ...]:
@@ -214,7 +260,7 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     model = compiled(path, read_spec(path, locked=locked, floating=floating))
     limits = {joint.name: _drive_limits(joint.element) for joint in links}
     joints = _compiled_joints(path, model, limits)
-    return AssetFacts(path, joints, floating, why, locked, False, (*notes, *unmodelled(model)))
+    return AssetFacts(path, joints, floating, why, locked, (), (*notes, *unmodelled(model)))
 
 
 def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:

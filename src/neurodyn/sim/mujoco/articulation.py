@@ -43,7 +43,8 @@ def mujoco_articulation(robot: Robot, built: BuiltModel | None = None) -> Articu
     links = tree.links(names)
     x, y, z = map(float, model.opt.gravity)
     where = tree.where(names)
-    shapes = tuple(_shape(model, geom, tree) for geom in geoms if tree.link_of(int(model.geom_bodyid[geom])) >= 0)
+    grounded = [geom for geom in geoms if model.geom(geom).name not in built.clear]
+    shapes = tuple(_shape(model, geom, tree) for geom in grounded if tree.link_of(int(model.geom_bodyid[geom])) >= 0)
     return Articulation(
         links=links,
         shapes=shapes,

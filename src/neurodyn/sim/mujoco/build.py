@@ -21,6 +21,7 @@ from neurodyn.sim.articulation import short_label, with_short
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.shape_contacts import mixed_softness, softness_share
 from neurodyn.sim.scene import PREFIX, needs_triangles
 
 SCENE = "neurodyn scene"
@@ -42,10 +43,12 @@ class BuiltModel:
     Attributes:
         model: The `mujoco.MjModel` of one world.
         joints: Number of each declared joint in the model.
+        clear: Names of the geoms that do not touch scenes, as they do not touch the asset's floor.
     """
 
     model: Any
     joints: tuple[int, ...]
+    clear: frozenset[str] = frozenset()
 
     @property
     def geoms(self) -> list[int]:
@@ -69,9 +72,9 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
     for kind in _TORQUE_DRIVEN:
         for element in list(getattr(spec, kind)):
             spec.delete(element)
-    _touch_ground(spec)
-    for geom in list(spec.worldbody.geoms):  # the ground is a scene of the declaration
-        spec.delete(geom)
+    clear = _touch_ground(spec)
+    for geom in [*spec.worldbody.geoms, *(geom for geom in fixed_floors(spec) if geom.parent.name != "world")]:
+        spec.delete(geom)  # the ground is a scene of the declaration
     _keep_pairs(spec, robot)
     if takes_commands(robot):
         add_actuators(spec, robot)
@@ -80,42 +83,72 @@ def build_model(robot: Robot, scene: Scene | None = None) -> BuiltModel:
         _add_force_sensors(spec, robot)
     spec.option.timestep = robot.dt / robot.simulator.substeps
     model = compiled(path, spec)
-    built = BuiltModel(model, declared_joints(model, robot))
+    built = BuiltModel(model, declared_joints(model, robot), clear)
     _set_options(model, robot)
     _override_joints(built, robot)
     _set_masses(model, robot)
-    _set_contacts(model, robot)
+    _set_contacts(model, robot, clear)
     data = import_mujoco().MjData(model)
     import_mujoco().mj_setConst(model, data)
     return built
 
 
-def _touch_ground(spec: Any) -> None:
-    """Give shapes the numbers that their contacts with the asset's floor have, before a scene takes its place.
+def _touch_ground(spec: Any) -> frozenset[str]:
+    """Return the shapes that cannot touch the asset's floor, if it has one that others can touch.
+
+    Give the others the numbers that their contacts with the asset's floor have, before a scene takes its place.
 
     As in MuJoCo, the numbers of the geom with the greater priority hold, else the greater of both, and shapes that a
     `pair` lets touch the floor have those of the pair. An asset without a floor is as on one with MuJoCo's defaults.
     """
-    types = import_mujoco().mjtGeom
-    floors = [geom for geom in spec.worldbody.geoms if geom.type in (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)]
+    floors = fixed_floors(spec)
+    touching: dict[str, bool] = {}
     for geom in spec.geoms:
-        if geom.parent.name == "world" or not (geom.contype or geom.conaffinity):
+        if geom.parent.name == "world" or geom in floors or not (geom.contype or geom.conaffinity):
             continue
         floor = next((one for one in floors if geom.contype & one.conaffinity or one.contype & geom.conaffinity), None)
+        touching[geom.name] = floor is not None
         if floor is not None and floor.priority > geom.priority:
             geom.condim, geom.friction, geom.solref, geom.solimp = (
                 floor.condim, floor.friction, floor.solref, floor.solimp
             )  # fmt: skip
         elif (floor.priority if floor is not None else 0) == geom.priority:
             geom.condim = max(geom.condim, _CONDIM if floor is None else floor.condim)
-            geom.friction = geom.friction if floor is None else np.maximum(geom.friction, floor.friction)
-    fixed, geoms = {geom.name for geom in spec.worldbody.geoms}, {geom.name: geom for geom in spec.geoms}
+            if floor is not None:
+                geom.friction = np.maximum(geom.friction, floor.friction)
+                share = softness_share(geom.solmix, floor.solmix)
+                geom.solref, geom.solimp = mixed_softness(
+                    share, (geom.solref, geom.solimp), (floor.solref, floor.solimp)
+                )
+    fixed = {geom.name for geom in (*spec.worldbody.geoms, *floors)}
+    geoms = {geom.name: geom for geom in spec.geoms}
     for pair in spec.pairs:
         ends = {pair.geomname1, pair.geomname2}
         if len(ends & fixed) == 1 and (geom := geoms.get((ends - fixed).pop())) is not None:
-            geom.contype = geom.contype or 1
+            touching[geom.name], geom.contype = True, geom.contype or 1
             geom.condim, geom.solref, geom.solimp = pair.condim, pair.solref, pair.solimp
             geom.friction = (pair.friction[0], pair.friction[2], pair.friction[3])
+    return frozenset(name for name, touches in touching.items() if not touches and any(touching.values()))
+
+
+def fixed_floors(spec: Any) -> list[Any]:
+    """Return the planes and heightfields of a `mujoco.MjSpec` that do not move."""
+    return [geom for geom in spec.geoms if geom.type in floor_types() and _fixed(geom)]
+
+
+def floor_types() -> tuple[Any, ...]:
+    """Return the kinds of geoms that floors are made of."""
+    types = import_mujoco().mjtGeom
+    return (types.mjGEOM_PLANE, types.mjGEOM_HFIELD)
+
+
+def _fixed(geom: Any) -> bool:
+    body = geom.parent
+    while body.name != "world":
+        if list(body.joints) or body.mocap:
+            return False
+        body = body.parent
+    return True
 
 
 def _keep_pairs(spec: Any, robot: Robot) -> None:
@@ -214,7 +247,7 @@ def _set_masses(model: Any, robot: Robot) -> None:
             model.body_inertia[body] += extra  # the same about all axes, so principal axes stay
 
 
-def _set_contacts(model: Any, robot: Robot) -> None:
+def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
     """Let the declared colliders touch scenes with the declared material; each other, and with margins, if declared."""
     material = robot.material or ContactMaterial()
     scene = model.geom_bodyid == _scene_body(model)
@@ -229,15 +262,15 @@ def _set_contacts(model: Any, robot: Robot) -> None:
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
             f"{choices({short_label(name) for names in labels.values() for name in names})}"
         )
+    grounded = [geom for geom in chosen_geoms if model.geom(geom).name not in clear]
     bits = (model.geom_contype.copy(), model.geom_conaffinity.copy())
     model.geom_contype[:], model.geom_conaffinity[:] = 0, 0
     if robot.self_contacts:
         for array, own in zip((model.geom_contype, model.geom_conaffinity), bits, strict=True):
-            array[chosen_geoms] = own[chosen_geoms]
-        model.geom_contype[chosen_geoms] |= _SCENE_BIT
-        model.geom_conaffinity[chosen_geoms] &= ~_SCENE_BIT
+            array[chosen_geoms] = own[chosen_geoms] & ~_SCENE_BIT
+        model.geom_contype[grounded] |= _SCENE_BIT
     else:
-        model.geom_contype[chosen_geoms] = 1
+        model.geom_contype[grounded] = 1
         model.geom_margin[:] = 0.0
     model.geom_gap[:], model.geom_margin[scene] = 0.0, 0.0  # which a default of the asset may have given to the scene
     model.geom_conaffinity[scene] = _SCENE_BIT if robot.self_contacts else 1

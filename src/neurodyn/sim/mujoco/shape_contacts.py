@@ -245,13 +245,11 @@ class _SurfaceReader:
         if first != second:
             chosen = mine if first > second else theirs
             return _Numbers(chosen.dimension, chosen.friction, chosen.solref, chosen.solimp, *added)
-        share = _share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
-        mixed = [_blend(share, a, b) for a, b in ((mine.solref, theirs.solref), (mine.solimp, theirs.solimp))]
-        if not (mine.solref[0] > 0 and theirs.solref[0] > 0):
-            mixed[0] = tuple(map(min, mine.solref, theirs.solref))
+        share = softness_share(*(float(model.geom_solmix[geom]) for geom in (one, other)))
+        solref, solimp = mixed_softness(share, (mine.solref, mine.solimp), (theirs.solref, theirs.solimp))
         friction = tuple(map(max, mine.friction, theirs.friction))
         dimension = mine.dimension if mine.dimension > theirs.dimension else theirs.dimension
-        return _Numbers(dimension, friction, mixed[0], mixed[1], *added)
+        return _Numbers(dimension, friction, solref, solimp, *added)
 
 
 def _read_hull(model: Any, mesh: int) -> Hull:
@@ -276,14 +274,24 @@ def _read_hull(model: Any, mesh: int) -> Hull:
     return Hull(vertices=tuple((x, y, z) for x, y, z in vertices), faces=tuple(faces), neighbours=neighbours)
 
 
-def _share(one: float, other: float) -> float:
-    """Return the weight of the first geom's softness."""
+def softness_share(one: float, other: float) -> float:
+    """Return the weight of the first of two geoms in the softness of their contact, from their `solmix`."""
     if one >= _LEAST and other >= _LEAST:
         return one / (one + other)
     return 0.5 if one < _LEAST and other < _LEAST else float(one >= _LEAST)
 
 
-def _blend(share: float, one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
+def mixed_softness(
+    share: float, one: tuple[Any, Any], other: tuple[Any, Any]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return `solref` and `solimp` of a contact as MuJoCo mixes those of two geoms of equal priority."""
+    solref, solimp = (_blend(share, a, b) for a, b in zip(one, other, strict=True))
+    if not (one[0][0] > 0 and other[0][0] > 0):
+        solref = _floats(map(min, one[0], other[0]))
+    return solref, solimp
+
+
+def _blend(share: float, one: Any, other: Any) -> tuple[float, ...]:
     return _floats([share * a + (1.0 - share) * b for a, b in zip(one, other, strict=True)])
 
 
