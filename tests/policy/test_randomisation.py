@@ -12,12 +12,12 @@ from neurodyn.core.config import read_plain
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.identify.posterior import FILE, read_posterior
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
-from neurodyn.policy.randomisation import IndependentDraws, SampledDraws, open_randomisation, robust
+from neurodyn.policy.randomisation import open_randomisation, robust
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.train import open_training, train_policy
+from neurodyn.sim.draws import POSTERIOR, IndependentDraws, SampledDraws, read_posterior
 from neurodyn.tasks import load
 
 TEXTS = ("slider.mass=+0:2", "hinge.mass=x.5:2:log", "actuator.slider.gain=.6:1")
@@ -111,7 +111,7 @@ def test_the_critic_sees_the_robot_and_the_policy_does_not(tmp_path):
 
 def test_the_posterior_of_a_run(tmp_path):
     sample = {"slider.mass": torch.rand(50), "hinge.mass": torch.rand(50)}
-    artifacts.write_tensors(tmp_path / FILE, sample)
+    artifacts.write_tensors(tmp_path / POSTERIOR, sample)
     names, rows = read_posterior(tmp_path, 10)
     assert sorted(names) == sorted(sample)
     assert torch.equal(rows[:, names.index("hinge.mass")], sample["hinge.mass"])

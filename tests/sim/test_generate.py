@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from neurodyn import robots
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import showing
 from neurodyn.data.header import Status
@@ -17,10 +18,12 @@ from neurodyn.data.store import Store
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Ranges
 from neurodyn.robots.plausible import declared_bounds
+from neurodyn.robots.sections import SimulatorConfig
 from neurodyn.sim.early_ends import EarlyEndCount, early_ends
 from neurodyn.sim.generate import batch_worlds, generate
 from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import CONTACT_DEPTH, Clearance
+from neurodyn.sim.simulators import simulator
 
 
 class Interrupts:
@@ -292,3 +295,36 @@ def test_processes_make_the_data_of_one_and_end_with_it(cartpole, tmp_path, monk
     assert_same(tmp_path / "one.h5", tmp_path / "two.h5")
     with pytest.raises(InputError, match="threads is 0; valid"):
         generate(cartpole, **given, threads=0, out=tmp_path / "none.h5")
+
+
+TEXTS = ("hinge.mass=x.5:2:log", "slider.damping=0:1", "actuator.slider.gain=.6:1")
+
+
+def test_every_trajectory_has_a_robot_of_its_own(cartpole, tmp_path):
+    robot = msgspec.structs.replace(cartpole, simulator=SimulatorConfig(solver="mujoco-c", substeps=5))
+    out = tmp_path / "a.h5"
+    generate(robot, transitions=240, frames=20, worlds=5, seed=3, threads=1, out=out, randomise=TEXTS)
+    store = Store.open(out)
+    assert list(store.header.parameters) == ["hinge.mass", "slider.damping", "actuator.slider.gain"]
+    assert store.header.parameters["slider.damping"] == 0.0
+    assert store.header.simulator["sampling"]["randomise"] == list(TEXTS)
+    numbers = torch.tensor(store.parameters)
+    assert numbers.shape == (12, 3)
+    assert len(numbers.unique(dim=0)) == 12
+    worlds = simulator(msgspec.structs.replace(robot, drives={"slider": Drive()}), 12)
+    q, qd, control = (torch.tensor(x.reshape(12, 21, -1)) for x in (store.q, store.qd, store.control))
+    worlds.set_parameters(tuple(store.header.parameters), numbers)
+    path = worlds.rollout(q[:, 0], qd[:, 0], control[:, :-1])
+    torch.testing.assert_close(path[0], q, atol=1e-5, rtol=1e-5)
+    worlds.set_parameters((), None)
+    assert float((worlds.rollout(q[:, 0], qd[:, 0], control[:, :-1])[0] - q).abs().max()) > 1e-2
+    with pytest.raises(InputError, match="cannot be continued"):
+        generate(
+            robot, transitions=480, frames=20, worlds=5, seed=3, threads=1, out=out, randomise=TEXTS[:1], resume=True
+        )
+
+
+def test_worlds_of_other_simulators_are_refused(cartpole, tmp_path):
+    with pytest.raises(InputError, match="solver: mujoco-c, or hybrid"):
+        generate(cartpole, transitions=100, out=tmp_path / "a.h5", randomise=TEXTS[:1])
+    assert not list(tmp_path.iterdir())

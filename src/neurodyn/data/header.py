@@ -87,6 +87,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         runs: Names of the runs that episodes were cut from.
         streams: Sensor streams, in the order of their columns.
         controller: Controller that turned controls into torques; None unless controls are targets and it is known.
+        parameters: Declared values of the quantities that differ between episodes, by name, in the order of their
+            columns; empty if none does.
         schema_version: Version of the file layout.
     """
 
@@ -105,6 +107,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     runs: tuple[str, ...] = ()
     streams: tuple[Stream, ...] = ()
     controller: Controller | None = None
+    parameters: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -161,6 +164,7 @@ def write_header(file: h5py.File, header: StoreHeader) -> None:
         "channel_names": [channel.name for channel in spec.channels],
         "contact_names": list(spec.contacts),
         "measured_names": list(stream_columns(header.streams)),
+        "parameter_names": list(header.parameters),
         "seed": "none" if header.seed is None else header.seed,
         "versions": json.dumps(header.versions),
     }

@@ -172,6 +172,7 @@ class MixtureSampler:
             *(torch.cat([getattr(part, name) for part in parts]) for name in ("q", "qd", "control")),
             channels=_joined([part.channels for part in parts]),
             contacts=_joined([part.contacts for part in parts]),
+            parameters=_joined([part.parameters for part in parts]),
             failed=torch.cat(failed) if self._fails else None,
         )
 
@@ -257,6 +258,7 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
         for what, one, other in (
             ("columns", stores[0].frames.shape[1], store.frames.shape[1]),
             ("streams of sensors", first.streams, store.header.streams),
+            ("parameters", first.parameters, store.header.parameters),
         ):
             if one != other:
                 raise InputError(f"stores with other {what} do not join; valid: stores that were written alike")
@@ -272,7 +274,7 @@ def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     runs = tuple(names) or tuple(str(number) for number in range(len(stores)))
     header = msgspec.structs.replace(first, groups=(), runs=runs)
     frames = np.concatenate([np.asarray(store.frames) for store in stores])
-    extra = {name: _together(stores, name) for name in ("ground", "reward", "measured")}
+    extra = {name: _together(stores, name) for name in ("ground", "reward", "measured", "parameters")}
     return Store(header, frames, np.concatenate(tables), **extra)
 
 
@@ -286,7 +288,8 @@ def beginnings(store: Store, frames: int) -> Store:
     table["start"], table["length"] = np.arange(len(long)) * (frames + 1), frames
     ground = None if store.ground is None else store.ground[long]
     measured = None if store.measured is None else store.measured[rows]
-    return Store(store.header, np.asarray(store.frames)[rows], table, ground, measured=measured)
+    own = None if store.parameters is None else store.parameters[long]
+    return Store(store.header, np.asarray(store.frames)[rows], table, ground, measured=measured, parameters=own)
 
 
 def _together(stores: Sequence[Store], name: str) -> np.ndarray | None:

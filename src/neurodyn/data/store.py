@@ -1,21 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trajectories: the rows of all episodes, in memory or read from the file on demand, and a table of the episodes."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 import h5py
+import msgspec
 import numpy as np
 
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.data.header import EPISODE, Checksums, Split, Status, StoreHeader, dataset, read_header
-from neurodyn.data.writer import GROUND, MEASURED, REWARD, StoreWriter, check_ground, open_store_file, widths
+from neurodyn.data.writer import (
+    GROUND,
+    MEASURED,
+    PARAMETERS,
+    REWARD,
+    StoreWriter,
+    check_ground,
+    check_parameters,
+    open_store_file,
+    widths,
+)
 
 IN_MEMORY = 512 << 20
 """Size up to which a store is read into memory as a whole [bytes]."""
@@ -160,6 +171,7 @@ class Store:
             None if no policy collected the data.
         measured: Columns of the header's streams (`core.description.sensors.stream_columns`), NaN without a reading,
             float32, shape [N, columns]; None without streams.
+        parameters: Values of the header's parameters in each episode, float32, shape [E, parameters]; None without any.
     """
 
     header: StoreHeader
@@ -168,6 +180,7 @@ class Store:
     ground: np.ndarray | None = None
     reward: np.ndarray | None = None
     measured: np.ndarray | None = None
+    parameters: np.ndarray | None = None
 
     @classmethod
     def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
@@ -190,9 +203,11 @@ class Store:
                 frames = read_rows(file, header.spec, 0, rows, sums) if fits else stored
                 ground = None if header.scene is None else rows_dataset(file, GROUND, episodes, 7)[:episodes]
                 reward = rows_dataset(file, REWARD, rows)[:rows] if REWARD in file else None
+                numbers = len(header.parameters)
+                own = rows_dataset(file, PARAMETERS, episodes, numbers)[:episodes] if numbers else None
                 columns = len(stream_columns(header.streams))
                 measured = rows_dataset(file, MEASURED, rows, columns)[:rows] if columns else None
-                for name, values in (("episodes", table), (GROUND, ground)):
+                for name, values in (("episodes", table), (GROUND, ground), (PARAMETERS, own)):
                     if sums is not None and values is not None:
                         sums.verify_episodes(name, values)
                 for name, values in ((REWARD, reward), (MEASURED, measured)):
@@ -205,7 +220,7 @@ class Store:
                 f"{path}: damaged store ({type(error).__name__}: {error}); write it again with `neurodyn generate` "
                 "or `neurodyn import`"
             ) from None
-        store = cls(header, frames, table, ground, reward, measured)
+        store = cls(header, frames, table, ground, reward, measured, own)
         store.check(str(path))
         return store
 
@@ -214,7 +229,7 @@ class Store:
         with StoreWriter(path, self.header, rewarded=self.reward is not None) as writer:
             writer.append_rows(
                 self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact,
-                reward=self.reward, measured=self.measured,
+                reward=self.reward, measured=self.measured, parameters=self.parameters,
             )  # fmt: skip
 
     def check(self, where: str) -> None:
@@ -233,6 +248,7 @@ class Store:
             if table[name].max() >= len(names) and table[name].max() > -1:
                 raise InputError(f"{where}: damaged store: {name} {table[name].max()} has no name")
         check_ground(self.ground, self.header, len(table), where)
+        check_parameters(self.parameters, self.header, len(table), where)
         wanted = (rows, len(stream_columns(self.header.streams)))
         if (self.measured is None) != (not wanted[1]) or (self.measured is not None and self.measured.shape != wanted):
             raise InputError(f"{where}: damaged store: its readings of sensors do not fit its streams and rows")
@@ -338,9 +354,21 @@ class Store:
         def kept(rows: Rows) -> np.ndarray:
             return np.concatenate([rows[part] for part in parts])
 
-        ground = None if self.ground is None else self.ground[episodes]
+        ground, own = (None if one is None else one[episodes] for one in (self.ground, self.parameters))
         reward, measured = (None if rows is None else kept(rows) for rows in (self.reward, self.measured))
-        return Store(self.header, kept(self.frames), table, ground, reward, measured)
+        return Store(self.header, kept(self.frames), table, ground, reward, measured, own)
+
+    def differing_in(self, names: Sequence[str]) -> "Store":
+        """Return the store with these of its parameters alone, in this order; an InputError names one that it lacks."""
+        known = list(self.header.parameters)
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    f"data of {self.header.robot!r}: have no parameter {name!r}; valid: {choices(known) or 'none'}"
+                )
+        chosen = {name: self.header.parameters[name] for name in names}
+        values = None if self.parameters is None or not names else self.parameters[:, [known.index(n) for n in names]]
+        return replace(self, header=msgspec.structs.replace(self.header, parameters=chosen), parameters=values)
 
     def episode(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return q [T + 1, nq], qd [T + 1, nv] and control [T, nu] of one episode, as views."""

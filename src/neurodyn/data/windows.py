@@ -32,6 +32,7 @@ class Batch:
         contacts: Whether each contact of the spec is closed, shape [B, L + 1, nc]; None if it has none.
         failed: Whether a state is the last of an episode that terminated in a failure, shape [B, L + 1], bool; None if
             no episode of the store did.
+        parameters: Values of the header's parameters in each window, shape [B, parameters]; None without any.
     """
 
     q: Tensor
@@ -41,6 +42,7 @@ class Batch:
     channels: Tensor | None = field(default=None, kw_only=True)
     contacts: Tensor | None = field(default=None, kw_only=True)
     failed: Tensor | None = field(default=None, kw_only=True)
+    parameters: Tensor | None = field(default=None, kw_only=True)
 
     @classmethod
     def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
@@ -117,7 +119,11 @@ class WindowSampler:
         if stream is not None and isinstance(store.frames, StoredRows):
             self._episodes = np.sort(self._episodes)  # in file order
         self._generator = torch.Generator().manual_seed(seed)
-        self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)
+        self._of_episodes = {
+            name: torch.from_numpy(values).to(device)
+            for name, values in (("ground", store.ground), ("parameters", store.parameters))
+            if values is not None
+        }
         failed = store.status == Status.TERMINATED
         self.failed = failed if failed.any() else None
         self.batch = batch
@@ -141,13 +147,14 @@ class WindowSampler:
         picked = self._source.pick(self._generator, self.batch).part(self.rows)
         frames = _windows(picked.rows, self.length).index_select(0, picked.starts).to(self._device)
         fields = fields_of(frames, self.length, self._store.header.spec)
-        if self.failed is not None or self._ground is not None:
+        if self.failed is not None or self._of_episodes:
             episode = self._index.episodes(picked.numbers)
             if self.failed is not None:
                 ended = _ended(self._store, self.failed, episode, self._index.rows(picked.numbers), self.length)
                 fields["failed"] = ended.to(self._device)
-            if self._ground is not None:
-                fields["ground"] = self._ground.index_select(0, torch.from_numpy(episode).to(self._device))
+            if self._of_episodes:
+                rows = torch.from_numpy(episode).to(self._device)
+                fields |= {name: values.index_select(0, rows) for name, values in self._of_episodes.items()}
         return Batch(**fields)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -199,8 +206,9 @@ def all_windows(
         block = torch.from_numpy(store.frames[first : int(rows.max()) + length + 1])
         frames = _windows(block, length).index_select(0, torch.from_numpy(rows - first))
         fields = fields_of(frames, length, store.header.spec)
-        if store.ground is not None:
-            fields["ground"] = torch.from_numpy(store.ground[episode])
+        for name, values in (("ground", store.ground), ("parameters", store.parameters)):
+            if values is not None:
+                fields[name] = torch.from_numpy(values[episode])
         if failed.any():
             fields["failed"] = _ended(store, failed, episode, rows, length)
         yield Windows(**fields, episode=episode, start=rows - store.offsets[episode], group=store.group[episode])
@@ -249,6 +257,7 @@ def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length:
     return OpenWindows(
         **fields_of(torch.from_numpy(rows), length, store.header.spec),
         failed=torch.from_numpy(failed),
+        parameters=None if store.parameters is None else torch.from_numpy(store.parameters[episodes]),
         valid=torch.from_numpy(steps <= last[:, None]),
     )
 

@@ -46,9 +46,11 @@ REWARD = "reward"
 """Dataset of the reward of the frame that starts in each row; present if a policy collected the data."""
 MEASURED = "measured"
 """Dataset of the columns of the header's streams, NaN without a reading; present if there are streams."""
+PARAMETERS = "parameters"
+"""Dataset of the values of the header's parameters in each episode; present if there are some."""
 
-_DATASETS: tuple[str, ...] = (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND)
-_PER_EPISODE = frozenset({"episodes", GROUND})
+_DATASETS: tuple[str, ...] = (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND, PARAMETERS)
+_PER_EPISODE = frozenset({"episodes", GROUND, PARAMETERS})
 
 SUFFIXES = (".h5", ".hdf5")
 """Suffixes of a store's file name."""
@@ -127,6 +129,7 @@ class StoreWriter:
         contact: ArrayLike | None = None,
         reward: ArrayLike | None = None,
         measured: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
     ) -> None:
         """Append and commit E episodes of at most T transitions.
 
@@ -147,6 +150,8 @@ class StoreWriter:
             reward: Reward of frame k -> k + 1, shape [E, T]; None without rewards.
             measured: Columns of the header's streams, NaN without a reading, shape [E, T + 1, columns]; None without
                 streams.
+            parameters: Values of the header's parameters in each episode, shape [E, parameters]; None for the declared
+                ones.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
@@ -180,8 +185,9 @@ class StoreWriter:
             measured = _rows(measured, table["length"], frames + 1)
         q, qd, control, channel, contact = (_rows(values, table["length"], frames + 1) for values in arrays)
         self.append_rows(
-            q, qd, control, table, ground, channel=channel, contact=contact, reward=reward, measured=measured
-        )
+            q, qd, control, table, ground, channel=channel, contact=contact, reward=reward, measured=measured,
+            parameters=parameters,
+        )  # fmt: skip
 
     def append_rows(
         self,
@@ -195,6 +201,7 @@ class StoreWriter:
         contact: np.ndarray | None = None,
         reward: np.ndarray | None = None,
         measured: np.ndarray | None = None,
+        parameters: ArrayLike | None = None,
     ) -> None:
         """Append and commit episodes whose rows are laid one after another; columns and errors: see `append`.
 
@@ -214,6 +221,7 @@ class StoreWriter:
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
         columns[REWARD] = self._rewards(reward, len(q))
         columns[GROUND] = _poses(ground, self.header, len(table), str(self.path))
+        columns[PARAMETERS] = _values(parameters, self.header, len(table), str(self.path))
         columns["episodes"] = table = table.copy()
         lengths = table["length"].astype(np.int64) + 1
         table["start"] = self._rows + np.cumsum(lengths) - lengths
@@ -319,7 +327,7 @@ class StoreWriter:
                         self._reserve(part.nbytes)
                         _extend(dataset(self._file, name), part)
                         begin = end
-                for name in (name for name in ("episodes", GROUND) if name in old):
+                for name in (name for name in ("episodes", GROUND, PARAMETERS) if name in old):
                     part = dataset(old, name)[:episodes]
                     checks.verify_episodes(name, part)
                     _extend(dataset(self._file, name), part)
@@ -446,6 +454,28 @@ def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, 
         )
 
 
+def check_parameters(values: np.ndarray | None, header: StoreHeader, episodes: int, where: str) -> None:
+    """Raise an InputError unless each episode has finite values of the header's parameters, and of no others."""
+    shape, wanted = None if values is None else list(values.shape), [episodes, len(header.parameters)]
+    if shape != (wanted if header.parameters else None):
+        raise InputError(
+            f"{where}: parameters have shape {shape}; valid: {wanted if header.parameters else 'none'}, as the header "
+            f"names {len(header.parameters)}"
+        )
+    if values is not None and not np.isfinite(values).all():
+        raise InputError(f"{where}: a parameter of an episode is not finite; expected finite numbers")
+
+
+def _values(parameters: ArrayLike | None, header: StoreHeader, episodes: int, where: str) -> np.ndarray:
+    """Return the checked values of parameters, shape [episodes, parameters]; an empty array without any."""
+    if parameters is None and not header.parameters:
+        return np.empty((0, 0), np.float32)
+    given = np.asarray(list(header.parameters.values()) if parameters is None else parameters, np.float32)
+    values = np.ascontiguousarray(np.broadcast_to(given, (episodes, len(given))) if given.ndim == 1 else given)
+    check_parameters(values, header, episodes, where)
+    return values
+
+
 def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: str) -> np.ndarray:
     """Return the checked poses of the scene, shape [episodes, 7]; an empty array without a scene."""
     if header.scene is None and ground is None:
@@ -469,6 +499,8 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
         if header.scene is not None:
             file.create_dataset(GROUND, (0, 7), "<f4", maxshape=(None, 7), chunks=(1024, 7))
+        if width := len(header.parameters):
+            file.create_dataset(PARAMETERS, (0, width), "<f4", maxshape=(None, width), chunks=(1024, width))
         kind = record_type([name for name in _DATASETS if name in file])
         file.create_dataset(CHECKSUMS, (0,), kind, maxshape=(None,), chunks=(256,))
         committed = file.create_dataset("committed", data=np.zeros(3, np.int64))

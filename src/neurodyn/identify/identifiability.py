@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.parameter import CONFIDENCE
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.identify.least_squares import Weights, assemble, levenberg_marquardt, moved, reduce, step
@@ -17,7 +18,6 @@ from neurodyn.learn.fit_windows import FitWindows
 ENOUGH_LOGS = 10
 """Number of logs from which on each log is one block."""
 
-CONFIDENCE = 0.95
 ILL_CONDITIONED = 1e4
 _NULL = 1e-6
 """Singular value of a null direction, for columns of length 1: finite differences are accurate to 1e-8."""

@@ -13,7 +13,6 @@ from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
-from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.population_search import SEARCHES
 from neurodyn.identify.requests import Method, Optimiser, StartKind
 from neurodyn.learn.hybrid import NetworkTrainingSettings
@@ -185,7 +184,7 @@ class IdentificationSettings(Config, frozen=True):
 
     def engine(self, robot: Robot) -> EngineConfig:
         """Return what the engine computes for a robot, without networks."""
-        contact = simulated_contact(robot) if self.contact is UNSET else self.contact
+        contact = robot.simulated_contact if self.contact is UNSET else self.contact
         substeps = self.substeps
         if substeps is UNSET:
             substeps = robot.simulator.substeps if contact == "soft" else _SUBSTEPS

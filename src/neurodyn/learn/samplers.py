@@ -76,6 +76,7 @@ class MemberSampler:
             channels=_stacked([p.channels for p in parts]),
             contacts=_stacked([p.contacts for p in parts]),
             failed=_stacked([p.failed for p in parts]),
+            parameters=_stacked([p.parameters for p in parts]),
         )
 
     def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:

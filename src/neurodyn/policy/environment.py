@@ -44,8 +44,8 @@ from neurodyn.dynamics.capture import (
 from neurodyn.dynamics.control import pushed
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.randomisation import QuantityDraws
 from neurodyn.policy.renewal import renewal_in
+from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
 
 _IMPLAUSIBLE = "implausible"

@@ -23,8 +23,9 @@ from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.randomisation import QuantityDraws, open_randomisation, robust
+from neurodyn.policy.randomisation import open_randomisation, robust
 from neurodyn.policy.requests import EPISODES, SEED, EvaluatePolicyRequest
+from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 
 LEVEL = 0.95

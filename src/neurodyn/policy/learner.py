@@ -26,9 +26,10 @@ from neurodyn.learn.loop import TrainingLoop, has_state
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
 from neurodyn.policy.environment import Episodes, PolicyEnvironment
 from neurodyn.policy.evaluation import play
-from neurodyn.policy.randomisation import QuantityDraws, open_randomisation
+from neurodyn.policy.randomisation import open_randomisation
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
+from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 
 LEAST_UPDATES = 10

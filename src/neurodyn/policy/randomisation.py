@@ -7,8 +7,6 @@ identify` or `neurodyn adapt` made.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import torch
@@ -16,109 +14,13 @@ from torch import Tensor
 
 from neurodyn.control.returns import EpisodeOutcomes, QuantitySensitivity, Returns
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.parameter import select_parameters
-from neurodyn.core.description.randomisation import RandomisedQuantity, changed, randomised_quantities
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.identify.posterior import read_posterior
 from neurodyn.multibody.engine import nominal
-
-_ACTUATOR = "actuator."
-
-
-class QuantityDraws(Protocol):
-    """A distribution of named quantities."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantities."""
-        ...
-
-    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Return values, shape [worlds, names], float32, on the generator's device."""
-        ...
-
-
-@dataclass(frozen=True)
-class IndependentDraws:
-    """Draws of quantities that do not depend on each other.
-
-    Attributes:
-        names: The quantities.
-        draws: Their distributions; `names` are those of these, one after another.
-        declared: Declared values of `names`.
-    """
-
-    names: tuple[str, ...]
-    draws: tuple[RandomisedQuantity, ...]
-    declared: tuple[float, ...]
-
-    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Return values, shape [worlds, names]."""
-        columns: list[Tensor] = []
-        for one in self.draws:
-            number = _drawn(one, worlds, generator)
-            for value in self.declared[len(columns) : len(columns) + len(one.names)]:
-                columns.append(changed(one.change, value, number))
-        return torch.stack(columns, 1)
-
-
-def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
-    """Return numbers of one distribution, shape [worlds]."""
-    device = generator.device
-    uniform = torch.rand(worlds, generator=generator, device=device)
-    if one.values:
-        index = (uniform * len(one.values)).long().clamp_max(len(one.values) - 1)
-        return torch.tensor(one.values, device=device)[index]
-    if one.shape == "log":
-        return one.lower * (one.upper / one.lower) ** uniform
-    if one.shape == "normal":  # by the quantile function, cut off at two standard deviations
-        tail = 0.5 * torch.special.erfc(torch.tensor(2.0**0.5, device=device))
-        deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * uniform)
-        return 0.5 * (one.lower + one.upper) + 0.25 * (one.upper - one.lower) * deviation
-    return one.lower + (one.upper - one.lower) * uniform
-
-
-@dataclass(frozen=True)
-class SampledDraws:
-    """Rows of a sample, each with the same chance.
-
-    Attributes:
-        names: The quantities.
-        rows: The sample, shape [rows, names].
-    """
-
-    names: tuple[str, ...]
-    rows: Tensor
-
-    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Return values, shape [worlds, names]."""
-        index = torch.randint(len(self.rows), (worlds,), generator=generator, device=generator.device)
-        return self.rows.to(generator.device)[index]
-
-
-@dataclass(frozen=True)
-class JoinedDraws:
-    """Distributions side by side; where two have a quantity, the last counts."""
-
-    parts: tuple[QuantityDraws, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The quantities."""
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.names))
-
-    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Return values, shape [worlds, names]."""
-        columns = {
-            name: column
-            for part in self.parts
-            for name, column in zip(part.names, part.draw(worlds, generator).unbind(1), strict=True)
-        }
-        return torch.stack([columns[name] for name in self.names], 1)
+from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws
 
 
 @dataclass(frozen=True)
@@ -149,27 +51,15 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics) -> Randomisatio
             f"randomise: worlds of {dynamics.kind} dynamics cannot differ in quantities of the robot; valid: hybrid, a "
             "run of kind hybrid, or analytic with solver mujoco-c"
         )
-    if any(_ACTUATOR in text.partition("=")[0] for text in texts):
+    if draws_of_drives(texts):
         dynamics = _with_drives(dynamics)
     model = dynamics if isinstance(dynamics, HybridDynamics) else declared_hybrid(dynamics.robot)
     values = nominal(model.mechanism, model.config.contact)
     values |= dict(zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True))
-    parts: list[QuantityDraws] = []
-    plain = [text for text in texts if not _is_run(text)]
-    parts += [SampledDraws(*read_posterior(Path(text))) for text in texts if _is_run(text)]
-    if plain:
-        ranges = {spec.name: spec.lower for spec in select_parameters(values, ["*"], model.mechanism.bounds())}
-        found = randomised_quantities(plain, values, bounds=ranges)
-        names = tuple(name for one in found for name in one.names)
-        parts.append(IndependentDraws(names, found, tuple(values[name] for name in names)))
-    draws = parts[0] if len(parts) == 1 else JoinedDraws(tuple(parts))
+    draws = quantity_draws(texts, values, model.mechanism)
     if isinstance(dynamics, HybridDynamics):
         dynamics = dynamics.freeing(draws.names)
     return Randomisation(dynamics, draws)
-
-
-def _is_run(text: str) -> bool:
-    return "=" not in text
 
 
 def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics | AnalyticDynamics:

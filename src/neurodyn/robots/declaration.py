@@ -335,6 +335,14 @@ class Robot(Config, frozen=True):
         )
 
     @property
+    def simulated_contact(self) -> str | None:
+        """Contact model of the hybrid engine that matches the simulator; None if that has no contacts."""
+        if self.simulator.solver == "featherstone":
+            return None
+        constrained = any(joint.scalar and (joint.lower is not None or joint.friction) for joint in self.joints)
+        return "soft" if self.contact_points is not None or constrained else None
+
+    @property
     def holds(self) -> bool:
         """Whether commands can hold a pose: whether they are targets, or what actuators of the robot's own take."""
         return self.command in ("target", "command")

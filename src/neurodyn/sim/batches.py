@@ -15,12 +15,13 @@ from torch import Tensor
 
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.scene import Scene
-from neurodyn.core.seeds import generator
+from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.draws import QuantityDraws
 from neurodyn.sim.early_ends import EarlyEnds, early_ends
 from neurodyn.sim.energy import plausible_bounds
 from neurodyn.sim.sampling import data_scene, sample_grounds, sample_states, sample_torques
@@ -149,6 +150,7 @@ class MadeBatch:
     control: np.ndarray  # torques [N m or N], shape [worlds, frames, nu]
     ground: np.ndarray | None  # poses of the scene, shape [worlds, 7]; None in free space
     ends: EarlyEnds
+    parameters: np.ndarray | None  # values of the drawn quantities, shape [worlds, quantities]; None without any
     cpu_seconds: float  # processor time of the simulation, without building the worlds
 
 
@@ -162,6 +164,7 @@ class BatchMaker:
     passive_fraction: float
     seed: int
     device: str
+    draws: QuantityDraws | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchMaker, tuple(getattr(self, field.name) for field in fields(self))  # worlds stay in their process
@@ -185,12 +188,21 @@ class BatchMaker:
         """Make a batch."""
         recorder, bounds = self._recorder, self.bounds
         begin = time.process_time()
+        numbers = self._drawn(batch)
         q, qd, control, poses = recorder.record(generator(self.seed, "generate", batch), self.passive_fraction)
         ends = early_ends(self.robot.name, bounds, q, qd)
         return MadeBatch(  # copies, because the recorder reuses its buffers
             q.numpy().copy(), qd.numpy().copy(), control.numpy(), None if poses is None else poses.numpy(), ends,
-            time.process_time() - begin,
+            None if numbers is None else numbers.numpy(), time.process_time() - begin,
         )  # fmt: skip
+
+    def _drawn(self, batch: int) -> Tensor | None:
+        """Give the worlds of a batch robots of their own; return the values of the drawn quantities."""
+        if self.draws is None:
+            return None
+        numbers = self.draws.draw(self.worlds, torch.Generator().manual_seed(derive_seed(self.seed, "robots", batch)))
+        self.simulator.set_parameters(self.draws.names, numbers)
+        return numbers
 
     @cached_property
     def _recorder(self) -> Recorder:

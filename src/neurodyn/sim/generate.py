@@ -4,15 +4,17 @@
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 
 from neurodyn.core.artifacts import regular_file
 from neurodyn.core.config import Config, to_dict
-from neurodyn.core.description.drive import require_simulated
+from neurodyn.core.description.drive import Drive, require_simulated
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
@@ -31,10 +33,11 @@ from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.batches import BatchMaker
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.contradictions import require_consistent
+from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws
 from neurodyn.sim.early_ends import Departure, EarlyEndCount
-from neurodyn.sim.mechanism import mechanism
+from neurodyn.sim.mechanism import declared_values, mechanism
 from neurodyn.sim.requests import GenerationRequest
-from neurodyn.sim.simulators import SIMULATORS
+from neurodyn.sim.simulators import SIMULATORS, Simulator
 
 MOST_POINTS = 64
 """Contact points above which a mechanism has only those that the robot declares: every one is compiled."""
@@ -118,6 +121,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     passive = robot.passive_fraction if request.passive_fraction is None else request.passive_fraction
     sources, path, seed, device = source_digest(robot), Path(request.out), request.seed, request.device
     robot, processes = _sampled(robot, request.ground, request.reset_fraction), resolve_threads(request.threads)
+    robot = _with_drives(robot, request.randomise)
     processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
     transitions = request.transitions
     _check(path, transitions, request.worlds, frames, passive)
@@ -131,7 +135,9 @@ def generate(request: GenerationRequest) -> GenerationSummary:
         episodes = math.ceil(transitions / frames)
         worlds = min(batch_worlds(episodes, device) if request.worlds is None else request.worlds, episodes)
         require_consistent(robot)
-        maker = BatchMaker(robot, worlds, frames, passive, seed, device)
+        maker, declared = BatchMaker(robot, worlds, frames, passive, seed, device), {}
+        if request.randomise:
+            maker.draws, declared = _drawn(robot, maker.simulator, request.randomise)
         header = simulated_header(
             robot,
             maker.simulator.built,
@@ -146,9 +152,11 @@ def generate(request: GenerationRequest) -> GenerationSummary:
                     "passive_fraction": passive,
                     "reset_fraction": robot.reset_fraction,
                     **to_dict(robot.sampling),
+                    **({"randomise": list(request.randomise)} if request.randomise else {}),
                 },
                 "ground": to_dict(robot.ground_sampling),
             },
+            parameters=declared,
         )
         if request.begun is not None:
             request.begun(header)
@@ -172,12 +180,32 @@ def generate(request: GenerationRequest) -> GenerationSummary:
                     made.q[:count], made.qd[:count], made.control[:count],
                     lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
                     ground=None if made.ground is None else made.ground[:count],
+                    parameters=None if made.parameters is None else made.parameters[:count],
                 )  # fmt: skip
                 simulated += count * frames
                 cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
                 done = min(transitions, (batch * worlds + count) * frames)
                 tell(done / transitions, f"{done:,} transitions")
         return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
+
+
+def _with_drives(robot: Robot, texts: Sequence[str]) -> Robot:
+    """Return a robot with drives where their quantities are drawn; drives of its own stay."""
+    if robot.drives or not draws_of_drives(texts):
+        return robot
+    return msgspec.structs.replace(robot, drives={name: Drive() for name in robot.actuated})
+
+
+def _drawn(robot: Robot, worlds: Simulator, texts: Sequence[str]) -> tuple[QuantityDraws, dict[str, float]]:
+    """Return the draws that texts ask for, and the declared values of the drawn quantities, by name.
+
+    Raises:
+        InputError: A text is malformed or names an unknown quantity, or worlds of the simulator cannot differ in one.
+    """
+    tree, values = declared_values(worlds.built, robot)
+    draws = quantity_draws(texts, values, tree)
+    worlds.set_parameters(draws.names, torch.tensor([[values[name] for name in draws.names]]))
+    return draws, {name: values[name] for name in draws.names}
 
 
 def batch_worlds(episodes: int, device: str) -> int:

@@ -4,6 +4,7 @@
 from msgspec import UNSET
 
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane, rounded_boxes
@@ -40,3 +41,10 @@ def mechanism(built: Articulation, robot: Robot, *, every_contact: bool = False)
         elements=(*(robot.elements or ()), *built.elements) or UNSET,
         **built.couplings,
     )
+
+
+def declared_values(built: Articulation, robot: Robot) -> tuple[Mechanism, dict[str, float]]:
+    """Return the mechanism of a robot, and the declared values of its quantities and of its simulator's contacts."""
+    contact = robot.simulated_contact
+    tree = mechanism(built, robot, every_contact=contact == "soft")
+    return tree, nominal(tree, contact)

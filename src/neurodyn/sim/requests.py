@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of a simulator: the arguments of `sim.generate`, and the flags of its verb."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +28,9 @@ class GenerationRequest(Config, frozen=True, kw_only=False):
         reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
         ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
         frames: Length of a trajectory; by default the robot's own.
+        randomise: Quantities of the robot that each trajectory has a value of its own of, as "root.mass=+0:10" or
+            "*.damping=x.5:2", or a run of `neurodyn adapt`, whose posterior is drawn from; for robots with solver
+            mujoco-c.
         device: Where it computes: cpu, cuda, cuda:1 ...
         threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
         resume: Go on from an interrupted run with the same settings.
@@ -46,6 +49,7 @@ class GenerationRequest(Config, frozen=True, kw_only=False):
     reset_fraction: float | None = None
     ground: str | None = None
     frames: int | None = None
+    randomise: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
     device: Annotated[str, Flag("device")] = "cpu"
     threads: Annotated[int | None, Flag("threads")] = None
     resume: bool = False

@@ -13,7 +13,6 @@ from neurodyn.cli.main import run
 from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics import AnalyticDynamics, Environment, HybridDynamics, State, declared_hybrid, load
-from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.geometry.ground import Ground
 from neurodyn.sim import sample_states, sample_torques
 from tests.dynamics.hybrid.sled import write_sled
@@ -126,8 +125,8 @@ def test_steps_on_rough_ground_are_linearised_through_their_substeps():
 
 
 def test_the_contact_model_follows_the_simulator():
-    assert simulated_contact(robots.load("ant")) == "soft"
-    assert simulated_contact(robots.load("franka")) is None
+    assert robots.load("ant").simulated_contact == "soft"
+    assert robots.load("franka").simulated_contact is None
     assert declared_hybrid("cartpole").config.contact is None
 
 

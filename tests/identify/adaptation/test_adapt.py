@@ -23,10 +23,10 @@ from neurodyn.identify.adaptation.networks import joint_networks
 from neurodyn.identify.adaptation.run import DECLARED, IDENTIFIED, Adaptation, found_quantities
 from neurodyn.identify.adaptation.settings import FitStage
 from neurodyn.identify.adaptation.usual import with_lag
-from neurodyn.identify.posterior import read_posterior
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
+from neurodyn.sim.draws import read_posterior
 from tests.identify.adaptation.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
 
 pytest.importorskip("newton")

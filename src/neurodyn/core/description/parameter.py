@@ -16,6 +16,10 @@ _POSITIVE_SOLIMP = ("solimp.width", "solimp.power")
 _SHARES = ("solimp.d0", "solimp.dwidth", "solimp.midpoint")
 
 
+CONFIDENCE = 0.95
+"""Share of intervals of identified quantities that hold the true value."""
+
+
 class Parameter(Config, frozen=True):
     """A quantity to identify.
 

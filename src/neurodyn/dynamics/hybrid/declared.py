@@ -47,7 +47,7 @@ def declared_hybrid(
             f"{declared.name}: the hybrid model has no fluid, the simulator has; networks of a blueprint on the "
             "wrenches of links learn its forces"
         )
-    contact = simulated_contact(declared) if contact is None else contact
+    contact = declared.simulated_contact if contact is None else contact
     if contact is not None:
         CONTACT_MODELS.require(contact)
     if substeps is not None and substeps < 1:
@@ -84,14 +84,6 @@ def write_declared_hybrid(
         dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
         HYBRID.save(Path(run), dynamics)
     return dynamics
-
-
-def simulated_contact(robot: Robot) -> str | None:
-    """Return the contact model that matches a robot's simulator; None if that has no contacts."""
-    if robot.simulator.solver == "featherstone":
-        return None
-    constrained = any(joint.scalar and (joint.lower is not None or joint.friction) for joint in robot.joints)
-    return "soft" if robot.contact_points is not None or constrained else None
 
 
 def declared_mechanism(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.batch import State, Trajectory
-from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.checks.passive import inside, limited
 from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged
@@ -112,7 +111,7 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     if robot.simulator.fluid is not None:
         return CheckResult(findings=[Finding(what="hybrid engine: it has no fluid, the simulator has", verdict="ok")])
     tree = msgspec.structs.replace(subject.mechanism, points=())  # in free space nothing touches
-    config = EngineConfig(substeps=robot.simulator.substeps, contact=simulated_contact(robot))
+    config = EngineConfig(substeps=robot.simulator.substeps, contact=robot.simulated_contact)
     engine = HybridDynamics(robot.spec, tree, config, declaration=locate(robot))
     state = inside(robot, subject.draw("engine", subject.few))
     torque = _torques(subject)

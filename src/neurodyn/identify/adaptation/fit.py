@@ -24,7 +24,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.batch import RecordedEnvironments
-from neurodyn.dynamics.hybrid.declared import declared_mechanism, simulated_contact
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adaptation.coordinates import CoordinateSpace, PartOfSpace
 from neurodyn.identify.adaptation.elastic_links import SPRINGS, bending, with_springs
@@ -123,7 +123,7 @@ def structures(robot: Robot, name: str, patterns: Sequence[str] = ("*",)) -> lis
     These are the floor's other cone of friction and, in the second half of the list, springs in the last links.
     `patterns` are the quantities that are free, see `usual_coordinates`.
     """
-    contact = simulated_contact(robot)
+    contact = robot.simulated_contact
     mechanism, fingerprint, scene = declared_mechanism(robot, contact)
 
     def of(own: Mechanism, structure: str = "") -> FitModel:

@@ -49,7 +49,6 @@ from neurodyn.identify.adaptation.result import (
 from neurodyn.identify.adaptation.settings import AdaptationSettings
 from neurodyn.identify.adaptation.unexplained import beyond_noise, unexplained
 from neurodyn.identify.adaptation.usual import with_motors
-from neurodyn.identify.posterior import FILE as POSTERIOR
 from neurodyn.identify.posterior import posterior_sample
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.requests import AdaptRequest
@@ -62,6 +61,7 @@ from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
+from neurodyn.sim.draws import POSTERIOR
 
 AdaptationRecord = RunRecord[AdaptationSettings]
 """How an adaptation was made."""

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws of named quantities for worlds that differ: from distributions as users write them, or from posteriors.
+
+What is drawn is given by texts (`core.description.randomisation`), or is the posterior of a run that `neurodyn
+identify` or `neurodyn adapt` made.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import read_plain
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.parameter import CONFIDENCE, select_parameters
+from neurodyn.core.description.randomisation import RandomisedQuantity, changed, randomised_quantities
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import derive_seed
+
+POSTERIOR = "posterior.safetensors"
+"""Sample that an adaptation writes into its run, a tensor of shape [samples] for each quantity."""
+
+SAMPLES = 1024
+"""Samples of a posterior."""
+
+
+class QuantityDraws(Protocol):
+    """A distribution of named quantities."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantities."""
+        ...
+
+    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Return values, shape [worlds, names], float32, on the generator's device."""
+        ...
+
+
+@dataclass(frozen=True)
+class IndependentDraws:
+    """Draws of quantities that do not depend on each other.
+
+    Attributes:
+        names: The quantities.
+        draws: Their distributions; `names` are those of these, one after another.
+        declared: Declared values of `names`.
+    """
+
+    names: tuple[str, ...]
+    draws: tuple[RandomisedQuantity, ...]
+    declared: tuple[float, ...]
+
+    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Return values, shape [worlds, names]."""
+        columns: list[Tensor] = []
+        for one in self.draws:
+            number = _drawn(one, worlds, generator)
+            for value in self.declared[len(columns) : len(columns) + len(one.names)]:
+                columns.append(changed(one.change, value, number))
+        return torch.stack(columns, 1)
+
+
+def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
+    """Return numbers of one distribution, shape [worlds]."""
+    device = generator.device
+    uniform = torch.rand(worlds, generator=generator, device=device)
+    if one.values:
+        index = (uniform * len(one.values)).long().clamp_max(len(one.values) - 1)
+        return torch.tensor(one.values, device=device)[index]
+    if one.shape == "log":
+        return one.lower * (one.upper / one.lower) ** uniform
+    if one.shape == "normal":  # by the quantile function, cut off at two standard deviations
+        tail = 0.5 * torch.special.erfc(torch.tensor(2.0**0.5, device=device))
+        deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * uniform)
+        return 0.5 * (one.lower + one.upper) + 0.25 * (one.upper - one.lower) * deviation
+    return one.lower + (one.upper - one.lower) * uniform
+
+
+@dataclass(frozen=True)
+class SampledDraws:
+    """Rows of a sample, each with the same chance.
+
+    Attributes:
+        names: The quantities.
+        rows: The sample, shape [rows, names].
+    """
+
+    names: tuple[str, ...]
+    rows: Tensor
+
+    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Return values, shape [worlds, names]."""
+        index = torch.randint(len(self.rows), (worlds,), generator=generator, device=generator.device)
+        return self.rows.to(generator.device)[index]
+
+
+@dataclass(frozen=True)
+class JoinedDraws:
+    """Distributions side by side; where two have a quantity, the last counts."""
+
+    parts: tuple[QuantityDraws, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantities."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.names))
+
+    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Return values, shape [worlds, names]."""
+        columns = {
+            name: column
+            for part in self.parts
+            for name, column in zip(part.names, part.draw(worlds, generator).unbind(1), strict=True)
+        }
+        return torch.stack([columns[name] for name in self.names], 1)
+
+
+def quantity_draws(texts: Sequence[str], values: Mapping[str, float], mechanism: Mechanism) -> QuantityDraws:
+    """Return the draws that texts ask for: distributions, or runs whose posterior is drawn from.
+
+    Args:
+        texts: The texts.
+        values: Declared values by name.
+        mechanism: The robot's tree of links, which bounds some of the quantities.
+
+    Raises:
+        InputError: A text is malformed, names an unknown quantity, or a run without a posterior.
+    """
+    parts: list[QuantityDraws] = [SampledDraws(*read_posterior(Path(text))) for text in texts if _is_run(text)]
+    plain = [text for text in texts if not _is_run(text)]
+    if plain:
+        least = {spec.name: spec.lower for spec in select_parameters(values, ["*"], mechanism.bounds())}
+        found = randomised_quantities(plain, values, bounds=least)
+        names = tuple(name for one in found for name in one.names)
+        parts.append(IndependentDraws(names, found, tuple(values[name] for name in names)))
+    return parts[0] if len(parts) == 1 else JoinedDraws(tuple(parts))
+
+
+def draws_of_drives(texts: Sequence[str]) -> bool:
+    """Return whether texts name quantities of drives, which a robot without drives then needs."""
+    return any(_ACTUATOR in text.partition("=")[0] for text in texts)
+
+
+_ACTUATOR = "actuator."
+
+
+def _is_run(text: str) -> bool:
+    return "=" not in text
+
+
+def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:
+    """Return a sample of the quantities that a run found.
+
+    An adaptation has a sample of the joint distribution (Laplace: normal in its coordinates about the optimum, cut off
+    at bounds). Of an identification each quantity is normal with the width of its interval, independent of the others.
+
+    Args:
+        run: Folder of a run of `neurodyn adapt` or `neurodyn identify`.
+        count: Number of samples of an identification.
+        seed: Seed of these.
+
+    Returns:
+        Names of the quantities, and values, shape [samples, names], float32.
+
+    Raises:
+        InputError: The folder is none of such a run, or none of its quantities has an interval.
+    """
+    if (run / POSTERIOR).is_file():
+        tensors = artifacts.read_tensors(run / POSTERIOR)
+        return tuple(tensors), torch.stack([tensors[name].float() for name in tensors], 1)
+    if not (run / "identification.json").is_file():
+        raise InputError(
+            f"{run}: holds no posterior ({POSTERIOR} or identification.json); valid: a run of `neurodyn adapt` or "
+            "`neurodyn identify`, or NAME=LOWER:UPPER"
+        )
+    found = [one for one in read_plain(run / "identification.json")["parameters"] if one.get("interval")]
+    if not found:
+        raise InputError(
+            f"{run}: none of its quantities has an interval, as its logs do not tell them; valid: another run"
+        )
+    reach = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(CONFIDENCE, dtype=torch.float64)))
+    noise = torch.randn(count, len(found), generator=posterior_generator(seed), dtype=torch.float64)
+    values = torch.tensor([one["value"] for one in found], dtype=torch.float64)
+    low, high = torch.tensor([one["interval"] for one in found], dtype=torch.float64).unbind(1)
+    rows = values + 0.5 * (high - low) / reach * noise
+    # A bound cuts an interval off on one side; samples stay within twice the interval on either side.
+    rows = torch.maximum(torch.minimum(rows, values + 2.0 * (high - values)), values - 2.0 * (values - low))
+    return tuple(one["name"] for one in found), rows.float()
+
+
+def posterior_generator(seed: int) -> torch.Generator:
+    """Return the random numbers of a posterior's samples."""
+    return torch.Generator().manual_seed(derive_seed(seed, "posterior"))
