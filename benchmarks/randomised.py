@@ -30,7 +30,7 @@ from neurodyn.sim.draws import SampledDraws
 from neurodyn.tasks import load
 
 TASK, ROBOTS, EPISODES, SEED = "ant-run", 20, 16, 77
-RANGES = ("root.mass=+0:25", "contact.friction=.3:.9", "actuator.*.gain=.6:1")
+RANGES = ("root.mass=+0:25", "contact.friction=.3:.9", "actuator.*.gain=.6:1:one")
 
 
 class InOrder(SampledDraws):

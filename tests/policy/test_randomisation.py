@@ -51,6 +51,9 @@ def test_distributions():
     assert float((normal - 3.0).abs().max()) <= 2.0001
     one_of = drawn(RandomisedQuantity(names=("a",), values=(1.0, 5.0)))
     assert sorted(set(one_of[:, 0].tolist())) == [1.0, 5.0]
+    weak = drawn(RandomisedQuantity(names=("a", "b", "c"), lower=0.6, upper=1.0, one=True))
+    assert torch.equal((weak < 1.0).sum(1), torch.ones(len(weak), dtype=torch.long))  # declared: 3
+    assert (weak < 1.0).float().mean(0).tolist() == pytest.approx([1 / 3] * 3, abs=0.02)
 
 
 def environment(task, opened, seed=0):
@@ -139,3 +142,5 @@ def test_refusals(tmp_path):
         open_randomisation([str(tmp_path)], model)
     with pytest.raises(InputError, match=r"'slider\.mas' matches no quantity"):
         open_randomisation(["slider.mas=1:2"], model)
+    with pytest.raises(InputError, match=r"valid with :one: a pattern"):
+        open_randomisation(["slider.mass&hinge.mass=1:2:one"], model)

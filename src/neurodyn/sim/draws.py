@@ -61,9 +61,16 @@ class IndependentDraws:
         columns: list[Tensor] = []
         for one in self.draws:
             number = _drawn(one, worlds, generator)
-            for value in self.declared[len(columns) : len(columns) + len(one.names)]:
-                columns.append(changed(one.change, value, number))
+            declared = self.declared[len(columns) : len(columns) + len(one.names)]
+            values = [changed(one.change, value, number) for value in declared]
+            columns += _in_one(values, declared, generator) if one.one else values
         return torch.stack(columns, 1)
+
+
+def _in_one(values: Sequence[Tensor], declared: Sequence[float], generator: torch.Generator) -> list[Tensor]:
+    """Return values of which each world has one, and the declared ones of the other quantities."""
+    chosen = torch.randint(len(values), values[0].shape, generator=generator, device=generator.device)
+    return [torch.where(chosen == i, value, declared[i]) for i, value in enumerate(values)]
 
 
 def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,8 @@ Shape = Literal["uniform", "log", "normal"]
 _SIGNS: dict[str, Change] = {"+": "add", "x": "scale"}
 _SHAPES: tuple[Shape, ...] = ("uniform", "log", "normal")
 _FORMS = (
-    "NAME=LOWER:UPPER, NAME=+LOWER:UPPER (added), NAME=xLOWER:UPPER (times), each also with :log or :normal, NAME=A|B|C"
+    "NAME=LOWER:UPPER, NAME=+LOWER:UPPER (added), NAME=xLOWER:UPPER (times), each also with :log, :normal or :one, "
+    "NAME=A|B|C"
 )
 
 
@@ -30,6 +31,7 @@ class RandomisedQuantity(Config, frozen=True):
         shape: "uniform", "log" (uniform in the logarithm), or "normal" (about the middle, the bounds two standard
             deviations away and never crossed).
         values: Numbers of which one is drawn, instead of a range; empty for a range.
+        one: Whether the draw goes to one of the quantities, itself drawn, and the others stay as declared.
     """
 
     names: tuple[str, ...]
@@ -38,6 +40,7 @@ class RandomisedQuantity(Config, frozen=True):
     upper: float = 0.0
     shape: Shape = "uniform"
     values: tuple[float, ...] = ()
+    one: bool = False
 
 
 def randomised_quantities(
@@ -48,7 +51,8 @@ def randomised_quantities(
     A text is NAME=LOWER:UPPER for values, NAME=+LOWER:UPPER for what is added to the declared value,
     NAME=xLOWER:UPPER for factors on it, or NAME=A|B|C for values of which one is drawn; ":log" or ":normal" behind a
     range changes its shape. NAME is a quantity or a shell pattern ("*.damping"), each match of which is drawn for
-    itself. Names joined by "&" ("leg.mass&leg.inertia.*=x.8:1.2") share one draw.
+    itself; with ":one" at the end, as in "actuator.*.gain=.6:1:one", one of the matches is drawn and the others stay as
+    declared. Names joined by "&" ("leg.mass&leg.inertia.*=x.8:1.2") share one draw.
 
     Args:
         texts: The texts.
@@ -65,8 +69,10 @@ def randomised_quantities(
             raise _malformed(text)
         draw = _range(text, right)
         together = "&" in left
+        if together and draw.get("one"):
+            raise InputError(f"randomise {text!r}: names joined by & share a draw; valid with :one: a pattern")
         names = [name for pattern in left.split("&") for name in _matching(pattern.strip(), nominal)]
-        groups = [tuple(dict.fromkeys(names))] if together else [(name,) for name in names]
+        groups = [tuple(dict.fromkeys(names))] if together or draw.get("one") else [(name,) for name in names]
         for group in groups:
             one = RandomisedQuantity(names=group, **draw)
             _require_possible(text, one, nominal, bounds or {})
@@ -90,14 +96,17 @@ def _range(text: str, right: str) -> dict[str, Any]:
         lower, upper = float(low), float(high)
     except ValueError:
         raise _malformed(text) from None
-    shape = rest[0] if rest else "uniform"
-    if len(rest) > 1 or shape not in _SHAPES:
-        raise InputError(f"randomise {text!r}: shape {':'.join(rest)!r}; valid: {choices(_SHAPES)}")
+    one = rest[-1:] == ["one"]
+    shape = rest[0] if rest[: len(rest) - one] else "uniform"
+    if len(rest) > 1 + one or shape not in _SHAPES:
+        raise InputError(
+            f"randomise {text!r}: shape {':'.join(rest)!r}; valid: {choices(_SHAPES)}, then :one or nothing"
+        )
     if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
         raise InputError(f"randomise {text!r}: from {lower:g} to {upper:g}; valid: finite numbers in ascending order")
     if shape == "log" and lower <= 0.0:
         raise InputError(f"randomise {text!r}: from {lower:g}; valid with :log: numbers above 0")
-    return {"change": change, "lower": lower, "upper": upper, "shape": shape}
+    return {"change": change, "lower": lower, "upper": upper, "shape": shape, "one": one}
 
 
 def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
