@@ -3,6 +3,7 @@
 
 import copy
 
+import msgspec
 import pytest
 import torch
 
@@ -191,3 +192,45 @@ def test_a_quantity_of_all_contacts_leaves_shapes_with_one_of_their_own(tmp_path
     assert model.geom_friction[:, 0].tolist() == [0.2, 0.3]
     with pytest.raises(InputError, match=r"contact\.left\.friction"):
         models.require(["contact.left.friction"])
+
+
+FLOATER = """<mujoco><compiler angle="radian" autolimits="true"/><option integrator="implicitfast"/><worldbody>
+<body name="base" pos="0 0 1"><freejoint name="base"/>
+<inertial pos=".1 -.05 .2" quat=".9 .1 -.3 .3" mass="4" diaginertia=".2 .3 .4"/>
+<geom name="ball" type="sphere" size=".1" pos=".05 0 0" mass="0"/>
+  <body name="arm" pos=".3 .1 0" quat=".7 .1 .7 0">
+    <joint name="swing" axis="0 .6 .8" pos=".05 0 .1" damping=".3" armature=".02" stiffness="5" frictionloss=".01"/>
+    <inertial pos=".2 .03 0" mass="1.5" diaginertia=".02 .03 .04"/>
+    <body name="hand" pos=".2 0 0"><joint name="wrist" axis="1 0 0" range="-.5 .5" damping=".1"/>
+      <inertial pos="0 .1 0" mass=".4" diaginertia=".01 .01 .01"/></body></body></body>
+</worldbody></mujoco>"""
+
+
+def test_worlds_of_newton_differ_as_those_of_plain_mujoco(tmp_path):
+    joints = (Joint("base", "free"), Joint("swing", "revolute"), Joint("wrist", "revolute", lower=-0.5, upper=0.5))
+    plain = declared(
+        tmp_path, FLOATER, joints, actuated={"swing": 3.0, "wrist": 1.0}, contact_points=ContactPointSelection(),
+        grounds={"flat": FLAT},
+    )  # fmt: skip
+    simulator = msgspec.structs.replace(plain.simulator, solver="mujoco", integrator="implicitfast")
+    newton = AnalyticDynamics(msgspec.structs.replace(plain, simulator=simulator))
+    numbers = {
+        name.replace("slide", "swing"): column
+        for name, column in values(torch.float32).items()
+        if name != "slide.com.z"
+    }
+    generator = torch.Generator().manual_seed(3)
+    q = 0.3 * torch.randn(WORLDS, plain.spec.nq, generator=generator)
+    q[:, 2], q[:, 3:7] = 0.3, torch.nn.functional.normalize(q[:, 3:7], dim=1)
+    state = State(q, torch.randn(WORLDS, plain.spec.nv, generator=generator))
+    torque = torch.randn(WORLDS, 25, 2, generator=generator)
+    around = Environment(ground=GROUND, parameters=numbers)
+    truth, found = (one.rollout(state, torque, around) for one in (AnalyticDynamics(plain), newton))
+    same = newton.rollout(state, torque, Environment(ground=GROUND))
+    assert (found.q - same.q).abs().amax((1, 2)).min() > 0.02
+    torch.testing.assert_close(found.q, truth.q, rtol=0.0, atol=2e-5)
+    torch.testing.assert_close(found.qd, truth.qd, rtol=0.0, atol=2e-3)
+    again = AnalyticDynamics(plain).rollout(state, torque, Environment(ground=GROUND))
+    torch.testing.assert_close(same.q, again.q, rtol=0.0, atol=2e-5)  # the declared robot is back
+    with pytest.raises(InputError, match=r"'swing\.origin\.x': Newton's worlds cannot differ in it"):
+        newton.begin(state, Environment(parameters={"swing.origin.x": 1.0}))

@@ -49,7 +49,7 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics) -> Randomisatio
     if not isinstance(dynamics, HybridDynamics | AnalyticDynamics):
         raise InputError(
             f"randomise: worlds of {dynamics.kind} dynamics cannot differ in quantities of the robot; valid: hybrid, a "
-            "run of kind hybrid, or analytic with solver mujoco-c"
+            "run of kind hybrid, or analytic"
         )
     if draws_of_drives(texts):
         dynamics = _with_drives(dynamics)

@@ -191,7 +191,7 @@ def _soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
         frictions[names[dof]] = constraint_parameters(
             model.dof_solref.numpy()[0][address], model.dof_solimp.numpy()[0][address]
         )
-    geoms = _geoms(robot, solver)
+    geoms = geoms_of_shapes(robot, solver)
     return constraints_of_shapes(
         robot,
         cone="elliptic" if int(model.opt.cone) else "pyramidal",
@@ -202,7 +202,7 @@ def _soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
     )
 
 
-def _geoms(robot: Robot, solver: Any) -> dict[str, int]:
+def geoms_of_shapes(robot: Robot, solver: Any) -> dict[str, int]:
     """Return the geoms of a robot's collision shapes, by the shape's name."""
     model = solver.model
     carrier, groups, body = carriers(model, robot), body_groups(model), model.shape_body.numpy()

@@ -2,6 +2,7 @@
 """Newton solvers as reference simulators: functions of states, on torch tensors, replayed as a graph."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from neurodyn.sim.build import Gravity, build, gravity_vectors
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import columns
 from neurodyn.sim.newton_articulation import imported_limits, newton_articulation
+from neurodyn.sim.newton_parameters import NewtonParameters
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
@@ -176,6 +178,7 @@ class ReferenceSimulator(Simulator):
         self._from_newton = scene is not None and needs_triangles(scene)
         self._pipeline: Any = None
         self._contacts: Any = None
+        self._parameters: NewtonParameters | None = None
         # A frame reads the first state and alternates between the other two, for any number of substeps.
         self._states = [self.model.state() for _ in range(3)]
         self._control: Any = self.model.control()
@@ -213,13 +216,29 @@ class ReferenceSimulator(Simulator):
         self.model.set_gravity(gravity_vectors(self.robot, self.worlds, gravity))
         self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
+    def set_parameters(self, names: Sequence[str], numbers: Tensor | None) -> None:
+        """See `Simulator.set_parameters`; solver MuJoCo only."""
+        if self.robot.simulator.solver != "mujoco":
+            super().set_parameters(names, numbers)
+            return
+        if self._parameters is None:
+            self._parameters = NewtonParameters(self.model, self.robot, self.built, self._solver)
+        self._parameters.require(names)
+        values = torch.zeros(self.worlds, 0) if numbers is None else numbers.detach().expand(self.worlds, len(names))
+        changed = self._parameters.write(dict(zip(names, values.to(self.device, torch.float32).unbind(1), strict=True)))
+        if changed:
+            self._solver.notify_model_changed(changed)
+
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """See `Simulator.step_`."""
+        own = self._parameters
         with on_warp_stream(self.device):
             self._q_in.copy_(q)
-            self._qd_in.copy_(qd)
+            self._qd_in.copy_(qd if own is None else own.shift_velocities(self._q_in, qd.to(self._q_in), 1.0))
             self._force[:, self._dofs] = torque.detach().to(self._force)
             self.replay()
+            if own is not None:
+                return self._q_out, own.shift_velocities(self._q_out, self._qd_out, -1.0)
         return self._q_out, self._qd_out
 
     def replay(self) -> None:
@@ -254,7 +273,8 @@ class ReferenceSimulator(Simulator):
             self._pipeline = self._newton.CollisionPipeline(self.model, broad_phase="explicit", rigid_contact_max=most)
             self._contacts = self._pipeline.contacts()
         self._solver = self._make_solver()
-        self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
+        own = 0 if self._parameters is None else self._parameters.flags
+        self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES | own)
         self._reports: list[Any] = [None] * self._replayed
         self._flags: list[Tensor] = []
         if self._capacity is not None:

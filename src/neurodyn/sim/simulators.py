@@ -63,7 +63,7 @@ class Simulator(ABC):
         if names:
             raise InputError(
                 f"robot {self.robot.name!r}: worlds of its simulator ({self.robot.simulator.solver}) cannot differ in "
-                f"{', '.join(names[:3])}; valid: solver: mujoco-c, or hybrid dynamics"
+                f"{', '.join(names[:3])}; valid: solver: mujoco or mujoco-c, or hybrid dynamics"
             )
 
     @abstractmethod
