@@ -38,8 +38,8 @@ INTERNALS = {
     "neurodyn.multibody.trace.recurrence", "neurodyn.nets.members", "neurodyn.nets.transformer",
     "neurodyn.policy.artifact", "neurodyn.policy.evaluation", "neurodyn.policy.logs", "neurodyn.policy.ppo",
     "neurodyn.policy.randomisation", "neurodyn.policy.requests", "neurodyn.policy.train", "neurodyn.robots.plausible",
-    "neurodyn.robots.sections", "neurodyn.sim.draws", "neurodyn.sim.engine", "neurodyn.sim.generate", "neurodyn.sim.sampling",
-    "neurodyn.walking.convex_mpc", "neurodyn.walking.state",
+    "neurodyn.robots.sections", "neurodyn.sim.draws", "neurodyn.sim.engine", "neurodyn.sim.generate",
+    "neurodyn.sim.sampling", "neurodyn.walking.convex_mpc", "neurodyn.walking.state",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""
 

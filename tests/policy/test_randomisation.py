@@ -63,11 +63,11 @@ def environment(task, opened, seed=0):
 
 def test_every_episode_has_a_robot_of_its_own(task, opened):
     world = environment(task, opened)
-    first = world.parameters.numbers.clone()
+    first = world.robots.numbers.clone()
     assert len(first.unique(dim=0)) == WORLDS
     world.episode_length_buf = torch.arange(WORLDS) % 5
     _, _, done, _ = world.step(torch.zeros(WORLDS, 1))
-    after = world.parameters.numbers
+    after = world.robots.numbers
     assert 0 < int(done.sum()) < WORLDS
     assert torch.equal(after[~done], first[~done])
     assert (after[done] != first[done]).all()
@@ -82,7 +82,7 @@ def test_a_saved_environment_goes_on_with_the_same_robots(task, opened):
     for _ in range(8):
         seen = [one.step(actions)[0]["policy"] for one in (world, other)]
         assert torch.equal(*seen)
-    assert torch.equal(world.parameters.numbers, other.parameters.numbers)
+    assert torch.equal(world.robots.numbers, other.robots.numbers)
 
 
 def test_what_the_return_depends_on_is_found(task, opened):
@@ -91,7 +91,7 @@ def test_what_the_return_depends_on_is_found(task, opened):
     )
     assert episodes.robots.shape == (60, 3)
     episodes.returns.copy_(-episodes.robots[:, 1])  # as if they came from the second quantity alone
-    found = robust(episodes.returns_in("hybrid"), [episodes], opened.draws)
+    found = robust(episodes.returns_in("hybrid"), [episodes])
     assert found.sensitivity[0].name == "hinge.mass"
     assert found.sensitivity[0].correlation == pytest.approx(-1.0)
     assert found.worst_tenth == pytest.approx(float((-episodes.robots[:, 1]).sort().values[:6].mean()))

@@ -4,13 +4,16 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Maker, Quantities
+from neurodyn.policy.disturbances import Disturbances
 from neurodyn.tasks import Memory, load
 from neurodyn.tasks.anymal import AnymalVelocity
 from neurodyn.tasks.velocity import COMMAND_FRAMES, PUSH, PUSH_FRAMES
@@ -108,12 +111,15 @@ def test_commands_and_pushes_come_in_their_turn() -> None:
     quantities = _quantities(64)
     memory = task.begin(quantities, generator)
     asked, changed, pushed = memory.command[:, :3], [], []
+    spec = task.declaration().spec
+    pushes = Disturbances((), task, SimpleNamespace(spec=msgspec.structs.replace(spec, dt=task.dt), device="cpu"))
+    at = pushes.begin(task.observe(quantities, memory), memory.action, None, generator)
     for frame in range(1, 400):
         memory = task.advance(memory, quantities, torch.zeros(64, 12), generator)
         if bool((memory.command[0, :3] != asked[0]).any()):
             changed.append(frame)
             asked = memory.command[:, :3]
-        change = task.push(memory, generator)
+        at, change = pushes.push(at, None, generator)
         assert change.abs().max() <= PUSH
         assert change[:, 2].abs().max() == 0.0
         if bool(change[0].any()):

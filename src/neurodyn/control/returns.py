@@ -2,7 +2,7 @@
 """What episodes return: counted frame by frame, and said of one or several controllers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
 from msgspec import UNSET, UnsetType
@@ -84,7 +84,8 @@ class EpisodeOutcomes:
         implausible: Whether it was one because the state was implausible, shape [episodes].
         succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
         terms: Sum of each term of the reward, shape [episodes].
-        robots: Quantities in which robots differed, shape [episodes, quantities]; None of one robot.
+        robots: What was drawn for the episodes, shape [episodes, drawn]; None of one robot.
+        drawn: Names of that.
     """
 
     returns: Tensor
@@ -95,18 +96,21 @@ class EpisodeOutcomes:
     succeeded: Tensor | None
     terms: dict[str, Tensor] = field(default_factory=dict)
     robots: Tensor | None = None
+    drawn: tuple[str, ...] = ()
 
     @classmethod
     def joined(cls, parts: "Sequence[EpisodeOutcomes]") -> "EpisodeOutcomes":
         """Return the episodes of several outcomes as one."""
         succeeded = [part.succeeded for part in parts if part.succeeded is not None]
         names = ("returns", "penalised", "lengths", "failed", "implausible")
-        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        returns, penalised, lengths, failed, implausible = (
+            torch.cat([getattr(part, name) for part in parts]) for name in names
+        )
         return cls(
-            **values,
+            returns, penalised, lengths, failed, implausible,
             succeeded=torch.cat(succeeded) if len(succeeded) == len(parts) else None,
             terms={name: torch.cat([part.terms[name] for part in parts]) for name in parts[0].terms},
-        )
+        )  # fmt: skip
 
     def returns_in(self, dynamics: str) -> Returns:
         """Return means over the episodes."""
@@ -135,6 +139,57 @@ def returns_in(dynamics: str, policies: Sequence[EpisodeOutcomes]) -> Returns:
         least=min(means) if len(means) > 1 else UNSET,
         greatest=max(means) if len(means) > 1 else UNSET,
     )
+
+
+@dataclass
+class Episodes:
+    """Episodes that ended since the last call of `policy.environment.PolicyEnvironment.collect`.
+
+    Attributes:
+        returns: Return of each episode, without penalty and scale.
+        penalised: Return of each episode, less the penalty.
+        lengths: Length of each episode [frames].
+        failed: Whether each episode failed.
+        implausible: Whether each episode failed because its state was implausible (`control.task_frames`).
+        terms: Sum of each reward term over these episodes, by name. The terms add up to the sum of `returns`.
+            "implausible" holds the task's `implausible_reward`, if it has one.
+    """
+
+    returns: list[float] = field(default_factory=list)
+    penalised: list[float] = field(default_factory=list)
+    lengths: list[float] = field(default_factory=list)
+    failed: list[bool] = field(default_factory=list)
+    implausible: list[bool] = field(default_factory=list)
+    terms: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
+        """Concatenate the episodes of several processes."""
+        lists = [own.name for own in fields(cls) if own.name != "terms"]
+        names = dict.fromkeys(name for part in parts for name in part.terms)
+        return cls(
+            **{name: [x for part in parts for x in getattr(part, name)] for name in lists},
+            terms={name: sum(part.terms.get(name, 0.0) for part in parts) for name in names},
+        )
+
+
+@dataclass(frozen=True)
+class EpisodeSums:
+    """Running sums over the present episodes, and totals over all.
+
+    Attributes:
+        length: Length of the present episodes so far [frames], shape [worlds].
+        returns: Return, penalised return and length of the present episodes, shape [3, worlds].
+        uncertain: Epistemic uncertainty, averaged over worlds and summed over all frames so far, shape [].
+        terms: Sum of each reward term over the present episodes, shape [terms, worlds].
+        earned: Sum of each reward term over all episodes that have ended, shape [terms].
+    """
+
+    length: Tensor
+    returns: Tensor
+    uncertain: Tensor
+    terms: Tensor
+    earned: Tensor
 
 
 class EpisodeTally:

@@ -234,10 +234,19 @@ class TaskFrames:
         return then, step, judge(self.task, self.bounds, step, then.now, at.memory, action)
 
     def advance(
-        self, at: Moment, action: Tensor, generator: torch.Generator, *, tracked: bool = False
+        self,
+        at: Moment,
+        action: Tensor,
+        generator: torch.Generator,
+        *,
+        tracked: bool = False,
+        sent: Tensor | None = None,
     ) -> tuple[Moment, Step]:
-        """Advance one frame without rewards and failures; arguments: see `frame`, actions within the limit."""
-        control = self.task.control(action, at.now, at.memory)
+        """Advance one frame without rewards and failures.
+
+        Arguments: see `frame`; actions within the limit. `sent` are those that reach the robot in their place.
+        """
+        control = self.task.control(action if sent is None else sent, at.now, at.memory)
         if self._torques and (control.target is not None or control.torque is None):  # a controller acts once a frame
             control = Control.unchecked(torque=frame_torque(self.dynamics.spec, at.state, control))
         advance = self.dynamics.step if tracked else self.dynamics.step_

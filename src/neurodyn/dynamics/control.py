@@ -79,6 +79,16 @@ def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tenso
 _CHANNEL = "base_linear_velocity"
 
 
+def require_pushable(spec: StateSpec) -> None:
+    """Raise an `InputError` if a state has neither a floating base nor channels with the base's velocity."""
+    if not spec.floating and len(_pushed_columns(spec)) != 3:
+        raise InputError(f"{spec.robot!r} cannot be pushed: its state has neither a free base nor {_CHANNEL!r}")
+
+
+def _pushed_columns(spec: StateSpec) -> list[int]:
+    return [number for number, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]
+
+
 def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> State:
     """Return states with a changed velocity of the base.
 
@@ -90,12 +100,12 @@ def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> 
     Raises:
         InputError: The state has neither a floating base nor channels with its velocity.
     """
+    require_pushable(spec)
     if spec.floating:
         turned = rotation.rotate(rotation.normalise(state.q[:, 3:7]), change)
         return State(state.q, torch.cat([state.qd[:, :3] + turned, state.qd[:, 3:]], dim=-1), state.channels)
-    columns = [number for number, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]
-    if len(columns) != 3 or state.channels is None:
-        raise InputError(f"{spec.robot!r} cannot be pushed: its state has neither a free base nor {_CHANNEL!r}")
+    columns = _pushed_columns(spec)
+    assert state.channels is not None
     if columns == list(range(columns[0], columns[0] + 3)):  # neighbours, as any log has them
         channels = state.channels.clone()
         channels[:, columns[0] : columns[0] + 3].add_(change)

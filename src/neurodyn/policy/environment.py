@@ -8,7 +8,7 @@ the model has data.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
+from neurodyn.control.returns import Episodes, EpisodeSums
 from neurodyn.control.starts import Starts
 from neurodyn.control.task_frames import (
     Ending,
@@ -28,6 +29,7 @@ from neurodyn.control.task_frames import (
     judge_later,
     require_fit,
 )
+from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
@@ -44,6 +46,8 @@ from neurodyn.dynamics.capture import (
 from neurodyn.dynamics.control import pushed
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.policy.disturbances import Disturbances, DisturbedState
+from neurodyn.policy.randomisation import DrawnRobots
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
@@ -53,57 +57,6 @@ _IMPLAUSIBLE = "implausible"
 
 _MOST_UNREAD = 256
 """Frames after which ended episodes are read from the device, if `collect` was not called before."""
-
-
-@dataclass
-class Episodes:
-    """Episodes that ended since the last call of `PolicyEnvironment.collect`.
-
-    Attributes:
-        returns: Return of each episode, without penalty and scale.
-        penalised: Return of each episode, less the penalty.
-        lengths: Length of each episode [frames].
-        failed: Whether each episode failed.
-        implausible: Whether each episode failed because its state was implausible (`control.task_frames`).
-        terms: Sum of each reward term over these episodes, by name. The terms add up to the sum of `returns`.
-            "implausible" holds the task's `implausible_reward`, if it has one.
-    """
-
-    returns: list[float] = field(default_factory=list)
-    penalised: list[float] = field(default_factory=list)
-    lengths: list[float] = field(default_factory=list)
-    failed: list[bool] = field(default_factory=list)
-    implausible: list[bool] = field(default_factory=list)
-    terms: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
-        """Concatenate the episodes of several processes."""
-        lists = [own.name for own in fields(cls) if own.name != "terms"]
-        names = dict.fromkeys(name for part in parts for name in part.terms)
-        return cls(
-            **{name: [x for part in parts for x in getattr(part, name)] for name in lists},
-            terms={name: sum(part.terms.get(name, 0.0) for part in parts) for name in names},
-        )
-
-
-@dataclass(frozen=True)
-class EpisodeSums:
-    """Running sums over the present episodes, and totals over all.
-
-    Attributes:
-        length: Length of the present episodes so far [frames], shape [worlds].
-        returns: Return, penalised return and length of the present episodes, shape [3, worlds].
-        uncertain: Epistemic uncertainty, averaged over worlds and summed over all frames so far, shape [].
-        terms: Sum of each reward term over the present episodes, shape [terms, worlds].
-        earned: Sum of each reward term over all episodes that have ended, shape [terms].
-    """
-
-    length: Tensor
-    returns: Tensor
-    uncertain: Tensor
-    terms: Tensor
-    earned: Tensor
 
 
 @dataclass(frozen=True)
@@ -190,6 +143,9 @@ class PolicyEnvironment(VecEnv):
         reward_scale: float = 1.0,
         environment: Environment | None = None,
         draws: QuantityDraws | None = None,
+        disturbed: Sequence[RandomisedQuantity] = (),
+        history: int = 1,
+        with_actions: bool = False,
         noisy: bool = False,
         frames: int | None = None,
         capture: Recorder | None = None,
@@ -209,6 +165,9 @@ class PolicyEnvironment(VecEnv):
                 None for the robot's default ground.
             draws: Quantities in which the robot differs between worlds and from episode to episode; those of
                 `dynamics` can differ in them (`policy.randomisation`). None for one robot.
+            disturbed: Disturbances, beside the task's own (`policy.disturbances`).
+            history: Frames that observations show at once, newest first.
+            with_actions: Whether they show the last action behind each frame.
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
             capture: Records a frame for replay. None for a CUDA graph with learned dynamics on a GPU, and for no
@@ -225,9 +184,11 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._scale = starts, reward_scale
-        self._draws, self._robots = draws, derive_seed(seed, "robots")
-        self._frames = TaskFrames(task, dynamics, environment, self._first_robots(worlds))
-        self._robots_now = self._robots_seen()
+        self.disturbances = Disturbances(
+            disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
+        )
+        self._robots = DrawnRobots(draws, self.disturbances, worlds, torch.device(dynamics.device), seed)
+        self._frames = TaskFrames(task, dynamics, environment, self._robots.parameters)
         self._penalised = penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
@@ -242,10 +203,13 @@ class PolicyEnvironment(VecEnv):
         self._always_renews = self.device.type != "cpu" or capture is not None
         self._renewal = renewal_in(dynamics, starts, worlds, ahead=self._always_renews)
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
-        noise = task.noise if noisy else ()
-        self._noise = torch.tensor(noise, device=self.device) if noise else None
         self._one = torch.ones(worlds, device=self.device)
         at = self._moment = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
+        self._disturbed: DisturbedState | None = None
+        if self.disturbances:
+            self._disturbed = self.disturbances.begin(
+                task.observe(at.now, at.memory), at.memory.action, self._robots.disturbed, self._generator
+            )
         still = torch.zeros(worlds, self.num_actions, device=self.device)
         first = task.reward(_with_contacts(at.now, worlds), at.memory, still)
         self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
@@ -260,22 +224,15 @@ class PolicyEnvironment(VecEnv):
         self._ended: list[_Ended] = []
         self.episodes = Episodes()
 
-    def _first_robots(self, worlds: int) -> WorldParameters | None:
-        """Return the parameters of the first episodes."""
-        if self._draws is None:
-            return None
-        self._drawing = device_generator(torch.device(self.dynamics.device), self._robots)
-        return WorldParameters(self._draws.names, self._draws.draw(worlds, self._drawing))
-
-    def _robots_seen(self) -> dict[str, Tensor]:
-        """Return the quantities of the present robots, of which observations keep a copy."""
-        return {} if self._draws is None or self.parameters is None else {"robot": self.parameters.numbers.clone()}
-
     @property
     def parameters(self) -> WorldParameters | None:
         """Quantities of the robots of the present episodes; None where all worlds have the same robot."""
-        environment = self._frames.environment
-        return None if environment is None else environment.parameters
+        return self._robots.parameters
+
+    @property
+    def robots(self) -> DrawnRobots:
+        """What was drawn for the present episodes."""
+        return self._robots
 
     @property
     def state(self) -> State:
@@ -300,16 +257,14 @@ class PolicyEnvironment(VecEnv):
         """Return the full state of the environment (`dynamics.capture`); None where frames are recorded."""
         if self._always_renews:
             return None
-        now, robots = self._moment.now, None if self._draws is None else self.parameters
+        now = self._moment.now
         return {
             "worlds": saved_tree(self._worlds | vars(self._sums)),
             "contact": now["contact"] if "contact" in now else None,  # noqa: SIM401 - get would raise
             "commands": self._generator.get_state(),
             "renewal": self._renewal.state(),
             "starts": self._starts.state(),
-            **(
-                {} if robots is None else {"robots": robots.numbers.cpu().clone(), "drawing": self._drawing.get_state()}
-            ),
+            **self._robots.saved(),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -321,23 +276,29 @@ class PolicyEnvironment(VecEnv):
         self._renewal.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
-        if self._draws is not None and self.parameters is not None:
-            self.parameters.numbers.copy_(saved["robots"])
-            self._drawing.set_state(saved["drawing"])
-            self._robots_now = self._robots_seen()
-        sums = {name: saved_tree(getattr(self._sums, name)) for name in ("terms", "earned")}  # newer than some files
-        worlds = restored_tree(self._worlds | vars(self._sums), {**sums, **saved["worlds"]})
+        self._robots.load(saved)
+        own = self._worlds | vars(self._sums)
+        newer = {name: saved_tree(own[name]) for name in ("terms", "earned", "disturbed")}  # than some files
+        worlds = restored_tree(own, {**newer, **saved["worlds"]})
         self._sums = EpisodeSums(**{name: worlds.pop(name) for name in vars(self._sums)})
         self._counted = self._sums.earned.tolist()
         contacts = saved["contact"]
         step = None if contacts is None else Step(worlds["state"], contacts=contacts.to(self.device))
-        self._moment = Moment(**worlds, now=self._frames.quantities(worlds["state"], step, worlds["torque"]))
+        self._adopt(worlds, self._frames.quantities(worlds["state"], step, worlds["torque"]))
+
+    def _adopt(self, worlds: dict[str, Any], now: Quantities) -> None:
+        """Go on from a state of the worlds."""
+        self._disturbed = worlds.pop("disturbed")
+        self._moment = Moment(**worlds, now=now)
 
     @property
     def _worlds(self) -> dict[str, Any]:
         """State of the worlds that a frame advances, except for the sums; quantities are derived from it."""
         at = self._moment
-        return {"carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory}
+        return {
+            "carry": at.carry, "state": at.state, "torque": at.torque, "memory": at.memory,
+            "disturbed": self._disturbed,
+        }  # fmt: skip
 
     @property
     def memory(self) -> Memory:
@@ -364,18 +325,34 @@ class PolicyEnvironment(VecEnv):
             self._sums.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
-        """Return the observations of the present states, shape [worlds, observations], under the key "policy".
+        """Return what the policy sees, shape [worlds, columns], under the key "policy".
 
-        Where robots differ, their quantities are there under the key "robot", for critics, shape [worlds, quantities].
+        What was drawn for the episodes is there under the key "robot", for critics, shape [worlds, quantities].
         """
-        return TensorDict({"policy": self._observed(), **self._robots_now}, batch_size=[self.num_envs])
+        return TensorDict({"policy": self.seen, **self._robots.seen}, batch_size=[self.num_envs])
 
-    def _observed(self) -> Tensor:
-        seen = self.task.observe(self._moment.now, self._moment.memory)
-        if self._noise is not None:
-            drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen.dtype)
-            seen = torch.addcmul(seen - self._noise, self._noise, drawn, value=2.0)
-        return seen
+    @property
+    def seen(self) -> Tensor:
+        """What the policy sees now, shape [worlds, columns]."""
+        at = self._moment
+        return self.task.observe(at.now, at.memory) if self._disturbed is None else self._disturbed.seen
+
+    def _see(self, begun: Tensor | None) -> Tensor:
+        """Read the present states, with episodes that have begun; return what the policy sees."""
+        at = self._moment
+        reading = self.task.observe(at.now, at.memory)
+        if self._disturbed is None:
+            return reading
+        self._disturbed = self.disturbances.see(
+            self._disturbed, reading, at.memory.action, self._robots.disturbed, self._generator, begun
+        )
+        return self._disturbed.seen
+
+    def _sent(self, actions: Tensor) -> Tensor:
+        """Return the actions that reach the robot, where they are disturbed."""
+        assert self._disturbed is not None
+        self._disturbed, sent = self.disturbances.act(self._disturbed, actions, self._robots.disturbed, self._generator)
+        return sent.clamp(-self.task.limit, self.task.limit)
 
     @torch.no_grad()
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
@@ -392,7 +369,7 @@ class PolicyEnvironment(VecEnv):
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
         if frame.ended is not None:
             self._note(frame.ended)
-        seen = TensorDict({"policy": frame.observation, **self._robots_now}, batch_size=[self.num_envs])
+        seen = TensorDict({"policy": frame.observation, **self._robots.seen}, batch_size=[self.num_envs])
         return seen, frame.reward, frame.done, frame.extras
 
     def step_tracked(self, actions: Tensor) -> TrackedFrame:
@@ -403,18 +380,20 @@ class PolicyEnvironment(VecEnv):
         """
         self._renewal.prepare()
         before = self._moment
-        then, step = self._frames.advance(before, actions, self._generator, tracked=True)
+        sent = None if self._disturbed is None else self._sent(actions)
+        then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
         _, done, over = self._go_on(then, step, end)
         due = _Due(then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None)
-        last = self.task.observe(then.now, then.memory)
+        earlier, last = self._disturbed, self._see(None)
+        if not over and not self.disturbances.pushes:
+            return TrackedFrame(last, last, end, done, over, due)
+        self._disturbed = earlier
         if over:
             self._renew(done)
-        change = self.task.push(self._moment.memory, self._generator)
-        if change is not None:
-            self._push(change)
-        moved = over or change is not None or self._noise is not None
-        return TrackedFrame(self._observed() if moved else last, last, end, done, over, due)
+        if self.disturbances.pushes:
+            self._push()
+        return TrackedFrame(self._see(done if over else None), last, end, done, over, due)
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.
@@ -457,7 +436,7 @@ class PolicyEnvironment(VecEnv):
             try:
                 self._captured = CapturedStep(
                     self._captured_step, before, (actions,), device=self.state.q.device,
-                    generators=(self._generator, *([] if self._draws is None else [self._drawing])), record=record,
+                    generators=(self._generator, *self._robots.generators), record=record,
                 )  # fmt: skip
             except CaptureError as error:
                 notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
@@ -476,14 +455,15 @@ class PolicyEnvironment(VecEnv):
         return (self._worlds, self._sums, self._renewal.turn), frame
 
     def _begin_frame(self, worlds: dict[str, Any], sums: EpisodeSums, turn: Tensor) -> None:
-        now = self._frames.quantities(worlds["state"], None, worlds["torque"])
-        self._moment, self._sums, self._renewal.turn = Moment(**worlds, now=now), sums, turn
+        self._adopt(dict(worlds), self._frames.quantities(worlds["state"], None, worlds["torque"]))
+        self._sums, self._renewal.turn = sums, turn
 
     def _frame(self, actions: Tensor) -> "EnvironmentFrame":
         """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
         task, frames, before = self.task, self._frames, self._moment
         actions = actions.clamp(-task.limit, task.limit)
-        then, step = frames.advance(before, actions, self._generator)
+        sent = None if self._disturbed is None else self._sent(actions)
+        then, step = frames.advance(before, actions, self._generator, sent=sent)
         end = judge(task, frames.bounds, step, then.now, before.memory, actions)
         late, done, over = self._go_on(then, step, end)
         penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
@@ -501,11 +481,10 @@ class PolicyEnvironment(VecEnv):
         if over:
             extras["succeeded"] = task.succeeded(then.now, then.memory)
             self._renew(done)
-        change = task.push(self._moment.memory, self._generator)
-        if change is not None:
-            self._push(change)
+        if self.disturbances.pushes:
+            self._push()
         reward = penalised if self._scale == 1.0 else self._scale * penalised
-        return EnvironmentFrame(self._observed(), reward, done, extras, ended)
+        return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
 
     def _go_on(self, then: Moment, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
         """Adopt the end of a frame; return which episodes ran out of time, which ended, and whether any may have."""
@@ -517,8 +496,10 @@ class PolicyEnvironment(VecEnv):
         self._moment, self._sums = then, replace(self._sums, length=length)
         return late, done, self._always_renews or bool(done.any())
 
-    def _push(self, change: Tensor) -> None:
-        """Add `change` to the velocity of the bases [m/s], base frame, shape [worlds, 3]."""
+    def _push(self) -> None:
+        """Push the bases of worlds whose turn it is."""
+        assert self._disturbed is not None
+        self._disturbed, change = self.disturbances.push(self._disturbed, self._robots.disturbed, self._generator)
         at = self._moment
         state = pushed(self.dynamics.spec, at.state, change)
         self._moment = replace(at, state=state, now=self._frames.quantities(state, None, at.torque))
@@ -586,10 +567,11 @@ class PolicyEnvironment(VecEnv):
     def _renew(self, done: Tensor) -> None:
         """Reset worlds; the others keep their state, history, memory and robot."""
         at = self._moment
-        if self._draws is not None and self.parameters is not None:
-            numbers = self.parameters.numbers
-            numbers.copy_(torch.where(done[:, None], self._draws.draw(len(done), self._drawing).to(numbers), numbers))
-            self._robots_now = self._robots_seen()
+        self._robots.renew(done)
+        if self._disturbed is not None:
+            self._disturbed = self.disturbances.restarted(
+                self._disturbed, done, self._robots.disturbed, self._generator
+            )
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)

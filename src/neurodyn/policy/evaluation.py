@@ -15,6 +15,7 @@ from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns, ret
 from neurodyn.control.starts import Starts, task_ground
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import Record, read_plain
+from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
 from neurodyn.core.requests import names_of, taking
@@ -23,7 +24,7 @@ from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.randomisation import open_randomisation, robust
+from neurodyn.policy.randomisation import Randomisation, open_randomisation, robust
 from neurodyn.policy.requests import EPISODES, SEED, EvaluatePolicyRequest
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
@@ -146,6 +147,7 @@ def play(
     penalty: float = 0.0,
     environment: Environment | None = None,
     draws: QuantityDraws | None = None,
+    disturbed: Sequence[RandomisedQuantity] = (),
 ) -> EpisodeOutcomes:
     """Let a policy act without noise for one episode in each of `episodes` worlds, with a robot each under `draws`.
 
@@ -155,19 +157,20 @@ def play(
         InputError: Task and dynamics do not fit together.
     """
     world = PolicyEnvironment(
-        task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment, draws=draws
-    )
-    robots = None if world.parameters is None else world.parameters.numbers.cpu().clone()
+        task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment, draws=draws,
+        disturbed=disturbed,
+    )  # fmt: skip
+    robots = None if world.robots.numbers is None else world.robots.numbers.cpu().clone()
     tally = EpisodeTally(task, episodes, world.device)
     for _ in tracked(range(task.frames)):
-        _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
+        _, seen, done, extras = world.step(policy(world.seen))
         goes_on = tally.count(
             extras["reward"], seen, extras["terms"], done=done, failed=~extras["time_outs"],
             implausible=extras["implausible"], succeeded=extras.get("succeeded"),
         )  # fmt: skip
         if not goes_on:
             break
-    return replace(tally.outcome(), robots=robots)
+    return replace(tally.outcome(), robots=robots, drawn=world.robots.names)
 
 
 @taking(EvaluatePolicyRequest)
@@ -198,11 +201,10 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         )
         for name in names
     }
-    drawn: dict[str, QuantityDraws] = {}
-    if request.randomise:
-        for name, where in opened.items():
-            randomised = open_randomisation(request.randomise, where.dynamics)
-            opened[name], drawn[name] = replace(where, dynamics=randomised.dynamics), randomised.draws
+    drawn: dict[str, Randomisation] = {}
+    for name, where in opened.items():
+        drawn[name] = open_randomisation(request.randomise, where.dynamics, wanted)
+        opened[name] = replace(where, dynamics=drawn[name].dynamics)
     logged = [name for name, where in opened.items() if where.log is not None]
     from_logs = tuple(name for name, where in opened.items() if where.dynamics.from_logs)
     outcomes: dict[str, list[EpisodeOutcomes]] = {}
@@ -211,14 +213,14 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         outcomes[name] = [
             play(
                 network.to(where.dynamics.device), wanted, where.dynamics, where.starts(wanted, seed), episodes,
-                seed=seed, environment=environment, draws=drawn.get(name),
+                seed=seed, environment=environment, draws=drawn[name].draws, disturbed=drawn[name].disturbed,
             )
             for network in tracked(networks, name)
         ]  # fmt: skip
 
     def said(which: slice) -> PolicyEvaluation:
         some = {name: found[which] for name, found in outcomes.items()}
-        results = [robust(returns_in(name, found), found, drawn.get(name)) for name, found in some.items()]
+        results = [robust(returns_in(name, found), found) for name, found in some.items()]
         return PolicyEvaluation(
             task=wanted.name,
             policy=", ".join(folders[which]),

@@ -13,7 +13,7 @@ from rsl_rl.models import MLPModel
 from torch import Tensor, nn
 
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
-from neurodyn.control.returns import EpisodeOutcomes
+from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
@@ -24,12 +24,11 @@ from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, TrainState, Validation
 from neurodyn.learn.loop import TrainingLoop, has_state
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
-from neurodyn.policy.environment import Episodes, PolicyEnvironment
+from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
-from neurodyn.policy.randomisation import open_randomisation
+from neurodyn.policy.randomisation import Randomisation, open_randomisation
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
-from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 
 LEAST_UPDATES = 10
@@ -58,11 +57,8 @@ class PolicyLearner(Learner):
         self._reference, self._initial = job.reference, job.initial
         seed = current_ranks().seed(settings.seed)
         require_fit(task, where.dynamics, settings.penalty)
-        self._draws: QuantityDraws | None = None
-        if settings.randomise:
-            opened = open_randomisation(settings.randomise, where.dynamics)
-            where = self._where = replace(where, dynamics=opened.dynamics)
-            self._draws = opened.draws
+        self._robots = open_randomisation(settings.randomise, where.dynamics, task)
+        where = self._where = replace(where, dynamics=self._robots.dynamics)
         # Where it is played: from starts of the task where some of the training's episodes have such.
         self._plays = where
         if settings.task_share is not None and where.log is not None and where.drawn_by(task):
@@ -71,7 +67,8 @@ class PolicyLearner(Learner):
         self._starts = where.starts(task, seed) if starts is None else starts
         self._world = PolicyEnvironment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
-            reward_scale=settings.reward_scale, draws=self._draws, noisy=True, frames=settings.frames,
+            reward_scale=settings.reward_scale, draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
+            frames=settings.frames,
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
@@ -214,8 +211,12 @@ class PolicyLearner(Learner):
     def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> EpisodeOutcomes:
         starts = where.starts(self._task, _EVALUATION)
         count = self._settings.evaluation_worlds
-        draws = self._draws if where is self._plays else None  # the reference is one robot
-        return play(network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, draws=draws)
+        # The reference is one robot, undisturbed.
+        drawn = self._robots if where is self._plays else Randomisation(where.dynamics, None)
+        return play(
+            network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, draws=drawn.draws,
+            disturbed=drawn.disturbed,
+        )  # fmt: skip
 
 
 S = TypeVar("S", bound=TrainingSettings)

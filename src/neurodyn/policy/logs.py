@@ -49,6 +49,7 @@ from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, PolicyConfig, behaviour, load_policy, task_of
+from neurodyn.policy.disturbances import Disturbances
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task, load
@@ -449,6 +450,8 @@ class _Batch:
         now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu) if torques else None)
         memory = task.begin(now, self._generator)
         seen = self._seen(state, now, None, None)[1]
+        jolts, drawing, change = Disturbances((), task, self._dynamics), self._generator, None
+        jolted = jolts.begin(task.observe(now, memory), memory.action, None, drawing)
         for frame in range(task.frames + 1 if most is None else most):
             action = self._act(task.observe(seen, memory))
             control = task.control(action, now, memory)
@@ -458,7 +461,8 @@ class _Batch:
             end = judge(task, self._bounds, step, now, memory, action)
             contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
             memory = task.advance(memory, now, action, self._generator)
-            change = task.push(memory, self._generator) if self._measured and self._robot is None else None
+            if jolts.pushes and self._measured and self._robot is None:
+                jolted, change = jolts.push(jolted, None, drawing)
             if change is not None:
                 state = pushed(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)

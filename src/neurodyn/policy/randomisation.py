@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worlds that differ: draws of named quantities, for trainings and evaluations of policies.
-
-What is drawn is given by texts (`core.description.randomisation`), or is the posterior of a run that `neurodyn
-identify` or `neurodyn adapt` made.
-"""
+"""Worlds that differ, in trainings and evaluations of policies; what is drawn: `sim.draws`, `policy.disturbances`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import torch
@@ -14,13 +11,87 @@ from torch import Tensor
 
 from neurodyn.control.returns import EpisodeOutcomes, QuantitySensitivity, Returns
 from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.batch import WorldParameters, device_generator
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.multibody.engine import nominal
-from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws
+from neurodyn.policy.disturbances import Disturbances, EpisodeDraws, disturbances_of, is_disturbance
+from neurodyn.sim.draws import JoinedDraws, QuantityDraws, draws_of_drives, quantity_draws
+from neurodyn.tasks import Task
+
+
+class DrawnRobots:
+    """What was drawn for the present episodes of a batch of worlds: quantities of robots, then of disturbances.
+
+    Attributes:
+        names: Names of all.
+        parameters: Those of the robot, which dynamics read; None where all worlds have the same robot.
+        disturbed: Those of disturbances, shape [worlds, names]; None where there are none.
+        seen: All of them under the key "robot", of which observations keep a copy; empty where nothing is drawn.
+    """
+
+    def __init__(
+        self, draws: QuantityDraws | None, disturbances: Disturbances, worlds: int, device: torch.device, seed: int
+    ) -> None:
+        """Draw for the first episodes; `draws` are those of the robot."""
+        parts: tuple[QuantityDraws, ...] = () if draws is None else (draws,)
+        if disturbances.names:
+            parts = (*parts, EpisodeDraws(disturbances.draws))
+        self._draws = JoinedDraws(parts) if parts else None
+        self._own = 0 if draws is None else len(draws.names)
+        self.names = () if self._draws is None else self._draws.names
+        self.parameters: WorldParameters | None = None
+        self.disturbed: Tensor | None = None
+        self.seen: dict[str, Tensor] = {}
+        if self._draws is None:
+            return
+        self._drawing = device_generator(device, derive_seed(seed, "robots"))
+        self._numbers = self._draws.draw(worlds, self._drawing)
+        if draws is not None:
+            own = self._numbers if len(parts) == 1 else self._numbers[:, : self._own].clone()
+            self.parameters = WorldParameters(draws.names, own)
+        self._set(self._numbers)
+
+    @property
+    def numbers(self) -> Tensor | None:
+        """All numbers, shape [worlds, names]; None where nothing is drawn."""
+        return None if self._draws is None else self._numbers
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """What draws them."""
+        return () if self._draws is None else (self._drawing,)
+
+    def renew(self, done: Tensor) -> None:
+        """Draw anew for some worlds, shape [worlds], bool."""
+        if self._draws is not None:
+            fresh = self._draws.draw(len(done), self._drawing).to(self._numbers)
+            self._set(torch.where(done[:, None], fresh, self._numbers))
+
+    def _set(self, numbers: Tensor) -> None:
+        """Write numbers, in place where dynamics and recorded frames read them."""
+        self._numbers.copy_(numbers)
+        if self.parameters is not None and self.parameters.numbers is not self._numbers:
+            self.parameters.numbers.copy_(self._numbers[:, : self._own])
+        self.disturbed = self._numbers[:, self._own :] if len(self.names) > self._own else None
+        self.seen = {"robot": self._numbers.clone()}
+
+    def saved(self) -> dict[str, Any]:
+        """Return the numbers and the state of their generator, for a checkpoint."""
+        if self._draws is None:
+            return {}
+        return {"robots": self._numbers.cpu().clone(), "drawing": self._drawing.get_state()}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `saved` returned."""
+        if self._draws is not None:
+            self._set(saved["robots"].to(self._numbers))
+            self._drawing.set_state(saved["drawing"])
 
 
 @dataclass(frozen=True)
@@ -29,23 +100,30 @@ class Randomisation:
 
     Attributes:
         dynamics: The dynamics.
-        draws: The distribution.
+        draws: The distribution of quantities of the robot; None for one robot.
+        disturbed: What disturbs it (`policy.disturbances`).
     """
 
     dynamics: Dynamics
-    draws: QuantityDraws
+    draws: QuantityDraws | None
+    disturbed: tuple[RandomisedQuantity, ...] = ()
 
 
-def open_randomisation(texts: Sequence[str], dynamics: Dynamics) -> Randomisation:
+def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | None = None) -> Randomisation:
     """Return the draws that texts ask for, and dynamics whose worlds can differ in them.
 
     A text is a distribution (`core.description.randomisation`), or a run of `neurodyn identify` or `neurodyn adapt`,
     whose posterior is drawn from. Quantities of drives ("actuator.JOINT.gain") may be drawn of robots that declare no
-    drives, too.
+    drives, too. With a task it may also be a disturbance (`policy.disturbances`), in any dynamics.
 
     Raises:
         InputError: A text is malformed or names an unknown quantity, or worlds of the dynamics cannot differ.
     """
+    others = [text for text in texts if task is not None and is_disturbance(text)]
+    disturbed = () if task is None else disturbances_of(others, task)
+    texts = [text for text in texts if text not in others]
+    if not texts:
+        return Randomisation(dynamics, None, disturbed)
     if not isinstance(dynamics, HybridDynamics | AnalyticDynamics):
         raise InputError(
             f"randomise: worlds of {dynamics.kind} dynamics cannot differ in quantities of the robot; valid: hybrid, a "
@@ -59,7 +137,7 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics) -> Randomisatio
     draws = quantity_draws(texts, values, model.mechanism)
     if isinstance(dynamics, HybridDynamics):
         dynamics = dynamics.freeing(draws.names)
-    return Randomisation(dynamics, draws)
+    return Randomisation(dynamics, draws, disturbed)
 
 
 def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics | AnalyticDynamics:
@@ -73,17 +151,18 @@ def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics 
     return driven
 
 
-def robust(returns: Returns, policies: Sequence[EpisodeOutcomes], draws: QuantityDraws | None) -> Returns:
+def robust(returns: Returns, policies: Sequence[EpisodeOutcomes]) -> Returns:
     """Return the returns of one or several policies with their worst tenth, and with what they depend on.
 
-    Where no draws are given they are left as they are.
+    Where nothing was drawn for the episodes they are left as they are.
     """
-    if draws is None:
+    if not policies[0].drawn:
         return returns
     values = torch.cat([one.returns for one in policies]).double()
     numbers = torch.cat([one.robots for one in policies if one.robots is not None]).double()
     worst = values.sort().values[: max(1, len(values) // 10)].mean()
-    found = [_sensitivity(name, column, values) for name, column in zip(draws.names, numbers.unbind(1), strict=True)]
+    columns = zip(policies[0].drawn, numbers.unbind(1), strict=True)
+    found = [_sensitivity(name, column, values) for name, column in columns]
     found.sort(key=lambda one: -abs(one.correlation))
     return msgspec.structs.replace(returns, worst_tenth=float(worst), sensitivity=found)
 

@@ -47,7 +47,8 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
         randomise: Quantity in which the robot differs between worlds and episodes, as root.mass=+0:10 (added),
             *.damping=x.5:2 (times), contact.friction=.3:.9 (set), each also with :log or :normal behind it; or a run of
-            `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from. Give the flag once for each.
+            `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from; or what disturbs it, as
+            push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step. Give the flag once for each.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.

@@ -90,8 +90,9 @@ class TrainingSettings(Config, frozen=True):
         keep_every: Updates between policies that are kept, in POLICY/kept; None to keep none.
         threads: Threads of torch; None for its default.
         randomise: Quantities in which the robot differs between worlds and episodes: distributions as
-            "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`). PPO's critic sees them,
-            the policy does not.
+            "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`); and what disturbs it, as
+            "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees what is drawn once an episode, the policy
+            does not.
     """
 
     algorithm: ClassVar[str]

@@ -75,18 +75,26 @@ def _in_one(values: Sequence[Tensor], declared: Sequence[float], generator: torc
 
 def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> Tensor:
     """Return numbers of one distribution, shape [worlds]."""
-    device = generator.device
-    uniform = torch.rand(worlds, generator=generator, device=device)
-    if one.values:
-        index = (uniform * len(one.values)).long().clamp_max(len(one.values) - 1)
-        return torch.tensor(one.values, device=device)[index]
-    if one.shape == "log":
-        return one.lower * (one.upper / one.lower) ** uniform
-    if one.shape == "normal":  # by the quantile function, cut off at two standard deviations
-        tail = 0.5 * torch.special.erfc(torch.tensor(2.0**0.5, device=device))
-        deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * uniform)
-        return 0.5 * (one.lower + one.upper) + 0.25 * (one.upper - one.lower) * deviation
-    return one.lower + (one.upper - one.lower) * uniform
+    return numbers_of((one,), torch.rand(worlds, 1, generator=generator, device=generator.device))[:, 0]
+
+
+def numbers_of(draws: Sequence[RandomisedQuantity], uniform: Tensor) -> Tensor:
+    """Return numbers of several distributions from uniform ones, by their quantile functions, shape [worlds, draws]."""
+    like = {"dtype": uniform.dtype, "device": uniform.device}
+    lower, upper = (torch.tensor([getattr(one, end) for one in draws], **like) for end in ("lower", "upper"))
+    found = lower + (upper - lower) * uniform
+    for column, one in enumerate(draws):
+        own = uniform[:, column]
+        if one.values:
+            index = (own * len(one.values)).long().clamp_max(len(one.values) - 1)
+            found[:, column] = torch.tensor(one.values, **like)[index]
+        elif one.shape == "log":
+            found[:, column] = one.lower * (one.upper / one.lower) ** own
+        elif one.shape == "normal":  # cut off at two standard deviations
+            tail = 0.5 * math.erfc(2.0**0.5)
+            deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * own)
+            found[:, column] = 0.5 * (one.lower + one.upper) + 0.25 * (one.upper - one.lower) * deviation
+    return found
 
 
 @dataclass(frozen=True)

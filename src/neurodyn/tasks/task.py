@@ -156,6 +156,11 @@ class Task(ABC):
     implausible_reward: float = 0.0
     noise: tuple[float, ...] = ()
 
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """What disturbs every episode, in the words of `--randomise`, as "push.velocity=0:1"; nothing by default."""
+        return ()
+
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length."""
         return _declared(self.robot, self.dt)
@@ -214,10 +219,6 @@ class Task(ABC):
             air_time=memory.air_time,
             frame=memory.frame + 1,
         )
-
-    def push(self, memory: Memory, generator: torch.Generator) -> Tensor | None:
-        """Return by how much the base's velocity jumps [m/s], base axes, shape [worlds, 3]; None for no push."""
-        return None
 
     def hindsight(self, ahead: Quantities) -> Tensor:
         """Return the command under which the observed motion would have been right, shape [worlds, commands].

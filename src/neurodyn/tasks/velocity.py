@@ -32,8 +32,8 @@ PUSH = 0.5
 UPRIGHT = -0.5
 """The z component of gravity in the axes of the base above which the robot has fallen: 60 degrees."""
 
-# Columns of the memory's command: target velocities, then frames until the next command and until the next push.
-ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
+# Columns of the memory's command: target velocities, then frames until the next command.
+ASKED, _UNTIL = slice(0, 3), slice(3, 4)
 
 
 def observed_columns(joints: tuple[str, ...], rates: tuple[str, ...], actions: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,43 +77,37 @@ class VelocityTracking(Task):
         memory = super().begin(quantities, generator)
         return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(self.feet)))
 
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """Pushes along x and y, for a robot that walks at 1 m/s of up to `PUSH`."""
+        most, seconds = PUSH * self.fastest[0], [frames * self._declaration.dt for frames in PUSH_FRAMES]
+        return (
+            f"push.velocity.[xy]={-most}:{most}",
+            f"push.interval={seconds[0]}:{seconds[1]}",
+        )
+
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Draw velocities, and for how long they hold, shape [worlds, 5]."""
+        """Draw velocities, and for how long they hold, shape [worlds, 4]."""
         asked = self._symmetric(worlds, generator)
         standing = torch.rand(worlds, 1, generator=generator, device=generator.device) < self.standing
-        until = [_whole(frames, worlds, generator) for frames in (COMMAND_FRAMES, PUSH_FRAMES)]
-        return torch.cat([asked.masked_fill(standing, 0.0), *until], dim=-1)
+        return torch.cat([asked.masked_fill(standing, 0.0), _whole(COMMAND_FRAMES, worlds, generator)], dim=-1)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
         """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
-        worlds = len(action)
         contact = quantities.contacts(self.feet) > 0.5
-        asked, until = memory.command[:, ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
-        fresh = self.commands(worlds, generator).to(action.dtype)
-        # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
-        over = until <= constant((0.0, -0.5), until)
-        until = torch.where(over, fresh[:, _UNTIL_COMMAND:], until)
-        asked = torch.where(over[:, :1], fresh[:, ASKED], asked)
+        until = memory.command[:, _UNTIL] - 1.0
+        held = torch.cat([memory.command[:, ASKED], until], dim=-1)
         return replace(
             super().advance(memory, quantities, action, generator),
-            command=torch.cat([asked, until], dim=-1),
+            command=torch.where(until <= 0.0, self.commands(len(action), generator).to(action.dtype), held),
             air_time=(memory.air_time + self._declaration.dt).masked_fill(contact, 0.0),
         )
 
-    def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
-        """Return by how much the base's velocity changes now [m/s], base axes, shape [worlds, 3]."""
-        worlds = len(memory.command)
-        change = self._symmetric(worlds, generator).to(memory.command.dtype)
-        most = PUSH * self.fastest[0]
-        change = change * constant((most / self.fastest[0], most / self.fastest[1], 0.0), memory.command)
-        return change.masked_fill(memory.command[:, _UNTIL_PUSH, None] != 0.0, 0.0)
-
     def hindsight(self, ahead: Quantities) -> Tensor:
-        """Return the mean velocities of the frames that followed, shape [worlds, 5]."""
+        """Return the mean velocities of the frames that followed, shape [worlds, 4]."""
         velocity, spin = ahead["base_linear_velocity"], ahead["base_angular_velocity"]
         moved = torch.cat([velocity[:, :2], spin[:, 2:]], dim=-1).unflatten(0, (-1, self.foresight)).mean(1)
-        until = constant((COMMAND_FRAMES[0], PUSH_FRAMES[0]), moved).expand(len(moved), 2)
-        return torch.cat([moved, until], dim=-1)
+        return torch.cat([moved, constant((COMMAND_FRAMES[0],), moved).expand(len(moved), 1)], dim=-1)
 
     def action_of(self, control: Tensor) -> Tensor:
         """Return the action of which `control` are the targets, shape [worlds, actions]."""

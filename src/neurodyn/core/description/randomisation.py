@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions of quantities that differ between the worlds of a training, as users write them."""
+"""Distributions of what differs between the worlds of a training or from step to step, as users write them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,25 @@ from neurodyn.core.errors import InputError, choices, nearest
 
 Change = Literal["set", "add", "scale"]
 Shape = Literal["uniform", "log", "normal"]
+Each = Literal["episode", "step"]
 
 _SIGNS: dict[str, Change] = {"+": "add", "x": "scale"}
 _SHAPES: tuple[Shape, ...] = ("uniform", "log", "normal")
+_EACH: tuple[Each, ...] = ("episode", "step")
 _FORMS = (
     "NAME=LOWER:UPPER, NAME=+LOWER:UPPER (added), NAME=xLOWER:UPPER (times), each also with :log, :normal or :one, "
     "NAME=A|B|C"
 )
+_MJLAB = {
+    "body_mass": "*.mass", "body_com_offset": "*.com.*", "body_ipos": "*.com.*", "joint_damping": "*.damping",
+    "dof_damping": "*.damping", "joint_armature": "*.armature", "dof_armature": "*.armature",
+    "joint_friction": "*.friction", "dof_frictionloss": "*.friction", "joint_stiffness": "*.stiffness",
+    "jnt_stiffness": "*.stiffness", "geom_friction": "contact.friction",
+    "pd_gains": "actuator.*.k[pd]", "encoder_bias": "observation.joint_position.*",
+    "push_by_setting_velocity": "push.velocity.[xyz]",
+}  # fmt: skip
+"""Terms of mjlab's `dr` module and events, and the quantities that they draw, of all bodies or joints."""
+_NO_LINKS = ("contact.", "actuator.", "gravity.")
 
 
 class RandomisedQuantity(Config, frozen=True):
@@ -32,6 +44,7 @@ class RandomisedQuantity(Config, frozen=True):
             deviations away and never crossed).
         values: Numbers of which one is drawn, instead of a range; empty for a range.
         one: Whether the draw goes to one of the quantities, itself drawn, and the others stay as declared.
+        each: How often it is drawn: once an episode, or anew in every step; None where nothing was said.
     """
 
     names: tuple[str, ...]
@@ -41,23 +54,36 @@ class RandomisedQuantity(Config, frozen=True):
     shape: Shape = "uniform"
     values: tuple[float, ...] = ()
     one: bool = False
+    each: Each | None = None
+
+    @property
+    def greatest(self) -> float:
+        """The greatest number that can be drawn."""
+        return max(self.values, default=self.upper)
 
 
 def randomised_quantities(
-    texts: Sequence[str], nominal: Mapping[str, float], *, bounds: Mapping[str, float | None] | None = None
+    texts: Sequence[str],
+    nominal: Mapping[str, float],
+    *,
+    bounds: Mapping[str, float | None] | None = None,
+    stepwise: bool = False,
 ) -> tuple[RandomisedQuantity, ...]:
     """Return the draws that texts ask for.
 
     A text is NAME=LOWER:UPPER for values, NAME=+LOWER:UPPER for what is added to the declared value,
     NAME=xLOWER:UPPER for factors on it, or NAME=A|B|C for values of which one is drawn; ":log" or ":normal" behind a
-    range changes its shape. NAME is a quantity or a shell pattern ("*.damping"), each match of which is drawn for
-    itself; with ":one" at the end, as in "actuator.*.gain=.6:1:one", one of the matches is drawn and the others stay as
-    declared. Names joined by "&" ("leg.mass&leg.inertia.*=x.8:1.2") share one draw.
+    range changes its shape, and ":step" draws it anew in every step. NAME is a quantity or a shell pattern
+    ("*.damping"), each match of which is drawn for itself, or "dr.TERM", a term of mjlab; with ":one", as in
+    "actuator.*.gain=.6:1:one", one of the matches is drawn and the others stay as declared. Names joined by "&"
+    ("leg.mass&leg.inertia.*=x.8:1.2") share one draw.
 
     Args:
         texts: The texts.
         nominal: Declared values by name.
         bounds: Least possible values by name, where there are such.
+        stepwise: Whether these quantities may be drawn in every step. Then several draws may change one, each in
+            another way.
 
     Raises:
         InputError: A text is malformed, matches nothing, a quantity is named twice, or a draw is not possible.
@@ -68,6 +94,8 @@ def randomised_quantities(
         if not given or not left or not right:
             raise _malformed(text)
         draw = _range(text, right)
+        if draw["each"] == "step" and not stepwise:
+            raise InputError(f"randomise {text!r}: {left} is a quantity of the robot; valid: one draw an episode")
         together = "&" in left
         if together and draw.get("one"):
             raise InputError(f"randomise {text!r}: names joined by & share a draw; valid with :one: a pattern")
@@ -77,7 +105,7 @@ def randomised_quantities(
             one = RandomisedQuantity(names=group, **draw)
             _require_possible(text, one, nominal, bounds or {})
             found.append(one)
-    _require_once(found)
+    _require_once(found, by_way=stepwise)
     return tuple(found)
 
 
@@ -88,29 +116,44 @@ def _malformed(text: str) -> InputError:
 def _range(text: str, right: str) -> dict[str, Any]:
     """Return the fields of a draw from what stands behind "="."""
     change = _SIGNS.get(right[0], "set")
-    numbers = right[1:] if change != "set" else right
+    first, *rest = (right[1:] if change != "set" else right).split(":")
     try:
-        if "|" in numbers:
-            return {"change": change, "values": tuple(float(part) for part in numbers.split("|"))}
-        low, high, *rest = numbers.split(":")
-        lower, upper = float(low), float(high)
-    except ValueError:
+        if "|" in first:
+            numbers = tuple(float(part) for part in first.split("|"))
+        else:
+            numbers = float(first), float(rest.pop(0))
+    except (ValueError, IndexError):
         raise _malformed(text) from None
-    one = rest[-1:] == ["one"]
-    shape = rest[0] if rest[: len(rest) - one] else "uniform"
-    if len(rest) > 1 + one or shape not in _SHAPES:
+    words = {word: word in rest for word in ("one", *_EACH)}
+    rest = [word for word in rest if word not in words]
+    found = {"change": change, "one": words["one"], "each": next((often for often in _EACH if words[often]), None)}
+    shape = rest[0] if rest else "uniform"
+    if len(rest) > ("|" not in first) or shape not in _SHAPES:
         raise InputError(
-            f"randomise {text!r}: shape {':'.join(rest)!r}; valid: {choices(_SHAPES)}, then :one or nothing"
+            f"randomise {text!r}: shape {':'.join(rest)!r}; valid: {choices(_SHAPES)}, then :one, :episode, :step or "
+            "nothing"
         )
+    if "|" in first:
+        return {**found, "values": numbers}
+    lower, upper = numbers
     if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
         raise InputError(f"randomise {text!r}: from {lower:g} to {upper:g}; valid: finite numbers in ascending order")
     if shape == "log" and lower <= 0.0:
         raise InputError(f"randomise {text!r}: from {lower:g}; valid with :log: numbers above 0")
-    return {"change": change, "lower": lower, "upper": upper, "shape": shape, "one": one}
+    return {**found, "lower": lower, "upper": upper, "shape": shape}
 
 
 def _matching(pattern: str, nominal: Mapping[str, float]) -> list[str]:
-    names = [name for name in nominal if fnmatchcase(name, pattern)]
+    """Return the quantities of a pattern, or of a term of mjlab."""
+    if pattern.startswith("dr."):
+        term = pattern.removeprefix("dr.")
+        if term not in _MJLAB:
+            raise InputError(f"randomise: {pattern!r} is no term of mjlab that is known here; valid: {choices(_MJLAB)}")
+        names = [name for name in nominal if fnmatchcase(name, _MJLAB[term])]
+        if _MJLAB[term].startswith("*"):
+            names = [name for name in names if not name.startswith(_NO_LINKS)]
+    else:
+        names = [name for name in nominal if fnmatchcase(name, pattern)]
     if not names:
         raise InputError(
             f"randomise: {pattern!r} matches no quantity; valid: {nearest(pattern, nominal)}, or patterns of them"
@@ -134,11 +177,11 @@ def _require_possible(
         )
 
 
-def _require_once(found: Sequence[RandomisedQuantity]) -> None:
-    names = [name for draw in found for name in draw.names]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"randomise: {name} is drawn twice; valid: each quantity once")
+def _require_once(found: Sequence[RandomisedQuantity], *, by_way: bool) -> None:
+    ways = [(name, *((draw.change, draw.each) if by_way else ())) for draw in found for name in draw.names]
+    for way in ways:
+        if ways.count(way) > 1:
+            raise InputError(f"randomise: {way[0]} is drawn twice; valid: each quantity once")
 
 
 def changed(change: Change, nominal: float, number: Any) -> Any:

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies between a policy and a robot: errors of readings and actions, delays, pushes, and the history it sees.
+
+They are drawn in the same words as quantities of the robot (`core.description.randomisation`), once an episode or anew
+in every step. Tasks have some of their own; what a user names takes their place.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.randomisation import RandomisedQuantity, randomised_quantities
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.control import require_pushable
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.sim.draws import numbers_of
+from neurodyn.tasks import Task
+
+_OBSERVATION, _ACTION, _PUSH, _DELAY = "observation.", "action.", "push.", "delay."
+_SPEED, _INTERVAL = "push.velocity", "push.interval"
+_AXES = tuple(f"{_SPEED}.{axis}" for axis in "xyz")
+_BESIDE = {"add": "", "scale": " (factor)", "set": " (value)"}
+_SECONDS = (1.0, 3.0)
+"""Range of the time between two pushes, where none is given [s]; that of mjlab."""
+
+
+def is_disturbance(text: str) -> bool:
+    """Return whether a text draws what lies between policy and robot, not a quantity of the robot."""
+    return text.startswith((_OBSERVATION, _ACTION, _PUSH, _DELAY, "dr.push", "dr.encoder"))
+
+
+def disturbances_of(texts: Sequence[str], task: Task) -> tuple[RandomisedQuantity, ...]:
+    """Return the draws that texts ask for.
+
+    Quantities are "observation.COLUMN" and "action.NAME", which a draw is added to or multiplies; "delay.observation"
+    and "delay.action" [s]; "push.velocity" [m/s], in a random horizontal direction, and "push.velocity.x", ".y", ".z"
+    in base axes, every "push.interval" [s]. Pushes are drawn for each, the others once an episode, unless a text says
+    otherwise.
+
+    Raises:
+        InputError: A text is malformed, matches nothing, or is not possible.
+    """
+    changing = (*(f"{_OBSERVATION}{name}" for name in task.observations), *(f"{_ACTION}{x}" for x in task.actions))
+    others = ("delay.observation", "delay.action", _SPEED, *_AXES, _INTERVAL)
+    nominal = {**dict.fromkeys(changing, 1.0), **dict.fromkeys(others, 0.0)}
+    least = {"delay.observation": 0.0, "delay.action": 0.0, _INTERVAL: task.declaration().dt}
+    found = randomised_quantities(texts, nominal, bounds=least, stepwise=True)
+    for one in found:
+        if one.one:
+            raise InputError(f"randomise: {one.names[0]} with :one; valid: each of them (without), or &")
+        kinds = {name.partition(".")[0] for name in one.names}
+        if len(kinds) > 1:
+            raise InputError(f"randomise: {' & '.join(sorted(kinds))} share a draw; valid: quantities of one kind")
+    return tuple(_with_default(one) for one in found)
+
+
+def _with_default(one: RandomisedQuantity) -> RandomisedQuantity:
+    often = "step" if one.names[0].startswith(_PUSH) else "episode"
+    return one if one.each is not None else msgspec.structs.replace(one, each=often)
+
+
+@dataclass(frozen=True)
+class DisturbedState:
+    """What disturbances remember of each world.
+
+    Attributes:
+        readings: The last observations as they were read, newest first, shape [worlds, frames, observations].
+        seen: What the policy sees now: its history, newest first, shape [worlds, history * columns].
+        actions: The last actions as they were sent, newest first, shape [worlds, frames, actions].
+        until: Time until the next push [s], shape [worlds].
+    """
+
+    readings: Tensor
+    seen: Tensor
+    actions: Tensor
+    until: Tensor
+
+
+class _Errors:
+    """Errors of the columns of an observation, or of an action."""
+
+    def __init__(self, draws: Sequence[RandomisedQuantity], kind: str, columns: Sequence[str], episode: Sequence[str],
+                 device: torch.device) -> None:  # fmt: skip
+        """Prepare for columns of one kind; `episode` are the names of numbers that are drawn once an episode."""
+        own = [one for one in draws if one.names[0].startswith(kind)]
+        self._stepwise = [one for one in own if one.each == "step"]
+        places = {f"{kind}{name}": place for place, name in enumerate(columns)}
+        self.of_episode, self.of_step = [], []
+        for change in ("set", "scale", "add"):  # in this order they act
+            given = {name: episode.index(_named(name, one)) for one in own for name in one.names
+                     if one.each == "episode" and one.change == change}  # fmt: skip
+            drawn = {name: i for i, one in enumerate(self._stepwise) for name in one.names if one.change == change}
+            for found, sources, width in ((self.of_episode, given, len(episode)),
+                                          (self.of_step, drawn, len(self._stepwise))):  # fmt: skip
+                if sources:
+                    index = torch.full((len(columns),), width)
+                    for name, source in sources.items():
+                        index[places[name]] = source
+                    found.append((change, index.to(device)))
+        uniform = all(not one.values and one.shape == "uniform" for one in self._stepwise)
+        ends = [[getattr(one, end) for one in self._stepwise] for end in ("lower", "upper")]
+        self._ends = torch.tensor(ends, device=device) if uniform else None
+
+    def __bool__(self) -> bool:
+        return bool(self.of_episode or self.of_step)
+
+    def on(self, values: Tensor, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return values with their errors, shape [worlds, columns]."""
+        if self.of_episode and numbers is not None:
+            values = _applied(self.of_episode, values, numbers.to(values.dtype))
+        if self.of_step:
+            shape = (len(values), len(self._stepwise))
+            drawn = torch.rand(shape, generator=generator, device=values.device)
+            drawn = (
+                numbers_of(self._stepwise, drawn)
+                if self._ends is None
+                else torch.lerp(self._ends[0], self._ends[1], drawn)
+            )
+            values = _applied(self.of_step, values, drawn.to(values.dtype))
+        return values
+
+
+def _applied(ways: Sequence[tuple[str, Tensor]], values: Tensor, numbers: Tensor) -> Tensor:
+    """Return values, each changed by its number, if it has one: index len(numbers) stands for none."""
+    for change, index in ways:
+        neutral = numbers.new_full((len(numbers), 1), 1.0 if change == "scale" else 0.0)
+        own = torch.cat([numbers, neutral], 1)[:, index]
+        if change == "set":
+            values = torch.where(index < numbers.shape[1], own, values)
+        else:
+            values = values * own if change == "scale" else values + own
+    return values
+
+
+def _named(name: str, one: RandomisedQuantity) -> str:
+    """Return what a number of an episode is called: of one quantity there may be an offset and a factor."""
+    return name + (_BESIDE[one.change] if name.startswith((_OBSERVATION, _ACTION)) else "")
+
+
+class Disturbances:
+    """Disturbances of a batch of worlds.
+
+    Attributes:
+        draws: All of them.
+        names: What is drawn once an episode (`EpisodeDraws`).
+        pushes: Whether the base is pushed.
+        history: Frames that the policy sees at once.
+    """
+
+    def __init__(
+        self,
+        draws: Sequence[RandomisedQuantity],
+        task: Task,
+        dynamics: Dynamics,
+        *,
+        noisy: bool = False,
+        history: int = 1,
+        with_actions: bool = False,
+    ) -> None:
+        """Prepare the disturbances of a task, and others that take their place.
+
+        Args:
+            draws: Disturbances beside the task's own (`disturbances_of`).
+            task: The task.
+            dynamics: What it acts in.
+            noisy: Whether readings have the noise that the task declares for trainings.
+            history: Frames that the policy sees at once, newest first.
+            with_actions: Whether it sees its last action behind each observation.
+
+        Raises:
+            InputError: The robot cannot be pushed.
+        """
+        self.history, self._with_actions = history, with_actions
+        self._dt, device = dynamics.spec.dt, torch.device(dynamics.device)
+        self.draws = draws = (*draws, *_own(task, draws, noisy=noisy))
+        self.names = EpisodeDraws(draws).names
+        self._columns = {name: number for number, name in enumerate(self.names)}
+        self._readings = _Errors(draws, _OBSERVATION, task.observations, self.names, device)
+        self._actions = _Errors(draws, _ACTION, task.actions, self.names, device)
+        self._single = {name: one for one in draws for name in one.names if name.startswith((_PUSH, _DELAY))}
+        self._depth = {name: self._frames(f"{_DELAY}{name}") for name in ("observation", "action")}
+        self.pushes = any(name != _INTERVAL for name in self._single if name.startswith(_PUSH))
+        if self.pushes:
+            require_pushable(dynamics.spec)
+
+    def __bool__(self) -> bool:
+        """Return whether anything is disturbed, or remembered."""
+        return bool(self.draws) or self.history > 1 or self._with_actions
+
+    def _frames(self, name: str) -> int:
+        """Return how many frames are remembered for the greatest delay."""
+        return 1 + math.ceil(self._single[name].greatest / self._dt - 1e-6) if name in self._single else 0
+
+    def begin(
+        self, reading: Tensor, action: Tensor, numbers: Tensor | None, generator: torch.Generator
+    ) -> DisturbedState:
+        """Return what is remembered at a start, from the first observation and a zero action; arguments: see `see`."""
+        begun = torch.ones(len(reading), dtype=torch.bool, device=reading.device)
+        empty = DisturbedState(
+            reading[:, None].repeat(1, self._depth["observation"], 1),
+            self._shown(reading, action).repeat(1, self.history),
+            action[:, None].repeat(1, self._depth["action"], 1),
+            torch.zeros_like(reading[:, 0]),
+        )
+        return self.see(self.restarted(empty, begun, numbers, generator), reading, action, numbers, generator, begun)
+
+    def act(
+        self, at: DisturbedState, action: Tensor, numbers: Tensor | None, generator: torch.Generator
+    ) -> tuple[DisturbedState, Tensor]:
+        """Return the action that reaches the robot in place of the policy's, shape [worlds, actions]."""
+        sent = self._actions.on(action, numbers, generator) if self._actions else action
+        if not self._depth["action"]:
+            return at, sent
+        kept = torch.cat([sent[:, None], at.actions[:, :-1]], 1)
+        return replace(at, actions=kept), self._late(kept, "action", numbers, generator)
+
+    def see(
+        self,
+        at: DisturbedState,
+        reading: Tensor,
+        action: Tensor,
+        numbers: Tensor | None,
+        generator: torch.Generator,
+        begun: Tensor | None = None,
+    ) -> DisturbedState:
+        """Return what is remembered after an observation.
+
+        Args:
+            at: What was remembered before.
+            reading: Observations of the task, shape [worlds, observations].
+            action: The policy's last actions, shape [worlds, actions].
+            numbers: What was drawn for the episodes, shape [worlds, names].
+            generator: Random numbers.
+            begun: Worlds whose episode begins now, shape [worlds], bool.
+        """
+        seen = self._readings.on(reading, numbers, generator) if self._readings else reading
+        readings = at.readings
+        if self._depth["observation"]:
+            readings = torch.cat([seen[:, None], readings[:, :-1]], 1)
+            if begun is not None:
+                readings = torch.where(begun[:, None, None], seen[:, None], readings)
+            seen = self._late(readings, "observation", numbers, generator)
+        seen = shown = self._shown(seen, action)
+        if self.history > 1:
+            shown = torch.cat([seen, at.seen[:, : -seen.shape[1]]], 1)
+            if begun is not None:
+                shown = torch.where(begun[:, None], seen.repeat(1, self.history), shown)
+        return replace(at, readings=readings, seen=shown)
+
+    def restarted(
+        self, at: DisturbedState, begun: Tensor, numbers: Tensor | None, generator: torch.Generator
+    ) -> DisturbedState:
+        """Return what is remembered where episodes have begun: no actions, and a new time until a push."""
+        until = at.until
+        if self.pushes:
+            drawn = self._value(_INTERVAL, len(until), numbers, generator).to(until.dtype)
+            until = torch.where(begun, drawn, until)
+        return replace(at, actions=at.actions.masked_fill(begun[:, None, None], 0.0), until=until)
+
+    def push(
+        self, at: DisturbedState, numbers: Tensor | None, generator: torch.Generator
+    ) -> tuple[DisturbedState, Tensor]:
+        """Return by how much the base's velocity jumps now [m/s], base axes, shape [worlds, 3], where it is pushed."""
+        worlds = len(at.until)
+        until = at.until - self._dt
+        now = until <= 0.5 * self._dt
+        until = torch.where(now, self._value(_INTERVAL, worlds, numbers, generator).to(until.dtype), until)
+        none = until.new_zeros(worlds)
+        parts = [
+            self._value(name, worlds, numbers, generator).to(until.dtype) if name in self._single else none
+            for name in _AXES
+        ]
+        if _SPEED in self._single:
+            speed = self._value(_SPEED, worlds, numbers, generator).to(until.dtype)
+            turn = 2.0 * math.pi * torch.rand(worlds, generator=generator, device=until.device).to(until.dtype)
+            parts = [parts[0] + speed * turn.cos(), parts[1] + speed * turn.sin(), parts[2]]
+        return replace(at, until=until), torch.stack(parts, 1).masked_fill(~now[:, None], 0.0)
+
+    def _shown(self, reading: Tensor, action: Tensor) -> Tensor:
+        return torch.cat([reading, action], 1) if self._with_actions else reading
+
+    def _value(self, name: str, worlds: int, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return the values of a push or delay now, shape [worlds]."""
+        if name in self._columns and numbers is not None:
+            return numbers[:, self._columns[name]]
+        uniform = torch.rand(worlds, 1, generator=generator, device=generator.device)
+        return numbers_of((self._single[name],), uniform)[:, 0]
+
+    def _late(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return what was there a delay ago, linear between frames; of commands that hold, that is their mean."""
+        delay = self._value(f"{_DELAY}{what}", len(kept), numbers, generator).to(kept.dtype) / self._dt
+        delay = delay.clamp(0.0, kept.shape[1] - 1.0)
+        whole = (delay + 1e-4).floor()
+        share = (delay - whole).clamp_min(0.0)
+        at = torch.stack([whole, (whole + 1.0).clamp_max(kept.shape[1] - 1.0)], 1).long()
+        newer, older = kept.gather(1, at[..., None].expand(-1, -1, kept.shape[2])).unbind(1)
+        return torch.lerp(newer, older, share[:, None])
+
+
+def _own(task: Task, given: Sequence[RandomisedQuantity], *, noisy: bool) -> tuple[RandomisedQuantity, ...]:
+    """Return a task's own disturbances, but for those that are given otherwise."""
+    own = list(disturbances_of(task.disturbances, task))
+    if noisy and task.noise:
+        own += [
+            RandomisedQuantity(names=(f"{_OBSERVATION}{name}",), change="add", lower=-half, upper=half, each="step")
+            for name, half in zip(task.observations, task.noise, strict=True)
+            if half
+        ]
+    named = {(name, one.change, one.each) for one in given for name in one.names}
+    if any(name.startswith(_SPEED) for name, *_ in named):
+        own = [one for one in own if not one.names[0].startswith(_SPEED)]
+    intervals = {name for name, *_ in named} | {name for one in own for name in one.names}
+    if _INTERVAL not in intervals and any(name.startswith(_SPEED) for name in intervals):
+        own.append(RandomisedQuantity(names=(_INTERVAL,), lower=_SECONDS[0], upper=_SECONDS[1], each="step"))
+    return tuple(one for one in own if not any((n, one.change, one.each) in named for n in one.names))
+
+
+@dataclass(frozen=True)
+class EpisodeDraws:
+    """What disturbances draw once an episode, beside quantities of the robot (`policy.randomisation.QuantityDraws`).
+
+    Attributes:
+        draws: Disturbances; those that are drawn in every step are left out.
+    """
+
+    draws: tuple[RandomisedQuantity, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is drawn; offsets, factors and values of the same column apart."""
+        return tuple(_named(name, one) for one in self.draws if one.each == "episode" for name in one.names)
+
+    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Return numbers, shape [worlds, names]."""
+        own = [one for one in self.draws if one.each == "episode"]
+        numbers = numbers_of(own, torch.rand(worlds, len(own), generator=generator, device=generator.device))
+        return numbers[:, [index for index, one in enumerate(own) for _ in one.names]]
