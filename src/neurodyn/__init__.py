@@ -37,10 +37,10 @@ with lazy(__name__):
         walking,
     )  # fmt: skip
     from neurodyn.core.errors import InputError
+    from neurodyn.core.provenance import __version__
     from neurodyn.dynamics.artifact import load
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.interface import Dynamics
-    from neurodyn.version import __version__
 
 __all__ = [
     "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__", "cli",

@@ -15,7 +15,7 @@ from neurodyn.tasks import load
 
 _EVIL = """
 from pathlib import Path
-from neurodyn.tasks.cartpole import CartpoleSwingUp
+from neurodyn.tasks.swing_up import CartpoleSwingUp
 Path(__file__).with_name("ran").touch()
 class Swing(CartpoleSwingUp):
     pass

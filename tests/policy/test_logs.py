@@ -28,7 +28,7 @@ from neurodyn.policy.logs import LogSummary, record_log, row_layout, usual_world
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task
 from neurodyn.tasks.anymal import KD, KP, AnymalVelocity
-from neurodyn.tasks.cartpole import CartpoleSwingUp
+from neurodyn.tasks.swing_up import CartpoleSwingUp
 
 pytest.importorskip("rsl_rl")
 pytest.importorskip("newton")
@@ -256,7 +256,7 @@ def test_a_floating_robot_without_rows_logs_what_it_measures_and_a_world_model_o
     from neurodyn.dynamics.world_model.model import WorldModel
     from neurodyn.nets.ensemble import EnsembleConfig
     from neurodyn.policy.environment import PolicyEnvironment
-    from neurodyn.tasks.ant import AntRun
+    from neurodyn.tasks.running import AntRun
 
     class Short(AntRun):
         frames = 12

@@ -17,8 +17,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from neurodyn.cluster.connection import connected, require_ray
 from neurodyn.core.errors import InputError, notice
+from neurodyn.core.provenance import __version__
 from neurodyn.core.workers import AHEAD, outcome_of
-from neurodyn.version import __version__
 
 T = TypeVar("T")
 R = TypeVar("R")

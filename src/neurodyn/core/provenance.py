@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 
+__version__ = version("neurodyn")
+"""Version of the installed package."""
+
 _HERE = Path(__file__).resolve().parent.parent
 
 

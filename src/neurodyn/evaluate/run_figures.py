@@ -11,7 +11,7 @@ import msgspec
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell
-from neurodyn.core.provenance import of_file, of_files
+from neurodyn.core.provenance import __version__, of_file, of_files
 from neurodyn.core.verdict import as_verdict, together
 from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import (
@@ -35,7 +35,6 @@ from neurodyn.evaluate.run_comparison import (
     size_of,
     training_of,
 )
-from neurodyn.version import __version__
 
 Say = Callable[[str], None]
 

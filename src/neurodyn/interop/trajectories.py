@@ -12,10 +12,10 @@ import numpy as np
 from neurodyn.core.artifacts import atomic, atomic_folder
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.progress import tracked
+from neurodyn.core.provenance import __version__
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import require_logs
 from neurodyn.data.store import Store
-from neurodyn.version import __version__
 
 
 def _prepare(store: Store, path: Path, packages: tuple[str, ...], what: str) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from neurodyn.control.resolve import ANALYTIC
 from neurodyn.core import artifacts
 from neurodyn.core.artifacts import PRETRAINED_POLICY, resolve_policy
-from neurodyn.core.provenance import of_files
+from neurodyn.core.provenance import __version__, of_files
 from neurodyn.core.verdict import as_verdict, together
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.evaluate.run_comparison import Figure, FigureSeries, RunFigures, kept, run_settings, training_of
@@ -19,7 +19,6 @@ from neurodyn.learn.settings import DEFAULT_ALGORITHM
 from neurodyn.nets.networks import weights_in
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluation import EPISODES, SEED, evaluate_policy
-from neurodyn.version import __version__
 
 
 def policy_figures(

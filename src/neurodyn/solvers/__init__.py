@@ -4,6 +4,6 @@
 from neurodyn.core.lazy import lazy
 
 with lazy(__name__):
-    from neurodyn.solvers.by_kind import SolverHybrid, SolverNeural, make_solver
+    from neurodyn.solvers.learned import SolverHybrid, SolverNeural, make_solver
 
 __all__ = ["SolverHybrid", "SolverNeural", "make_solver"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dynamics model as a Newton solver, for any loop that steps a `newton.solvers.SolverBase`."""
+"""A dynamics model of any kind as a Newton solver, for loops that step a `newton.solvers.SolverBase`."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,10 +11,15 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment, State, Window
 from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.dynamics.guard import KEPT, Before, DivergedError, Fault, guard_bounds_of, report, state_fault, watching
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import SolverDrive, write_kernel
@@ -216,7 +221,7 @@ class SolverLearned(newton.solvers.SolverBase):
 
     def __init__(
         self,
-        model: "newton.Model",
+        model: newton.Model,
         dynamics: LearnedDynamics,
         *,
         on_fault: OnFault = "stop",
@@ -452,6 +457,75 @@ class SolverLearned(newton.solvers.SolverBase):
             )
 
 
-def torch_device(model: "newton.Model") -> torch.device:
+def torch_device(model: newton.Model) -> torch.device:
     """Return the torch device on which a Newton model lies."""
     return torch.device(wp.device_to_torch(model.device))
+
+
+def make_solver(model: newton.Model, run: str | Path) -> SolverLearned:
+    """Return the Newton solver for the model of a run, whatever its kind.
+
+    Args:
+        model: Worlds that each hold the robot.
+        run: A run directory, or "pretrained:NAME".
+
+    Raises:
+        InputError: See `SolverNeural`; or models of this kind cannot serve as a solver.
+    """
+    return KINDS[kind_of(run)].solver.get(run)(model, run)
+
+
+class SolverHybrid(SolverLearned):
+    """Steps the robots of all worlds by one frame with a hybrid model, its `dynamics`; see `SolverLearned`."""
+
+    def __init__(
+        self,
+        model: newton.Model,
+        run: str | Path | HybridDynamics,
+        *,
+        on_fault: OnFault = "stop",
+        nan: str | Path | None = None,
+    ) -> None:
+        """Load a hybrid model for the robots of a Newton model. Other arguments and errors: see `SolverLearned`.
+
+        Args:
+            model: Worlds that each hold the robot, with its nominal parameters.
+            run: A run directory, or a hybrid model.
+            on_fault: See `SolverLearned`.
+            nan: See `SolverLearned`.
+        """
+        dynamics = HYBRID.load(run) if isinstance(run, str | Path) else run
+        super().__init__(model, dynamics.to(torch_device(model)), on_fault=on_fault, nan=nan)
+
+
+class SolverNeural(SolverLearned):
+    """Steps the robots of all worlds by one frame with a neural model, its `dynamics`; see `SolverLearned`.
+
+    A model that was trained with contact points measures the ground from the state of each frame, as in training.
+    """
+
+    def __init__(
+        self,
+        model: newton.Model,
+        run: str | Path | NeuralDynamics,
+        *,
+        on_fault: OnFault = "stop",
+        nan: str | Path | None = None,
+    ) -> None:
+        """Load a neural model for the robots of a Newton model. Other arguments and errors: see `SolverLearned`.
+
+        Args:
+            model: Worlds that each hold the robot.
+            run: A run directory, "pretrained:NAME", or a neural model on the device of `model`.
+            on_fault: See `SolverLearned`.
+            nan: See `SolverLearned`.
+        """
+        device = torch_device(model)
+        dynamics = NEURAL.load(run, device=str(device)) if isinstance(run, str | Path) else run
+        weight = next(dynamics.parameters())
+        if weight.device != device or weight.dtype != torch.float32:
+            raise InputError(
+                f"SolverNeural: the neural model holds {weight.dtype} on {weight.device}; valid: torch.float32 on "
+                f"{device}, where the Newton model is"
+            )
+        super().__init__(model, dynamics, on_fault=on_fault, nan=nan)

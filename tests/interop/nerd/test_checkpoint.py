@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State, Window
 from neurodyn.interop.checkpoints import import_model
-from neurodyn.interop.nerd import checkpoint
+from neurodyn.interop.nerd import model as checkpoint
 from neurodyn.interop.nerd.model import NERD
 from neurodyn.robots import Robot
 from tests.interop.nerd import theirs

@@ -10,8 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
-from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
+from neurodyn.control.planning.optimiser import Imagination, PlannerSettings, PlanOptimiser, SamplingSettings, best
 from neurodyn.core.errors import require
 
 

@@ -18,8 +18,8 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry import rotation
 from neurodyn.geometry.tensors import columns, constant
 from neurodyn.robots import Robot
-from neurodyn.tasks.ant import Ant, AntRun, AntSpin, AntSpinTrack, heading, up, world_velocity
 from neurodyn.tasks.anymal import KP, AnymalForward, AnymalSide, AnymalWalk, gains
+from neurodyn.tasks.running import Ant, AntRun, AntSpin, AntSpinTrack, heading, up, world_velocity
 from neurodyn.tasks.task import Memory
 
 _TO_THEIRS = (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
