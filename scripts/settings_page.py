@@ -7,8 +7,8 @@ python scripts/settings_page.py
 from pathlib import Path
 
 from neurodyn.control.planning.ilqr import IlqrSettings
-from neurodyn.control.planning.optimiser import PlannerSettings, SamplingSettings
 from neurodyn.control.planning.sampling import AnnealedSettings, CemSettings, GradientSettings, MppiSettings
+from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
 from neurodyn.core.requests import settings_table
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.neural.settings import Phase, Settings

@@ -11,7 +11,7 @@
 Rooms are imported when they are first used, so that importing the package is fast and needs no simulator.
 """
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn import (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 INIT = """
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from shelf import inner

@@ -7,9 +7,8 @@ import torch
 
 from neurodyn.data.header import Split
 from neurodyn.dynamics.batch import Trajectory
-from neurodyn.evaluate.calibration import coverage_at, out_of_distribution, ranks_at, with_noise
-from neurodyn.evaluate.forecasts import Forecasts
-from neurodyn.evaluate.recorded import Recorded
+from neurodyn.evaluate.calibration import Forecasts, coverage_at, out_of_distribution, ranks_at, with_noise
+from neurodyn.evaluate.rollouts import Recorded
 from tests import worlds
 
 

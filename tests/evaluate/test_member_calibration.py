@@ -11,8 +11,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.evaluate import beside_log
-from neurodyn.evaluate.calibration import coverage_at, member_calibration, ranks_at
-from neurodyn.evaluate.forecasts import MemberErrors
+from neurodyn.evaluate.calibration import MemberErrors, coverage_at, member_calibration, ranks_at
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.report.accuracy import of_members
 from tests import plant

@@ -10,8 +10,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.evaluate import evaluate
-from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Logged
+from neurodyn.evaluate.rollouts import chosen_split
 from tests.cli.calls import call
 
 

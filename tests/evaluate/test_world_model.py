@@ -12,9 +12,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.ensemble import between_marks
-from neurodyn.evaluate.calibration import chance_above, rank_correlation, ranks
-from neurodyn.evaluate.forecasts import Forecasts
-from neurodyn.evaluate.recorded import Recorded
+from neurodyn.evaluate.calibration import Forecasts, chance_above, rank_correlation, ranks
+from neurodyn.evaluate.rollouts import Recorded
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.learn.neural.validation import calibrate, coverage, fit_scales
 from tests import worlds

@@ -51,7 +51,7 @@ NETWORKS = Blueprint(
 
 @pytest.fixture(scope="module")
 def arm():
-    from neurodyn.sim.mechanism import mechanism
+    from neurodyn.sim.simulators import mechanism
 
     return mechanism(articulation(ROBOT), ROBOT)
 

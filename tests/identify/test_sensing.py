@@ -40,7 +40,7 @@ SETTINGS = IdentificationSettings(**FAST, sensors={"tip": TIP})
 @pytest.fixture(scope="module")
 def mechanism():
     from neurodyn.sim import articulation
-    from neurodyn.sim.mechanism import mechanism as of
+    from neurodyn.sim.simulators import mechanism as of
 
     return of(articulation(ROBOT), ROBOT)
 

@@ -22,8 +22,8 @@ from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.newton import write_newton
 from neurodyn.sim import newton_settings
 from neurodyn.sim.build import build, build_world
-from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.simulators import mechanism
 from tests.interop.runs import identified_run, network_run, network_torques, random_start, write_arm
 
 NAMES = (

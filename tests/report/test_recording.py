@@ -20,8 +20,18 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
-from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
-from neurodyn.report.recording import Ended, Recording, default_output, record, record_log, record_run
+from neurodyn.report.recording import (
+    Ended,
+    Recording,
+    default_output,
+    gif_bytes,
+    pictures,
+    record,
+    record_log,
+    record_run,
+    webp_bytes,
+    write_mp4,
+)
 from neurodyn.report.recording_files import readme_gif, recording_page, write_recording
 from neurodyn.robots import Robot
 from tests.report.pages import check_self_contained

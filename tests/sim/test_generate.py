@@ -19,7 +19,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Ranges
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.robots.sections import SimulatorConfig
-from neurodyn.sim.early_ends import EarlyEndCount, early_ends
+from neurodyn.sim.batches import EarlyEndCount, early_ends
 from neurodyn.sim.generate import batch_worlds, generate
 from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import CONTACT_DEPTH, Clearance

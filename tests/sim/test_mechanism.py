@@ -16,10 +16,9 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.motion import FreeMotion
 from neurodyn.sim.build import build
-from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.newton_articulation import newton_articulation
 from neurodyn.sim.reference import ReferenceSimulator
-from neurodyn.sim.simulators import articulation
+from neurodyn.sim.simulators import articulation, mechanism
 from tests.multibody import reference
 from tests.multibody.reference import Configuration, random_motion
 

@@ -21,8 +21,8 @@ import warp as wp
 
 from neurodyn.sim.build import build
 from neurodyn.sim.fingerprint import fingerprint
-from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.simulators import mechanism
 from neurodyn.solvers import SolverHybrid, SolverNeural
 from tests.solvers.loop import DT, cartpoles, coordinates, forces, mask, simulate, start, table
 from tests.solvers.scenes import drive, scene_of

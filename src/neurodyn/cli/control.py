@@ -9,7 +9,7 @@ import tyro
 
 from neurodyn.cli.terminal.command import command
 from neurodyn.cli.terminal.flags import Device
-from neurodyn.control.planning.optimiser import DEFAULT_PLANNER
+from neurodyn.control.planning.settings import DEFAULT_PLANNER
 from neurodyn.core.config import Config
 
 WALKERS = ("mpc", "imitation")

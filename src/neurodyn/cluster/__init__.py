@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several machines, on Ray: workers that share out calls, and sweeps of trainings."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.cluster.sweep.sweep import SweepResult, sweep

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Descriptions of robots, mechanisms and scenes as plain data; artifacts, configuration and errors."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.core.activations import ACTIVATIONS, Activation

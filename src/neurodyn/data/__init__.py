@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trajectories: the HDF5 store, windows of it, and readers of logs."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.data.header import Split, Status, StoreHeader

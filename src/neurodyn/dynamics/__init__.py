@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics of every kind behind one interface."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.dynamics.analytic import AnalyticDynamics

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.evaluate.checks.run import CHECKS, CheckResult, Finding, RobotCheck, check

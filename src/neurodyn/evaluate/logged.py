@@ -29,7 +29,6 @@ from neurodyn.dynamics.measures import (
 )
 from neurodyn.evaluate.calibration import member_calibration
 from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
-from neurodyn.evaluate.recorded import Recorded, split_name
 from neurodyn.evaluate.records import (
     ErrorSummary,
     Logged,
@@ -41,7 +40,7 @@ from neurodyn.evaluate.records import (
     Tossed,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import about, roll_out
+from neurodyn.evaluate.rollouts import Recorded, about, roll_out, split_name
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)

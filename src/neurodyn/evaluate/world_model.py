@@ -15,8 +15,7 @@ from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.termination import FRAMES, Alarms, alarms_along
 from neurodyn.evaluate import calibration
-from neurodyn.evaluate.forecasts import Forecasts
-from neurodyn.evaluate.recorded import MOST, Recorded, split_name
+from neurodyn.evaluate.calibration import Forecasts
 from neurodyn.evaluate.records import (
     PERSISTENCE,
     ErrorSummary,
@@ -27,7 +26,7 @@ from neurodyn.evaluate.records import (
     WorldMark,
 )
 from neurodyn.evaluate.requests import SEED
-from neurodyn.evaluate.rollouts import RolloutBatch, about, roll_out
+from neurodyn.evaluate.rollouts import MOST, Recorded, RolloutBatch, about, roll_out, split_name
 
 _VALUES = 40_000_000  # errors in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grounds and what touches them: shapes, meshes, terrain and distances to contact points, as Warp kernels."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.geometry.ground import Ground

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification from logs: residuals, solvers, intervals, and discovery of missing effects."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.identify.adaptation.run import Adaptation, adapt

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uncertainty of identified quantities: convergence, intervals, profile likelihoods, and values by log."""
+"""Uncertainty of identified quantities: convergence, intervals, profile likelihoods, values by log, samples.
+
+Samples of the posterior are of Laplace's approximation: normal about the optimum, with the covariance of the fit.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from msgspec import UNSET
@@ -27,6 +31,7 @@ from neurodyn.identify.result import IdentifiedParameter, LogValue, ProfileCurve
 from neurodyn.identify.search_space import SearchSpace
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.loop import has_state
+from neurodyn.sim.draws import SAMPLES, posterior_generator
 
 _REACH = 1.5
 """Range of a profile, in half widths of the interval."""
@@ -240,3 +245,39 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
             value = float(values[k] + size * point.local[0, log, column])
             found[name][label] = LogValue(value=value, deviation=float(total.clamp_min(0.0).sqrt()))
     return found
+
+
+class QuantitySpace(Protocol):
+    """Coordinates that stand for quantities, as `adaptation.coordinates.CoordinateSpace`."""
+
+    lower: Tensor
+    upper: Tensor
+    quantities: tuple[str, ...]
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the values of the quantities, shape [..., quantities], from coordinates [..., n]."""
+        ...
+
+
+def posterior_sample(
+    space: QuantitySpace, x: Tensor, analysis: Identifiability, count: int = SAMPLES, seed: int = 0
+) -> dict[str, Tensor]:
+    """Return samples of the quantities that coordinates stand for.
+
+    Args:
+        space: The coordinates, each in standard deviations of what is known beforehand.
+        x: The optimum, shape [coordinates].
+        analysis: Identifiability there.
+        count: Number of samples.
+        seed: Seed of the samples.
+
+    Returns:
+        Values by name of the quantity, shape [samples], float32. What the logs do not tell is as wide as what is known
+        beforehand, and coordinates at a bound stay there.
+    """
+    deviations = torch.where(analysis.bound, 0.0, analysis.deviations.clamp(max=1.0))
+    powers, axes = torch.linalg.eigh(0.5 * (analysis.correlation + analysis.correlation.mT))
+    root = axes * powers.clamp_min(0.0).sqrt()
+    noise = torch.randn(count, len(x), generator=posterior_generator(seed), dtype=x.dtype)
+    rows = (x + deviations * (noise @ root.mT)).clamp(space.lower, space.upper)
+    return {name: column.float() for name, column in zip(space.quantities, space.values(rows).unbind(-1), strict=True)}

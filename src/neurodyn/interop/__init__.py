@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What belongs to other projects: their checkpoints, their simulators, their file formats, and ONNX."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.interop.checkpoints import import_model

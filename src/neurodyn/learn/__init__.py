@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training: one loop, its optimisers, run folders and metrics, and what each kind of dynamics adds."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.learn.devices import joined

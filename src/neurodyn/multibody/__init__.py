@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics of articulated bodies: from a mechanism to a compiled, differentiable step."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.multibody.articulated import Tree

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks that know no physics: normaliser, MLP, recurrent net, cached transformer, and the predictor around them."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.nets.ensemble import Ensemble, EnsembleConfig

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: trained in any dynamics, played in any other."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.control.starts import LoggedStarts, SampledStarts

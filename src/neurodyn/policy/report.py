@@ -28,9 +28,8 @@ from neurodyn.report.page import (
     paragraph,
     section,
 )
-from neurodyn.report.pictures import film_of
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, plot
-from neurodyn.report.recording import Recording
+from neurodyn.report.recording import Recording, film_of
 
 SECONDS = 6.0
 """Length of a moving picture on the page [s]."""

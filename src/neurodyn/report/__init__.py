@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports on models: self-contained HTML pages with tables, plots and recordings."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.report.checks import write_check

@@ -9,9 +9,9 @@ from msgspec import UNSET
 
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.evaluate.forecasts import Forecasts
-from neurodyn.evaluate.recorded import Recorded
+from neurodyn.evaluate.calibration import Forecasts
 from neurodyn.evaluate.records import PERSISTENCE, ForecastEvaluation
+from neurodyn.evaluate.rollouts import Recorded
 from neurodyn.report.accuracy import CALIBRATION_LEAD, beyond, coverage
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import digits, known, share, span

@@ -20,15 +20,14 @@ from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import SUFFIXES, open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
-from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Simulated
+from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.run import open_along_log, open_measured
 from neurodyn.evaluate.scenario import scenario
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands
 from neurodyn.report.log import WholeRun, record_whole_runs
-from neurodyn.report.pictures import pictures
-from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
+from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, pictures, record, record_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 

@@ -17,9 +17,8 @@ from neurodyn.dynamics.batch import RecordedEnvironments, Window
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.evaluate.metrics import shown
-from neurodyn.evaluate.recorded import run_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
-from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow
+from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow, run_name
 from neurodyn.report.accuracy import member_section
 from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
 from neurodyn.report.page import Table, facts, folded, grid, heading, section, tables

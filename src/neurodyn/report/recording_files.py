@@ -16,9 +16,17 @@ from neurodyn.evaluate.records import Simulated
 from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import capital
 from neurodyn.report.page import data_uri, grid, header, heading, moving_picture, page, paragraph, section
-from neurodyn.report.pictures import film, film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
 from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
-from neurodyn.report.recording import Recording
+from neurodyn.report.recording import (
+    Recording,
+    film,
+    film_writer,
+    gif_bytes,
+    pictures,
+    still_bytes,
+    webp_bytes,
+    write_mp4,
+)
 
 _COLOURS = {"predicted": (217, 72, 15), "truth": (25, 113, 194)}
 MOST_COORDINATES = 8

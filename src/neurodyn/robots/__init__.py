@@ -5,8 +5,7 @@ from pathlib import Path
 
 from neurodyn.core.config import from_dict, read_plain
 from neurodyn.core.errors import InputError, choices, describe_os_error, notice, unknown
-from neurodyn.core.lazy import lazy
-from neurodyn.core.registry import Registry
+from neurodyn.core.registry import Registry, lazy
 from neurodyn.robots.assets import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.sections import ContactPointSelection, Fluid, Ranges, SimulatorConfig, expand

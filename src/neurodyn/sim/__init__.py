@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Newton as the simulator: worlds, reference simulators, energies, generated data and pictures."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.sim.build import build, build_world
@@ -10,12 +10,11 @@ with lazy(__name__):
     from neurodyn.sim.energy import energy
     from neurodyn.sim.fingerprint import fingerprint
     from neurodyn.sim.generate import generate
-    from neurodyn.sim.mechanism import mechanism
     from neurodyn.sim.pictures import render
     from neurodyn.sim.reference import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques
     from neurodyn.sim.scene import ground_of_model
-    from neurodyn.sim.simulators import articulation, simulator
+    from neurodyn.sim.simulators import articulation, mechanism, simulator
 
 __all__ = [
     "ReferenceSimulator", "articulation", "build", "build_world", "contact_point_layout", "declare", "energy",

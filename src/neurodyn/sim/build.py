@@ -26,9 +26,8 @@ from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels
-from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
+from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf, prepare_urdf
 from neurodyn.sim.scene import add_scene, material_fields
-from neurodyn.sim.urdf import prepare_urdf
 
 if TYPE_CHECKING:
     import newton

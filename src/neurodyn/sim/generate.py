@@ -30,14 +30,12 @@ from neurodyn.data.writer import StoreWriter, open_store_file, require_store_nam
 from neurodyn.robots import Robot, load
 from neurodyn.robots.bundle import source_digest
 from neurodyn.sim.articulation import Articulation
-from neurodyn.sim.batches import BatchMaker
+from neurodyn.sim.batches import BatchMaker, Departure, EarlyEndCount
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.contradictions import require_consistent
 from neurodyn.sim.draws import QuantityDraws, draws_of_drives, quantity_draws
-from neurodyn.sim.early_ends import Departure, EarlyEndCount
-from neurodyn.sim.mechanism import declared_values, mechanism
 from neurodyn.sim.requests import GenerationRequest
-from neurodyn.sim.simulators import SIMULATORS, Simulator
+from neurodyn.sim.simulators import SIMULATORS, Simulator, declared_values, mechanism
 
 MOST_POINTS = 64
 """Contact points above which a mechanism has only those that the robot declares: every one is compiled."""
@@ -109,7 +107,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     """Write a data set of a robot from its simulator.
 
     A trajectory ends before its first state beyond plausible bounds (`sim.energy`). Where too many do
-    (`sim.early_ends`), nothing is written.
+    (`sim.batches`), nothing is written.
 
     Raises:
         InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible

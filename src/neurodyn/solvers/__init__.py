@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Solvers for Newton's own simulation loops; Newton is imported when one of them is asked for."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.solvers.learned import SolverHybrid, SolverNeural, make_solver

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Legged robots that walk: convex model-predictive control, gaits, and its imitation by a network."""
 
-from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.walking.controller import QuadrupedController, walker

@@ -10,8 +10,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, header, page, paragraph, section
-from neurodyn.report.pictures import film_of
-from neurodyn.report.recording import Ended, Recording
+from neurodyn.report.recording import Ended, Recording, film_of
 from neurodyn.walking.plant import WalkingPlant
 from neurodyn.walking.walk import WalkPath, WalkResult
 

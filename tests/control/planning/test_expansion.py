@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from neurodyn.control.planning.ilqr import expand, rolled
-from neurodyn.control.planning.optimiser import PLANNERS, Imagination, PlannerSettings
+from neurodyn.control.planning.optimiser import PLANNERS, Imagination
 from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.base import BaseDynamics

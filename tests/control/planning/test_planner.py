@@ -5,8 +5,9 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.planning.optimiser import PLANNERS, Imagination, PlannerSettings, load_settings
+from neurodyn.control.planning.optimiser import PLANNERS, Imagination
 from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.settings import PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, State, Step, Window

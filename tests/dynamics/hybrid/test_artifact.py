@@ -164,7 +164,7 @@ def cartpole_run(cartpole, tmp_path_factory):
     pytest.importorskip("newton")
     from neurodyn.sim.build import build
     from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.mechanism import mechanism
+    from neurodyn.sim.simulators import mechanism
 
     built = build(cartpole)
     found = mechanism(newton_articulation(built, cartpole), cartpole)

@@ -388,8 +388,8 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     from neurodyn import robots
     from neurodyn.dynamics.analytic import AnalyticDynamics
     from neurodyn.dynamics.coordinates import position_difference
-    from neurodyn.sim.mechanism import mechanism
     from neurodyn.sim.sampling import sample_states, sample_torques
+    from neurodyn.sim.simulators import mechanism
 
     robot, substeps = robots.load(name), robots.load(name).simulator.substeps
     rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.sim.urdf import prepare_urdf
+from neurodyn.sim.newton_asset import prepare_urdf
 
 LINK = """<link name="{}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0"
 iyz="0"/></inertial></link>"""

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.optimiser import Imagination, PlannerSettings, PlanOptimiser, best
+from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
 from neurodyn.control.planning.sampling import smooth_noise
+from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import Moment, TaskFrames, judge
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, require

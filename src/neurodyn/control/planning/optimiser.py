@@ -1,114 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What action sequences return in a model; the registry of algorithms that improve them; the settings that all share.
+"""What action sequences return in a model, and the registry of algorithms that improve them."""
 
-What is a planner's own stands in its file.
-"""
-
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from neurodyn.control.planning.settings import PlannerSettings
 from neurodyn.control.task_frames import Moment, TaskFrames
-from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
-from neurodyn.core.errors import InputError, require
+from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.batch import State, Window
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.learn.settings import load_preset
 from neurodyn.tasks import Memory
-
-DEFAULT_PLANNER = "cem"
-"""Planner where none is named."""
-
-_PRESETS = Path(__file__).resolve().parent / "presets"
-
-
-class PlannerSettings(Config, frozen=True):
-    """What every planner needs to know.
-
-    Attributes:
-        horizon: Frames of a plan.
-        discount: Discount of a frame.
-        penalty: Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda).
-        seed: Seed of everything random.
-    """
-
-    horizon: int = 40
-    discount: float = 1.0
-    penalty: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require(self.horizon >= 2, "horizon", self.horizon, "at least 2 frames")
-        require(0 < self.discount <= 1, "discount", self.discount, "above 0, at most 1")
-        require(0 <= self.penalty < math.inf, "penalty", self.penalty, "a finite number of at least 0")
-        require(self.seed >= 0, "seed", self.seed, "at least 0")
-        require_numbers(self)
-        self.check()
-
-    def check(self) -> None:
-        """Refuse values of the planner's own that have no meaning, with a ValueError."""
-
-
-class SamplingSettings(PlannerSettings, frozen=True):
-    """What planners that draw candidates share.
-
-    Attributes:
-        samples: Candidates of a round.
-        rounds: Rounds of a decision.
-        noise: Standard deviation of the candidates around the plan, as a share of the greatest action.
-        knot: Frames between the knots at which noise is drawn, linear between them; 1 for white noise.
-        first_rounds: Rounds of the first decision of an episode, which starts from no plan.
-    """
-
-    samples: int = 256
-    rounds: int = 1
-    noise: float = 0.5
-    knot: int = 1
-    first_rounds: int = 4
-
-    def check(self) -> None:
-        """Refuse counts below 1 and noise that is none."""
-        require(self.samples >= 2, "samples", self.samples, "at least 2")
-        for name in ("rounds", "first_rounds", "knot"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        require(0 < self.noise < math.inf, "noise", self.noise, "a finite number above 0")
-
-
-S = TypeVar("S", bound=PlannerSettings)
-
-
-def load_settings(kind: type[S], planner: str, task: str, path: Path | None = None, **flags: Any) -> S:
-    """Return settings of a planner: those of a file, else the task's preset, else the defaults; with what was asked.
-
-    Args:
-        kind: The settings.
-        planner: Name of the planner.
-        task: Name of the task.
-        path: A file of the user's.
-        flags: Settings that a user gives; None for those that were not given.
-
-    Raises:
-        InputError: The file is missing or bad, or a value is not valid or not for this planner.
-    """
-    found = load_preset(kind, path, (_PRESETS / f"{planner}-{task.partition('@')[0]}.yaml",)) or kind()
-    given = {name: value for name, value in flags.items() if value is not None}
-    strange = sorted(given.keys() - set(kind.__struct_fields__))
-    if strange:
-        raise InputError(
-            f"{strange[0]} is not a setting of the planner {planner!r}; it has {', '.join(kind.__struct_fields__)}"
-        )
-    try:
-        return from_dict({**to_dict(found), **given}, kind, "planner settings")
-    except InputError as error:
-        raise InputError(str(error).removeprefix("planner settings: ")) from None
-
 
 Value = Callable[[Tensor], Tensor]
 """A critic: from observations, shape [rows, observations], to what is still to come, shape [rows]."""

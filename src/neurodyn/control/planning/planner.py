@@ -13,15 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.optimiser import (
-    DEFAULT_PLANNER,
-    PLANNERS,
-    Imagination,
-    PlannerSettings,
-    PlanningCost,
-    Value,
-    load_settings,
-)
+from neurodyn.control.planning.optimiser import PLANNERS, Imagination, PlanningCost, Value
+from neurodyn.control.planning.settings import DEFAULT_PLANNER, PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames, require_fit
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed

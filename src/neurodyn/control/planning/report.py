@@ -12,8 +12,7 @@ from neurodyn.core.config import to_yaml
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
-from neurodyn.report.pictures import film_of
-from neurodyn.report.recording import Ended, Recording
+from neurodyn.report.recording import Ended, Recording, film_of
 from neurodyn.tasks import Task
 
 LONGEST = 10.0

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from neurodyn.control.planning.optimiser import Imagination, PlannerSettings, PlanOptimiser, SamplingSettings, best
+from neurodyn.control.planning.optimiser import Imagination, PlanOptimiser, best
+from neurodyn.control.planning.settings import PlannerSettings, SamplingSettings
 from neurodyn.core.errors import require
 
 

@@ -91,8 +91,7 @@ def declared_mechanism(robot: Robot, contact: str | None) -> tuple[Mechanism, Fi
 
     `contact` is the name of its contact model; soft constraints take every contact of the simulator.
     """
-    from neurodyn.sim.mechanism import mechanism
-    from neurodyn.sim.simulators import articulation
+    from neurodyn.sim.simulators import articulation, mechanism
 
     built = articulation(robot)
     every = contact is not None and CONTACT_MODELS[contact].constrains_joints

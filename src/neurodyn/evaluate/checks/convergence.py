@@ -11,7 +11,7 @@ from torch import Tensor
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.evaluate.checks.passive import inside, limited
+from neurodyn.evaluate.checks.motion import inside, limited
 from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, finite, judged
 from neurodyn.evaluate.checks.subject import SimulatedMotion, Subject, more_substeps, rolled_out
 from neurodyn.evaluate.metrics import METRICS, Compared

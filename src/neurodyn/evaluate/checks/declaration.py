@@ -7,9 +7,8 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.evaluate.checks.run import CheckResult, Figures, Finding, judged
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.metrics import METRICS, compare
-from neurodyn.evaluate.recorded import Recorded, chosen_split, split_name
 from neurodyn.evaluate.records import Baselines, ErrorSummary
-from neurodyn.evaluate.rollouts import roll_out
+from neurodyn.evaluate.rollouts import Recorded, chosen_split, roll_out, split_name
 from neurodyn.evaluate.run import open_robot_log
 from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
 from neurodyn.robots.data import grounded

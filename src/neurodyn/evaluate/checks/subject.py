@@ -127,7 +127,7 @@ class Subject:
     @cached_property
     def mechanism(self) -> Mechanism:
         """The robot's tree of links."""
-        from neurodyn.sim.mechanism import mechanism
+        from neurodyn.sim.simulators import mechanism
 
         return mechanism(self.built, self.robot)
 

@@ -49,7 +49,7 @@ from neurodyn.identify.adaptation.result import (
 from neurodyn.identify.adaptation.settings import AdaptationSettings
 from neurodyn.identify.adaptation.unexplained import beyond_noise, unexplained
 from neurodyn.identify.adaptation.usual import with_motors
-from neurodyn.identify.posterior import posterior_sample
+from neurodyn.identify.certainty import posterior_sample
 from neurodyn.identify.readings import Noise
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs

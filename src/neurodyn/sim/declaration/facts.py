@@ -24,7 +24,7 @@ from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.unmodelled import unmodelled
-from neurodyn.sim.urdf import parse_xml
+from neurodyn.sim.newton_asset import parse_xml
 
 _UNSAID = 1e5
 """Efforts and velocities from here on count as unspecified: importers fill in 1e6."""

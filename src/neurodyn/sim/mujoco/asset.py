@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.robots.sections import chosen
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.mujoco.engine import import_mujoco
-from neurodyn.sim.urdf import leave_out, parse_xml, prepare_urdf
+from neurodyn.sim.newton_asset import leave_out, parse_xml, prepare_urdf
 
 T = TypeVar("T")
 
