@@ -12,7 +12,7 @@ CHECKED = (
     "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.model", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
-    "neurodyn.interop.nerd.model", "neurodyn.multibody.drives.drive_program", "neurodyn.multibody.contacts.held_ground",
+    "neurodyn.interop.nerd", "neurodyn.multibody.drives.drive_program", "neurodyn.multibody.contacts.held_ground",
     "neurodyn.multibody.motion", "neurodyn.multibody.drives.pd",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""

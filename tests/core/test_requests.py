@@ -10,7 +10,7 @@ import pytest
 
 import neurodyn
 from neurodyn.cli.main import VERBS, Verb
-from neurodyn.cli.terminal.command import command
+from neurodyn.cli.terminal.flags import command
 from neurodyn.core.config import Config
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import IN_PYTHON, Flag, arguments_of, documented, flag_of, taking

@@ -18,7 +18,8 @@ from neurodyn.dynamics.artifact import load, save
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import EngineConfig
-from neurodyn.robots import Robot, bundle, locate
+from neurodyn.robots import Robot, locate
+from neurodyn.robots import assets as bundle
 from neurodyn.robots import load as load_robot
 from tests.multibody import machines
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.meshes import closed_mesh, read_mesh
+from neurodyn.geometry.solids import closed_mesh, read_mesh
 
 CORNERS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])

@@ -8,9 +8,8 @@ from benchmarks._shapes import torus
 
 from neurodyn.core.description.scene import Box, Capsule, Cylinder, Plane, Scene, Sphere, Terrain
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.meshes import closed_mesh
 from neurodyn.geometry.proximity import ProximityQuery
-from neurodyn.geometry.solids import Solid, terrain_heights
+from neurodyn.geometry.solids import Solid, closed_mesh, terrain_heights
 from tests.geometry.chains import at, contact_point_at
 
 PROBER = ProximityQuery(contact_point_at())

@@ -38,7 +38,7 @@ def values(path: Path) -> dict[str, dict[str, np.ndarray]]:
 def test_a_recording_comes_back(recording: Recording, tmp_path: Path):
     pytest.importorskip("rerun")
     pytest.importorskip("newton")
-    from neurodyn.sim.viewer import link_motion
+    from neurodyn.sim.pictures import link_motion
 
     path = tmp_path / "a.rrd"
     write_recording(recording, path, "rrd")

@@ -11,8 +11,9 @@ import yaml
 from neurodyn.core.description.scene import Mesh, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.learn.neural.settings import load_settings
-from neurodyn.robots import bundle, load, ships
-from neurodyn.robots.bundle import bundled_name, has_files, moved_scene, source_digest, write_bundle
+from neurodyn.robots import assets as bundle
+from neurodyn.robots import load, ships
+from neurodyn.robots.assets import bundled_name, has_files, moved_scene, source_digest, write_bundle
 from neurodyn.sim.newton_articulation import newton_articulation
 from tests.robots.own_robots import write_arm
 

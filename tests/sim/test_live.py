@@ -13,8 +13,8 @@ from neurodyn.robots import Robot, load
 
 pytest.importorskip("newton")
 
-from neurodyn.sim import viewer as live
-from neurodyn.sim.viewer import ViewedCopies, link_motion
+from neurodyn.sim import pictures as live
+from neurodyn.sim.pictures import ViewedCopies, link_motion
 
 
 @pytest.fixture(scope="module")

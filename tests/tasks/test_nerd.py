@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from neurodyn import tasks
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Quantities, StateReader
-from neurodyn.interop.nerd.tasks import NOMINAL, TORQUES
+from neurodyn.tasks.nerd import NOMINAL, TORQUES
 
 FROM_THEIRS = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])  # (x, y, z) -> (x, -z, y)
 START = Rotation.from_euler("x", -90, degrees=True)  # upright in y-up axes

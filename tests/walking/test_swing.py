@@ -20,8 +20,7 @@ from neurodyn.walking.controller import (
 from neurodyn.walking.convex_mpc import MpcSettings
 from neurodyn.walking.gait import GAITS, SPEED, Commands
 from neurodyn.walking.plant import walking_plant
-from neurodyn.walking.report import walk_headline
-from neurodyn.walking.walk import walk
+from neurodyn.walking.walk import walk, walk_headline
 
 WALK = GAITS["walk"]
 

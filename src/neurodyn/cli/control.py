@@ -7,8 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import Device
+from neurodyn.cli.terminal.flags import Device, command
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
 from neurodyn.core.config import Config
 
@@ -117,9 +116,8 @@ def _plan(request: ControlRequest) -> None:
     from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.measurement_noise import MeasurementNoise
-    from neurodyn.control.planning.closed_loop import run
+    from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
     from neurodyn.control.planning.planner import Planner
-    from neurodyn.control.planning.report import control_tables, write_control_report
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.control.robot.in_loop import plant_of
     from neurodyn.core.config import from_dict
@@ -176,8 +174,7 @@ def _walk(request: ControlRequest) -> None:
     from neurodyn.walking.controller import IMITATION, walker
     from neurodyn.walking.gait import Commands
     from neurodyn.walking.plant import walking_plant
-    from neurodyn.walking.report import walk_headline, walk_tables, write_walk_report
-    from neurodyn.walking.walk import walk
+    from neurodyn.walking.walk import walk, walk_headline, walk_tables, write_walk_report
 
     model, seed, episodes = request.model, request.seed, request.episodes
     seconds = 20.0 if request.seconds is None else request.seconds

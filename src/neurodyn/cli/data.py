@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import cluster_of, one_of
+from neurodyn.cli.terminal.flags import cluster_of, command, one_of
 from neurodyn.core.config import replaced
 from neurodyn.core.errors import InputError
 from neurodyn.interop.formats import MODEL_LAYOUTS

@@ -6,8 +6,7 @@ from typing import Literal
 
 import tyro
 
-from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads
+from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads, command
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 
 
@@ -180,7 +179,7 @@ def view(
     from neurodyn.report.recording import record_run
 
     if live:
-        from neurodyn.sim.viewer import require_live
+        from neurodyn.sim.pictures import require_live
 
         require_live()
     run, file = str(request.run), None
@@ -191,7 +190,7 @@ def view(
     if file is not None:
         print(f"{what}: {file.path}")
     if live:
-        from neurodyn.sim.viewer import play, window
+        from neurodyn.sim.pictures import play, window
 
         print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
         motions = [path.q[0] for path in (recording.predicted, recording.truth)]

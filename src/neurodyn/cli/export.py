@@ -99,7 +99,7 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
 def _export_identified(run: str, to: str, out: Path | None) -> None:
     """Write what was identified of a robot for a simulator, and say what was."""
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.interop.export import export_identified
+    from neurodyn.interop.identified import export_identified
 
     with ProgressBar(f"exporting {run}"):
         exported = export_identified(run, to, out)

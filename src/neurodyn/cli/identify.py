@@ -3,8 +3,7 @@
 
 from pathlib import Path
 
-from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import cluster_of
+from neurodyn.cli.terminal.flags import cluster_of, command
 from neurodyn.core.config import replaced
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import Format, GpuIds, LoggerFlag, own_device
+from neurodyn.cli.terminal.flags import Format, GpuIds, LoggerFlag, command, own_device
 from neurodyn.core.config import replaced
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.policy.requests import (

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from neurodyn.cli.terminal.command import command
+from neurodyn.cli.terminal.flags import command
 from neurodyn.evaluate.requests import CheckRequest
 
 

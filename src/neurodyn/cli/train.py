@@ -4,8 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.cli.terminal.command import command
-from neurodyn.cli.terminal.flags import GpuIds, own_device
+from neurodyn.cli.terminal.flags import GpuIds, command, own_device
 from neurodyn.core.config import replaced
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
 

@@ -2,7 +2,7 @@
 """Frozen structs that are read from YAML, TOML and JSON (`Config`) or written to JSON as results (`Record`)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 EXTENDS = "extends"
 """Key of a settings file that names another file or a preset, whose values are its defaults."""
+
+_SUFFIXES = {".yaml", ".yml", ".toml", ".json"}
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -133,6 +135,23 @@ def read_config(path: Path, kind: type[T]) -> T:
         InputError: The file, or one that it extends, is missing, malformed, or does not describe a `kind`.
     """
     return from_dict(_read_extended(path, getattr(kind, "presets", None), ()), kind, str(path))
+
+
+def settings_file(given: str) -> Path | None:
+    """Return the path of a settings file; None if `given` is the name of a size."""
+    path = Path(given)
+    return path if path.suffix in _SUFFIXES else None
+
+
+def load_preset(kind: type[T], path: str | Path | None, presets: Iterable[Path]) -> T | None:
+    """Read settings from a file, or, without a path, from the first preset that exists; None if none does.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    if path is not None:
+        return read_config(Path(path), kind)
+    return next((read_config(preset, kind) for preset in presets if preset.is_file()), None)
 
 
 def _read_extended(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:

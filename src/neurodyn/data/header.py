@@ -76,7 +76,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         simulator: Solver, substeps and sampling of the simulator; None for logs.
         seed: Seed of the sampling; None for logs.
         fingerprint: Identity of the simulated articulation; None for logs.
-        sources: Digest of the files that the simulated robot was built from (`robots.bundle.source_digest`); None for
+        sources: Digest of the files that the simulated robot was built from (`robots.assets.source_digest`); None for
             logs and if it was not recorded.
         scene: Shapes around the robot, placed by a pose in each episode; None if unknown or in free space.
         contact_points: Contact points of the robot; None if it has none.

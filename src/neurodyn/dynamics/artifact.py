@@ -24,7 +24,7 @@ from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.robots import ships
-from neurodyn.robots.bundle import DECLARATION, moved_scene, write_bundle
+from neurodyn.robots.assets import DECLARATION, moved_scene, write_bundle
 
 ROBOT = "robot"
 """Folder in a run that holds the declaration of a robot that does not ship with the package."""

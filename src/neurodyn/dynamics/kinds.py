@@ -197,7 +197,7 @@ _SHIPPED = (
         evaluate=KindPart("neurodyn.evaluate.run:evaluate_forecasting"),
         refit=KindPart("neurodyn.policy.online.refit:WORLD_MODEL_REFIT"),
     ),
-    Kind("nerd", "network of NeRD", artifact=KindPart("neurodyn.interop.nerd.model:NERD")),
+    Kind("nerd", "network of NeRD", artifact=KindPart("neurodyn.interop.nerd:NERD")),
 )
 
 KINDS: Registry[Kind] = Registry("kind of dynamics", **{kind.name: kind for kind in _SHIPPED})

@@ -16,7 +16,7 @@ from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import Robot
-from neurodyn.robots.bundle import source_digest
+from neurodyn.robots.assets import source_digest
 from neurodyn.robots.data import as_logged, controller_of, grounded
 
 

@@ -16,9 +16,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.chain import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
 from neurodyn.geometry.distances import BLOCK
 from neurodyn.geometry.launching import OperatorHandle
-from neurodyn.geometry.meshes import pseudo_normals
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.geometry.solids import Solid, block_ranges, solids_of_scene
+from neurodyn.geometry.solids import Solid, block_ranges, pseudo_normals, solids_of_scene
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.learn.fit_windows import FitWindows
 from neurodyn.learn.learner import GradientLearner, OptimiserStep, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop
+from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.optimiser import Groups, Schedule, build_optimiser
 from neurodyn.learn.plan import TrainingBudget
-from neurodyn.learn.settings import RunRecord
 from neurodyn.multibody.articulated import Tree
 
 

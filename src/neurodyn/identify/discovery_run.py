@@ -25,11 +25,11 @@ from neurodyn.identify.requests import DiscoverRequest
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.fit_windows import fit_windows
 from neurodyn.learn.loop import Callback
+from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import show_results
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import chosen_tracker, require_tracker, tracking
 from neurodyn.learn.tracking.tracker import Logger
 from neurodyn.robots import Robot, load, locate

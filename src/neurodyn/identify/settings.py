@@ -9,15 +9,15 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.config import Config, require_numbers
+from neurodyn.core.config import Config, load_preset, require_numbers
 from neurodyn.core.description.drive import Controller
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.identify.population_search import SEARCHES
 from neurodyn.identify.requests import Method, Optimiser, StartKind
 from neurodyn.learn.hybrid import NetworkTrainingSettings
+from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.plan import Clock
-from neurodyn.learn.settings import RunRecord, load_preset
 from neurodyn.multibody.contacts.contact_model import SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot

@@ -5,8 +5,8 @@ from neurodyn.core.registry import lazy
 
 with lazy(__name__):
     from neurodyn.interop.checkpoints import import_model
-    from neurodyn.interop.export import Exported, export_identified
     from neurodyn.interop.formats import MODEL_LAYOUTS, POLICY_FORMATS, SIMULATORS, WRITERS
+    from neurodyn.interop.identified import Exported, export_identified
     from neurodyn.interop.onnx import export_model, export_policy
     from neurodyn.interop.policies import import_policy
 

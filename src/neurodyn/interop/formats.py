@@ -31,7 +31,7 @@ They raise an InputError if the target cannot hold the robot or its actuator net
 MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
     "layout of a model",
     rwm="neurodyn.interop.rwm:read_rwm",
-    nerd="neurodyn.interop.nerd.model:read_nerd",
+    nerd="neurodyn.interop.nerd:read_nerd",
 )
 """Readers by layout, from (checkpoint, robot, statistics) to a model."""
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified robots as plain data for other simulators, and actuator networks in the forms that these read."""
+"""Identified robots as plain data for other simulators, and actuator networks in the forms that these read.
+
+Their export: a folder with what a simulator can hold of them.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,11 +15,16 @@ from torch import Tensor, nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
+from neurodyn.core.artifacts import PRETRAINED, atomic_folder, require_writable
 from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import Drive, DriveNetwork
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.interop.formats import SIMULATORS
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.sim.bodies import require_possible
@@ -364,3 +372,70 @@ def _refuse_networks(model: HybridDynamics, run: str, network: TrainedNetwork | 
             f"{run}: has networks that act on {acted}, which no other simulator has a place for; valid: a run of "
             "`identify` without a blueprint, and an actuator network (`--drive network`) for drives"
         )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Result of an export.
+
+    Attributes:
+        folder: The written folder.
+        files: Paths of its files, relative to the folder.
+        placed: Names of the quantities that the target can hold.
+        left_out: Names of the quantities that it cannot.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+    placed: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | None = None) -> Exported:
+    """Export an identified robot and its actuator network to another simulator.
+
+    Args:
+        run: A run of `identify`, "pretrained:NAME", or a hybrid model.
+        to: Name of the target in `SIMULATORS`.
+        out: Folder to write, which must not exist; None for RUN/TARGET, or ./NAME-TARGET for pretrained runs and
+            models.
+
+    Raises:
+        InputError: There is no such run or target, the folder exists, the run is no hybrid model, or the target can
+            hold none of its identified quantities or one of its networks.
+    """
+    SIMULATORS.require(to)
+    identified = read_identified(run)
+    folder = Path(out) if out is not None else _default_folder(run, to)
+    if folder.exists():
+        raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
+    require_writable(folder)
+    with atomic_folder(folder) as partial:
+        placed = SIMULATORS[to](identified, partial)
+        left_out = tuple(name for name in identified.wanted if name not in placed)
+        if identified.free and identified.network is None and set(identified.free) <= set(left_out):
+            raise InputError(
+                f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
+                "valid: another target"
+            )
+        files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
+    return Exported(folder, files, tuple(name for name in identified.wanted if name in placed), left_out)
+
+
+def read_identified(run: Dynamics | str | Path) -> IdentifiedRobot:
+    """Return the identified robot of a run; arguments and errors: see `export_identified`."""
+    if not isinstance(run, str | Path):
+        where = f"model of {run.spec.robot!r}"
+        return KINDS[run.kind].identified.get(where)(run, where)
+    network = read_network(run)
+    if network is not None and not (Path(run) / "model").is_dir():
+        return IdentifiedRobot(str(run), None, Mechanism(links=()), network=network)
+    model = load(run)
+    return KINDS[model.kind].identified.get(run)(model, str(run), network)
+
+
+def _default_folder(run: Dynamics | str | Path, to: str) -> Path:
+    if not isinstance(run, str | Path):
+        return Path(f"{run.spec.robot}-{to}")
+    text = str(run)
+    return Path(f"{text.partition(':')[2]}-{to}") if text.startswith(PRETRAINED) else Path(run) / to

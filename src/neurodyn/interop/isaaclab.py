@@ -31,8 +31,7 @@ from neurodyn.interop.texts import (
     variable,
 )
 from neurodyn.interop.urdf import link_names, write_urdf_asset
-from neurodyn.robots.assets import asset_path
-from neurodyn.robots.bundle import copy_asset
+from neurodyn.robots.assets import asset_path, copy_asset
 
 _IMPORTS = """import math
 from pathlib import Path

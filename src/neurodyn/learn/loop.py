@@ -19,9 +19,9 @@ from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import current_ranks, threads
 from neurodyn.learn.learner import Learner, OptimiserStep, TrainState, Validation
+from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import TrainingBudget
-from neurodyn.learn.settings import RunRecord
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""

@@ -1,23 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/manifest.json: machine, software and inputs of a training, written when the run is started."""
+"""How a run was made: RUN/config.yaml, and RUN/manifest.json, written when the run is started.
+
+The manifest holds machine, software and inputs of a training.
+"""
 
 import platform
 import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import torch
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import of_file, of_files, package_versions, processor, source_commit
 from neurodyn.learn.devices import current_ranks
-from neurodyn.learn.settings import RunRecord
+
+S = TypeVar("S", bound=Config)
+
+
+class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
+    """The contents of a run's config.yaml; kinds of runs omit fields that do not apply.
+
+    Attributes:
+        kind: Kind of dynamics; empty for policies.
+        robot: Name or path of the robot's declaration.
+        data: Path or paths of the trajectories.
+        shares: Share of each file in the windows of a batch; UNSET for one file.
+        task: Name of a policy's task.
+        algorithm: Algorithm of a policy; empty for `DEFAULT_ALGORITHM`.
+        dynamics: Dynamics that a policy was trained in, as the user named them.
+        parameters: Identified quantities.
+        blueprint: Networks of a hybrid model, or the candidates of a discovery.
+        settings: Resolved settings.
+        starts: Log with the initial states of a policy's episodes.
+        versions: Versions of packages.
+        base: Run of the initial weights; None for a training from scratch.
+    """
+
+    kind: str = ""
+    robot: str = ""
+    data: str | tuple[str, ...] = ""
+    shares: tuple[float, ...] | UnsetType = UNSET
+    task: str = ""
+    algorithm: str = ""
+    dynamics: str = ""
+    parameters: tuple[Parameter, ...] | UnsetType = UNSET
+    blueprint: Blueprint | UnsetType | None = UNSET
+    settings: S
+    starts: str | UnsetType | None = UNSET
+    versions: dict[str, str]
+    base: str | UnsetType | None = UNSET
+
+
+DEFAULT_ALGORITHM = "ppo"
+"""Algorithm of policies whose record names none."""
+
 
 MANIFEST = "manifest.json"
 

@@ -26,6 +26,7 @@ from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.manifest import (
     Manifest,
+    RunRecord,
     data_of,
     declaration_of,
     manifest_of,
@@ -36,7 +37,6 @@ from neurodyn.learn.manifest import (
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.requests import ReproduceRequest
-from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.train import finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")

@@ -20,8 +20,8 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import IN_MEMORY, Store, blocks
 from neurodyn.learn.learner import Learner, TrainState
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.plan import TrainingPlan
-from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.robots import Robot
 
 Data = Store | str | Path | Sequence[Store | str | Path]

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from neurodyn.core.description.medium import MEDIUM, ImmersedBody, Medium
+from neurodyn.core.description.elements import MEDIUM, ImmersedBody, Medium
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity, Wrenches
 from neurodyn.multibody.drives.actuators import ImplicitRow

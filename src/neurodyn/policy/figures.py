@@ -14,8 +14,8 @@ from neurodyn.core.verdict import as_verdict, together
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.evaluate.run_comparison import Figure, FigureSeries, RunFigures, kept, run_settings, training_of
 from neurodyn.evaluate.run_figures import Say, said
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.settings import DEFAULT_ALGORITHM
 from neurodyn.nets.networks import weights_in
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluation import EPISODES, SEED, evaluate_policy

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from neurodyn.core.activations import ACTIVATIONS, require_activation
-from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
+from neurodyn.core.config import Config, from_dict, load_preset, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
-from neurodyn.learn.settings import load_preset
 from neurodyn.nets.networks import require_size
 
 PRESETS = Path(__file__).resolve().parent / "presets"

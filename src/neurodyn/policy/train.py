@@ -18,10 +18,10 @@ from neurodyn.core.requests import taking
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import TrainState
 from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.settings import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.tracking.session import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.learner import begun_with

@@ -72,7 +72,7 @@ def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
 def _write_links(
     rerun: Any, stream: Any, recording: Recording, label: str, q: Tensor, colour: tuple[int, int, int]
 ) -> None:
-    from neurodyn.sim.viewer import link_motion
+    from neurodyn.sim.pictures import link_motion
 
     try:
         motion = link_motion(recording.robot, q)

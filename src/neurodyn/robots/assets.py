@@ -1,13 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assets of declared robots: the URDF, MJCF or USD, and the meshes, textures and included files that it names."""
+"""Assets of declared robots: the URDF, MJCF or USD, and the meshes, textures and included files that it names.
 
+A robot in one movable folder is its declaration with every file that it names. Files beside or below the declaration
+keep their relative path; others go below `outside/`. Names in the copies are rewritten as needed. Assets of installed
+packages are not copied.
+"""
+
+import hashlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable
-from pathlib import Path
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
+import yaml
+
+from neurodyn.core.artifacts import atomic, atomic_folder
+from neurodyn.core.config import EXTENDS, read_flattened, to_dict, to_yaml
+from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError
+from neurodyn.core.provenance import package_versions
 from neurodyn.robots.declaration import Robot
 
 _EXTRAS = {"example-robot-data": "robots", "newton": "sim"}
@@ -158,3 +176,263 @@ def fits_meshes(root: ElementTree.Element) -> bool:
     A geom whose type is set in a default counts as fitted.
     """
     return any(geom.get("mesh") and geom.get("type") not in {"mesh", "sdf"} for geom in root.iter("geom"))
+
+
+LARGEST = 200_000_000
+"""Maximum size of a bundle's files [bytes]."""
+
+DECLARATION = "robot.yaml"
+
+_PRESETS = ("train-*", "world-model-*", "finetune", "identify", "blueprint")
+_SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+
+
+def write_bundle(robot: Robot, folder: Path) -> None:
+    """Write a robot's declaration and all files that it needs to a folder, atomically.
+
+    The declaration is written with all defaults resolved, so that later changes of defaults do not affect it. Meshes
+    are left out if the robot loads none. Missing files are skipped.
+
+    Raises:
+        InputError: The files are larger than `LARGEST`, or the folder cannot be written.
+    """
+    files = _Files(Path(robot.folder))
+    declared = _carry_declaration(robot, files)
+    size = sum(source.stat().st_size for source in files.copies.values()) + sum(map(len, files.texts.values()))
+    if size > LARGEST:
+        raise InputError(
+            f"robot {robot.name!r}: its files have {size / 1e6:.0f} MB and are not copied (at most {LARGEST / 1e6:.0f} "
+            f"MB); keep {robot.folder} where it is"
+        )
+    with atomic_folder(folder) as partial:
+        files.texts[DECLARATION] = yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=110).encode()
+        files.put(partial)
+
+
+def copy_asset(robot: Robot, folder: Path) -> str:
+    """Copy a robot's asset and the files that it needs to an existing folder; return its name there."""
+    files = _Files(asset_path(robot).parent)
+    name = _carry_asset(robot, files)
+    files.put(folder)
+    return name
+
+
+def source_digest(robot: Robot) -> str:
+    """Return a digest of everything a robot's model is built from: declaration, files, and versions of the builders.
+
+    Equal digests imply equal models, without building them; the converse does not hold.
+
+    Raises:
+        InputError: The asset is missing.
+    """
+    return asset_digest(robot, {**to_dict(robot), "folder": "", "grounds": {}})
+
+
+def asset_digest(robot: Robot, options: Any) -> str:
+    """Return a digest of the files of a robot's asset, of plain data, and of the versions of what builds robots."""
+    files = _Files(asset_path(robot).parent)
+    name = _carry_asset(robot, files)
+    builders = package_versions("newton", "warp-lang", "mujoco", "mujoco-warp")
+    digest = hashlib.sha256(json.dumps([options, name, builders], sort_keys=True, default=str).encode())
+    contents = files.texts | {name: source.read_bytes() for name, source in files.copies.items()}
+    for name, content in sorted(contents.items()):
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def moved_scene(scene: Scene, folder: Path) -> Scene:
+    """Return a scene with its files in a bundle of its robot; unchanged if the bundle does not hold them."""
+    home = Path(scene.folder)
+    names = {shape.file: bundled_name(home, home / shape.file) for shape in _with_file(scene)}
+    if not names or not all((folder / name).is_file() for name in names.values()):
+        return scene
+    return msgspec.structs.replace(_renamed(scene, names.__getitem__), folder=str(folder))
+
+
+def has_files(scene: Scene) -> bool:
+    """Return whether all files of a scene exist."""
+    return all((Path(scene.folder) / shape.file).is_file() for shape in _with_file(scene))
+
+
+def bundled_name(home: Path, file: Path) -> str:
+    """Return the path of a file within a bundle of the declaration in the folder `home`."""
+    home, file = home.resolve(), file.resolve()
+    if home in file.parents:
+        return file.relative_to(home).as_posix()
+    # Files of one folder stay together, because some (.obj, .gltf) refer to their neighbours.
+    return f"outside/{zlib.crc32(str(file.parent).encode()):08x}/{file.name}"
+
+
+class _Files:
+    """The contents of a bundle of the declaration in the folder `home`."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.copies: dict[str, Path] = {}  # files to copy, by name in the bundle
+        self.texts: dict[str, bytes] = {}  # contents of rewritten files, by name in the bundle
+
+    def copy(self, source: Path) -> str:
+        """Add a file and the files that it depends on; return its name in the bundle."""
+        name = bundled_name(self.home, source)
+        if name in self.texts or name in self.copies or not source.is_file():
+            return name
+        self.copies[name] = source
+        for other in _buffers(source):
+            self.copy(other)
+        return name
+
+    def beside(self, path: Path) -> Callable[[Path], str]:
+        """Return a function that adds a file and returns its name relative to `path`."""
+        folder = PurePosixPath(bundled_name(self.home, path)).parent
+        return lambda source: os.path.relpath(self.copy(source), folder).replace(os.sep, "/")
+
+    def inside(self, path: Path) -> bool:
+        """Return whether a file lies beside or below the declaration."""
+        return self.home.resolve() in path.resolve().parents
+
+    def put(self, folder: Path) -> None:
+        """Write everything to a folder, each file atomically."""
+        for name, text in self.texts.items():
+            with atomic(folder / name) as partial:
+                partial.write_bytes(text)
+        for name, source in self.copies.items():
+            if not ((folder / name).exists() and (folder / name).samefile(source)):
+                with atomic(folder / name) as partial:
+                    shutil.copyfile(source, partial)
+
+    def write(self, path: Path, root: ElementTree.Element) -> None:
+        """Add an XML file, rewritten if its contents have changed."""
+        name, before = bundled_name(self.home, path), _parse(path)
+        if before is not None and ElementTree.tostring(before) == ElementTree.tostring(root):
+            self.copy(path)
+            return
+        self.copies.pop(name, None)
+        self.texts[name] = ElementTree.tostring(root, encoding="utf-8")
+
+
+def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
+    """Add all files of a robot; return its declaration with their names in the bundle."""
+    home = Path(robot.folder)
+
+    def renamed(file: str) -> str:
+        return files.copy(home / file)
+
+    for source in _presets(home):
+        _carry_preset(source, files)
+    grounds = {name: _renamed(scene, renamed) for name, scene in robot.grounds.items()}
+    robot = msgspec.structs.replace(
+        robot,
+        asset=_carry_asset(robot, files) if robot.package is None and robot.asset else robot.asset,
+        grounds=grounds,
+        log=None if robot.log is None else renamed(robot.log),
+        rows=None if robot.rows is None else renamed(robot.rows),
+    )
+    declared = to_dict(robot)
+    del declared["folder"]
+    return declared
+
+
+def _carry_asset(robot: Robot, files: _Files) -> str:
+    """Add the asset and the files that it names; return its name in the bundle."""
+    path = asset_path(robot)
+    suffix = path.suffix.lower()
+    if suffix == ".urdf":
+        return _carry_urdf(path, files, meshes=robot.meshes)
+    if suffix == ".xml":
+        return _carry_mjcf(path, files, meshes=robot.meshes)
+    return _carry_usd(path, files)
+
+
+def _carry_urdf(path: Path, files: _Files, *, meshes: bool) -> str:
+    root = _parse(path)
+    if root is not None and meshes:
+        relocate_urdf(path, root, files.beside(path))
+        files.write(path, root)
+    return files.copy(path)
+
+
+def _carry_mjcf(main: Path, files: _Files, *, meshes: bool) -> str:
+    parsed = _included(main)
+    meshes = meshes or any(fits_meshes(root) for root in parsed.values())
+    for path, root in parsed.items():
+        relocate_mjcf(main, path, root, files.beside(path), meshes=meshes)
+        files.write(path, root)
+    return files.copy(main)
+
+
+def _carry_usd(path: Path, files: _Files) -> str:
+    try:
+        from pxr import Usd, UsdUtils  # pyright: ignore[reportMissingImports]
+    except ImportError:  # without a USD reader, dependencies are unknown
+        return files.copy(path)
+    layers, assets, _ = UsdUtils.ComputeAllDependencies(str(path))  # pyright: ignore[reportAttributeAccessIssue]
+    sources = [Path(layer.realPath) for layer in layers] + [Path(asset) for asset in assets]
+    if all(files.inside(source) for source in sources):
+        for source in sources:
+            files.copy(source)
+        return files.copy(path)
+    name = PurePosixPath(bundled_name(files.home, path)).with_suffix(".usda").as_posix()
+    stage = Usd.Stage.Open(str(path))  # pyright: ignore[reportAttributeAccessIssue]
+    files.texts[name] = stage.Flatten().ExportToString().encode()
+    return name
+
+
+def _included(main: Path) -> dict[Path, ElementTree.Element]:
+    """Return the contents of an MJCF and of all readable files that it includes, by path."""
+    found: dict[Path, ElementTree.Element] = {}
+    waiting = [main.resolve()]
+    while waiting:
+        path = waiting.pop()
+        root = None if path in found else _parse(path)
+        if root is not None:
+            found[path] = root
+            trial = ElementTree.fromstring(ElementTree.tostring(root))
+            waiting += relocate_mjcf(main, path, trial, str, meshes=True)
+    return found
+
+
+def _parse(path: Path) -> ElementTree.Element | None:
+    """Return the contents of an XML file; None if it cannot be parsed, which building the robot will report."""
+    try:
+        return ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError, UnicodeDecodeError):
+        return None
+
+
+def _buffers(path: Path) -> list[Path]:
+    """Return the binary buffers that a glTF refers to."""
+    if path.suffix.lower() != ".gltf":
+        return []
+    try:
+        uris = [buffer.get("uri", "") for buffer in json.loads(path.read_text(encoding="utf-8")).get("buffers", [])]
+    except (OSError, ValueError, AttributeError):
+        return []
+    return [path.parent / uri for uri in uris if uri and not uri.startswith("data:")]
+
+
+def _carry_preset(source: Path, files: _Files) -> None:
+    """Add a settings file, flattened if it extends others."""
+    if EXTENDS.encode() not in source.read_bytes():
+        files.copy(source)
+        return
+    flat = to_yaml(read_flattened(source))
+    files.texts[bundled_name(files.home, source.with_suffix(".yaml"))] = flat.encode()
+
+
+def _presets(home: Path) -> Iterable[Path]:
+    """Return the settings files beside a declaration."""
+    for stem in _PRESETS:
+        for suffix in _SUFFIXES:
+            yield from sorted(home.glob(stem + suffix))
+
+
+def _renamed(scene: Scene, rename: Callable[[str], str]) -> Scene:
+    shapes = tuple(
+        msgspec.structs.replace(shape, file=rename(shape.file)) if isinstance(shape, Mesh | Heightfield) else shape
+        for shape in scene.shapes
+    )
+    return msgspec.structs.replace(scene, shapes=shapes, folder="")
+
+
+def _with_file(scene: Scene) -> list[Mesh | Heightfield]:
+    return [shape for shape in scene.shapes if isinstance(shape, Mesh | Heightfield)]

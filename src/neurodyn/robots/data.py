@@ -20,7 +20,7 @@ from neurodyn.data.readers.logs import open_data
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.store import IN_MEMORY, Store
 from neurodyn.robots import Robot, load, names
-from neurodyn.robots.bundle import has_files, moved_scene
+from neurodyn.robots.assets import has_files, moved_scene
 
 _Field = Literal["q", "qd", "control"]
 

@@ -20,8 +20,7 @@ from torch import Tensor
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Joint, Robot, asset_path
-from neurodyn.robots.assets import resolve_asset
-from neurodyn.robots.bundle import asset_digest
+from neurodyn.robots.assets import asset_digest, resolve_asset
 from neurodyn.robots.sections import ContactMaterial, chosen, matching
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible

@@ -28,7 +28,7 @@ from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot, load
-from neurodyn.robots.bundle import source_digest
+from neurodyn.robots.assets import source_digest
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.batches import BatchMaker, Departure, EarlyEndCount
 from neurodyn.sim.contact_points import contact_point_layout

@@ -10,9 +10,8 @@ from torch import Tensor
 from neurodyn.core.description.scene import Mesh, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.meshes import TriangleMesh, closed_mesh
 from neurodyn.geometry.rotation import multiply, rotate
-from neurodyn.geometry.solids import Kind, Solid, check_heights, solids_of_scene
+from neurodyn.geometry.solids import Kind, Solid, TriangleMesh, check_heights, closed_mesh, solids_of_scene
 from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.bodies import compose
 from neurodyn.sim.engine import collides, import_newton

@@ -25,11 +25,11 @@ TASKS: Registry[Callable[[], Task]] = Registry(
         "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
         "pendubot-swingup": "neurodyn.tasks.swing_up:PendubotSwingUp",
         "planar-run": "neurodyn.tasks.running:PlanarRun",
-        "ant-run@nerd": "neurodyn.interop.nerd.tasks:NerdAntRun",
-        "ant-spin@nerd": "neurodyn.interop.nerd.tasks:NerdAntSpin",
-        "ant-spin-track@nerd": "neurodyn.interop.nerd.tasks:NerdAntSpinTrack",
-        "anymal-forward@nerd": "neurodyn.interop.nerd.tasks:NerdAnymalForward",
-        "anymal-side@nerd": "neurodyn.interop.nerd.tasks:NerdAnymalSide",
+        "ant-run@nerd": "neurodyn.tasks.nerd:NerdAntRun",
+        "ant-spin@nerd": "neurodyn.tasks.nerd:NerdAntSpin",
+        "ant-spin-track@nerd": "neurodyn.tasks.nerd:NerdAntSpinTrack",
+        "anymal-forward@nerd": "neurodyn.tasks.nerd:NerdAnymalForward",
+        "anymal-side@nerd": "neurodyn.tasks.nerd:NerdAnymalSide",
     },
 )
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""

@@ -10,8 +10,7 @@ with lazy(__name__):
     from neurodyn.walking.gait import GAITS, Commands, Gait
     from neurodyn.walking.imitation import ImitationSettings, imitate
     from neurodyn.walking.plant import WalkingPlant, walking_plant
-    from neurodyn.walking.report import walk_film
-    from neurodyn.walking.walk import WalkResult, walk
+    from neurodyn.walking.walk import WalkResult, walk, walk_film
 
 __all__ = [
     "GAITS", "Commands", "Gait", "ImitationSettings", "MpcSettings", "QuadrupedController", "WalkResult",

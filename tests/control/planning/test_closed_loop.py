@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from neurodyn.control.measurement_noise import MeasurementNoise
-from neurodyn.control.planning.closed_loop import run
+from neurodyn.control.planning.closed_loop import control_tables, render_control_report, run
 from neurodyn.control.planning.planner import Planner
-from neurodyn.control.planning.report import control_tables, render_control_report
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from neurodyn.core.config import Config
 from neurodyn.learn.learner import TrainState
-from neurodyn.learn.settings import RunRecord
+from neurodyn.learn.manifest import RunRecord
 from tests.learn.test_loop import One
 
 

@@ -5,9 +5,8 @@ import math
 from pathlib import Path
 from typing import Any, TypeVar
 
-from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
+from neurodyn.core.config import Config, from_dict, load_preset, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
-from neurodyn.learn.settings import load_preset
 
 DEFAULT_PLANNER = "cem"
 """Planner where none is named."""

@@ -21,8 +21,7 @@ from neurodyn.core.description.contacts import (
 )
 from neurodyn.core.description.couplings import Equality, Tendon, require_couplings
 from neurodyn.core.description.drive import Drive, bounds
-from neurodyn.core.description.elements import ForceElement, require_elements
-from neurodyn.core.description.medium import Medium
+from neurodyn.core.description.elements import ForceElement, Medium, require_elements
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import (
     ContactSurface,

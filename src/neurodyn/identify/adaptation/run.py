@@ -54,11 +54,11 @@ from neurodyn.identify.readings import Noise
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
+from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run, checksum
-from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.sim.draws import POSTERIOR

@@ -7,13 +7,12 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import read_config
+from neurodyn.core.config import load_preset, read_config, settings_file
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.encoding import count_inputs
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
-from neurodyn.learn.settings import load_preset, settings_file
 from neurodyn.nets.networks import NETWORKS, NetConfig, require_members
 from neurodyn.robots import Robot
 

@@ -6,10 +6,9 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import read_config
+from neurodyn.core.config import load_preset, read_config, settings_file
 from neurodyn.core.errors import unknown
 from neurodyn.learn.plan import TrainingPhase, TrainingPlan
-from neurodyn.learn.settings import load_preset, settings_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
 

@@ -17,11 +17,10 @@ from neurodyn.core.registry import is_file
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.artifact import load
-from neurodyn.learn.manifest import MANIFEST, data_of, file_checksums, read_manifest
+from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.settings import RunRecord
 from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.problem import OnlineProblem, pose

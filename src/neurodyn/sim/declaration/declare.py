@@ -19,7 +19,7 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing, stage, tell, tracked
 from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
-from neurodyn.robots.bundle import copy_asset
+from neurodyn.robots.assets import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.articulation import Articulation
 from neurodyn.sim.declaration.facts import AssetFacts, AssetJoint, read_facts

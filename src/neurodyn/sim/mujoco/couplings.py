@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.description.couplings import Equality, EqualityKind, Obstacle, SidePoint, Strand, Tendon, Waypoint
-from neurodyn.core.description.medium import ImmersedBody, Medium
+from neurodyn.core.description.elements import ImmersedBody, Medium
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import compose
