@@ -325,6 +325,6 @@ def test_every_trajectory_has_a_robot_of_its_own(cartpole, tmp_path):
 
 
 def test_worlds_of_other_simulators_are_refused(cartpole, tmp_path):
-    with pytest.raises(InputError, match="solver: mujoco-c, or hybrid"):
+    with pytest.raises(InputError, match="solver: mujoco or mujoco-c, or hybrid"):
         generate(cartpole, transitions=100, out=tmp_path / "a.h5", randomise=TEXTS[:1])
     assert not list(tmp_path.iterdir())
