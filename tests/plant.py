@@ -3,7 +3,7 @@
 
 It has the names, order and frame of the declared cartpole, so that everything that takes a robot takes it:
 
-    x''     = (u - 20 x') / 50
+    x''     = (u - c x') / 50,                        c = 20 N s/m
     theta'' = -(g sin(theta) + x'' cos(theta)) / l,   l = 1 m
 
 integrated by semi-implicit Euler in float64, five substeps a frame.
@@ -21,6 +21,7 @@ from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State, Step, Trajectory, present_state
+from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.nets.networks import NetConfig
@@ -40,15 +41,24 @@ def robot() -> Robot:
     return load("cartpole")
 
 
-def step(q: Tensor, qd: Tensor, torque: Tensor, gravity: float = 9.81) -> tuple[Tensor, Tensor]:
-    """Advance by one frame; shapes [..., 2], [..., 2], [..., 1]."""
+DECLARED = {"slider.damping": 20.0, "hinge.length": 1.0}
+"""Quantities in which worlds may differ: c and l."""
+LEAST, MOST = (10.0, 0.7), (40.0, 1.6)
+"""Their ranges."""
+
+
+def step(
+    q: Tensor, qd: Tensor, torque: Tensor, gravity: float = 9.81, numbers: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Advance by one frame; shapes [..., 2], [..., 2], [..., 1]; `numbers` of the worlds, shape [..., 2]."""
     h = robot_dt() / SUBSTEPS
     x, angle = q.double().unbind(-1)
     v, w = qd.double().unbind(-1)
     u = torque.double()[..., 0]
+    c, length = (20.0, 1.0) if numbers is None else numbers.double().unbind(-1)
     for _ in range(SUBSTEPS):
-        a = (u - 20.0 * v) / 50.0
-        v, w = v + h * a, w - h * (gravity * torch.sin(angle) + a * torch.cos(angle))
+        a = (u - c * v) / 50.0
+        v, w = v + h * a, w - h * (gravity * torch.sin(angle) + a * torch.cos(angle)) / length
         x, angle = x + h * v, angle + h * w
     return torch.stack([x, angle], -1).to(q.dtype), torch.stack([v, w], -1).to(q.dtype)
 
@@ -58,21 +68,34 @@ def robot_dt() -> float:
     return 1.0 / 60.0
 
 
-def simulate(q: Tensor, qd: Tensor, torque: Tensor, gravity: float = 9.81) -> tuple[Tensor, Tensor]:
+def simulate(
+    q: Tensor, qd: Tensor, torque: Tensor, gravity: float = 9.81, numbers: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Advance by T frames; q, qd of shape [worlds, T + 1, 2] from torque [worlds, T, 1]."""
     states = [(q, qd)]
     for u in torque.unbind(1):
-        states.append(step(*states[-1], u, gravity))
+        states.append(step(*states[-1], u, gravity, numbers))
     return torch.stack([s[0] for s in states], 1), torch.stack([s[1] for s in states], 1)
 
 
-def make_store(episodes: int = 60, frames: int = 50, seed: int = 0, gravity: float = 9.81) -> Store:
-    """Trajectories from random states under random torques, as from a log (no fingerprint)."""
+def draw_numbers(worlds: int, seed: int = 3) -> Tensor:
+    """Return values of the quantities in which worlds differ, shape [worlds, 2]."""
+    least, most = torch.tensor(LEAST), torch.tensor(MOST)
+    return least + (most - least) * torch.rand(worlds, 2, generator=torch.Generator().manual_seed(seed))
+
+
+def make_store(
+    episodes: int = 60, frames: int = 50, seed: int = 0, gravity: float = 9.81, numbers: Tensor | None = None
+) -> Store:
+    """Trajectories from random states under random torques, as from a log (no fingerprint).
+
+    `numbers` are values of the quantities in which episodes differ, shape [episodes, 2], which the store then holds.
+    """
     generator = torch.Generator().manual_seed(seed)
     q = (torch.rand(episodes, 2, generator=generator) * 2 - 1) * torch.tensor([1.0, torch.pi])
     qd = (torch.rand(episodes, 2, generator=generator) * 2 - 1) * torch.tensor([1.0, 4.0])
     torque = (torch.rand(episodes, frames, 1, generator=generator) * 2 - 1) * 200.0
-    qs, qds = simulate(q, qd, torque, gravity)
+    qs, qds = simulate(q, qd, torque, gravity, numbers)
     control = torch.cat([torque, torch.zeros(episodes, 1, 1)], 1)
     rows = torch.cat([qs, qds, control], -1).reshape(-1, 5).numpy()
     table = np.zeros(episodes, EPISODE)
@@ -81,8 +104,10 @@ def make_store(episodes: int = 60, frames: int = 50, seed: int = 0, gravity: flo
     table["world"] = table["run"] = -1
     table["group"] = np.arange(episodes) % 2
     table["split"] = assign_splits(episodes, seed, validation=0.1, test=0.1)
-    header = StoreHeader(spec=robot().spec, source="log", seed=seed, groups=("even", "odd"))
-    return Store(header, np.ascontiguousarray(rows, np.float32), table)
+    declared = {} if numbers is None else DECLARED
+    header = StoreHeader(spec=robot().spec, source="log", seed=seed, groups=("even", "odd"), parameters=declared)
+    own = None if numbers is None else numbers.numpy()
+    return Store(header, np.ascontiguousarray(rows, np.float32), table, parameters=own)
 
 
 class PlantDynamics:
@@ -117,7 +142,13 @@ class PlantDynamics:
         return Trajectory(q, qd)
 
 
-def make_encoding(*, products: bool = True) -> Encoding:
+CONDITIONS = tuple(
+    Condition(name=name, value=value, lower=lower, upper=upper)
+    for (name, value), lower, upper in zip(DECLARED.items(), LEAST, MOST, strict=True)
+)
+
+
+def make_encoding(*, products: bool = True, conditions: tuple[Condition, ...] = ()) -> Encoding:
     """An encoding of the cartpole: the cart's place stays out, the rail's ends come in."""
     config = EncodingConfig(
         invariant=(0,),
@@ -127,14 +158,18 @@ def make_encoding(*, products: bool = True) -> Encoding:
         ),
         kappa=(0.6, 0.6),
         velocity_products=products,
+        conditions=conditions,
     )
     return Encoding(robot().spec, config)
 
 
-def make_model(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0, members: int = 1) -> NeuralDynamics:
+def make_model(
+    kind: str, dtype: torch.dtype = torch.float64, seed: int = 0, members: int = 1,
+    conditions: tuple[Condition, ...] = (),
+) -> NeuralDynamics:  # fmt: skip
     """A model with random weights everywhere, so that every path through it carries a gradient."""
     torch.manual_seed(seed)
-    encoding = make_encoding()
+    encoding = make_encoding(conditions=conditions)
     predictor = build_predictor(NETS[kind], encoding.inputs, encoding.outputs, members)
     model = NeuralDynamics(encoding, predictor).to(dtype)
     with torch.no_grad():

@@ -3,7 +3,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.errors import InputError, MismatchError, nearest
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.split import SAMPLE, episodes_of, sample_states
@@ -61,6 +62,20 @@ class Mixture:
             transitions = sum(store.transitions for store in stores)
             return cls(stores, tuple(store.transitions / max(1, transitions) for store in stores), called)
         return cls(stores, _checked(shares, len(stores)), called)
+
+    def differing_in(self, patterns: Sequence[str]) -> "Mixture":
+        """Return the mixture with those parameters alone that names or shell patterns select, in the order of the data.
+
+        Raises:
+            InputError: A pattern matches no parameter of the data, or some of the data lack one.
+        """
+        known = list(self.header.parameters)
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                valid = f"{nearest(pattern, known)}, or patterns of them" if known else "data of generate --randomise"
+                raise InputError(f"condition {pattern!r} matches no parameter of the data; valid: {valid}")
+        names = [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        return replace(self, stores=tuple(store.differing_in(names) for store in self.stores))
 
     @property
     def header(self) -> StoreHeader:

@@ -21,6 +21,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
+from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.guard import watch_rollout
@@ -205,6 +206,11 @@ class BaseDynamics(ABC):
         return False
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Quantities of the robot that are inputs of a network: none."""
+        return ()
+
+    @property
     def floating(self) -> bool:
         """Whether the base floats."""
         return self.spec.floating
@@ -309,7 +315,10 @@ class BaseDynamics(ABC):
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames one by one; kinds with a faster way override this."""
         require_torques(self.spec, controls)
-        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
+        leaves = self._leaves(context, controls)
+        if environment is not None and environment.parameters is not None:
+            leaves.append(environment.parameters.numbers)
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in leaves)
         carry, state = self.begin(context, environment), present_state(context)
         return self._followed(carry, state, controls, tracked=tracked)
 
@@ -416,7 +425,7 @@ class BaseDynamics(ABC):
         """Raise `InputError` if the dynamics do not know quantities that are to differ between worlds."""
         raise InputError(
             f"{self.kind} dynamics of {self.spec.robot!r}: take no parameters per world ({', '.join(names[:3])}); "
-            "valid: dynamics of kind hybrid or analytic"
+            "valid: dynamics of kind hybrid or analytic, or models that were trained with --conditions"
         )
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:

@@ -359,6 +359,10 @@ class WorldParameters(Batched):
         worlds = sizes.pop() if sizes else 1
         return cls(tuple(values), torch.stack([column.expand(worlds) for column in columns], 1))
 
+    def rows(self, index: Tensor | slice) -> "WorldParameters":
+        """Return the values of some of the worlds; those of a single row hold for all worlds."""
+        return self if len(self.numbers) == 1 else WorldParameters(self.names, self.numbers[index])
+
     def __getitem__(self, name: str) -> Tensor:
         """Return the values of a quantity, shape [worlds]."""
         return self.numbers[:, self.names.index(name)]
@@ -486,28 +490,38 @@ def device_generator(device: torch.device, seed: int) -> torch.Generator:
 
 
 class RecordedEnvironments:
-    """Gravity and ground of the episodes in a store."""
+    """Gravity and ground of the episodes in a store, and quantities of the robot in which they differ."""
 
-    def __init__(self, store: "Store", device: torch.device | str = "cpu") -> None:
+    def __init__(self, store: "Store", device: torch.device | str = "cpu", names: Sequence[str] = ()) -> None:
+        """Take a store; of its parameters those in `names` that it has become parameters of the worlds."""
         scene, own = store.header.scene, store.header.fingerprint
         self._ground = None if scene is None else Ground(scene)
         self._gravity = None if own is None else torch.tensor(own.gravity, device=device)
-        self._device = device
+        self._device, known = device, list(store.header.parameters)
+        self._names = tuple(name for name in names if name in known)
+        self._columns = [known.index(name) for name in self._names]
 
     @classmethod
     def like(cls, environment: Environment) -> "RecordedEnvironments":
         """Return environments with gravity and scene of another environment, and other poses."""
         found = cls.__new__(cls)
         found._ground, found._gravity, found._device = environment.ground, environment.gravity, "cpu"
+        found._names, found._columns = (), []
         return found
 
     def of(self, batch: "Batch") -> Environment:
         """Return the environment of a batch of windows, one world each."""
-        return self.at(batch.ground)
+        return self.at(batch.ground, batch.parameters)
 
-    def at(self, pose: torch.Tensor | None) -> Environment:
-        """Return the environment of worlds with the scene at `pose`, shape [worlds, 7]."""
+    def at(self, pose: Tensor | None, parameters: Tensor | None = None) -> Environment:
+        """Return the environment of worlds with the scene at `pose` and values of the store's parameters.
+
+        Shapes [worlds, 7] and [worlds, parameters].
+        """
         ground = self._ground
         if ground is not None and pose is not None:
             ground = ground.posed(pose.to(self._device))
-        return Environment(gravity=self._gravity, ground=ground)
+        if not self._names or parameters is None:
+            return Environment(gravity=self._gravity, ground=ground)
+        own = WorldParameters(self._names, parameters[:, self._columns].to(self._device))
+        return Environment(gravity=self._gravity, ground=ground, parameters=own)

@@ -131,7 +131,7 @@ class DrivenDynamics(BaseDynamics):
 
 for _name in (
     *("network", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
-    *("contact_points", "contacts_of_simulator", "resolve_environment", "reader"),
+    *("contact_points", "contacts_of_simulator", "resolve_environment", "reader", "conditions"),
 ):  # as the dynamics behind the drives have them
     setattr(DrivenDynamics, _name, property(attrgetter(f"dynamics.{_name}")))
 

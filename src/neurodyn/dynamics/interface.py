@@ -16,6 +16,7 @@ from neurodyn.core.description.mechanism import Fingerprint
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.measures import ComparedRollouts
 from neurodyn.dynamics.quantities import Quantities, StateReader
 from neurodyn.geometry.tensors import Controls, WorldMask
@@ -71,6 +72,11 @@ class Dynamics(Protocol):
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None if the dynamics feel none."""
+        ...
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Quantities of the robot that are inputs of its networks, in which worlds may differ."""
         ...
 
     @property

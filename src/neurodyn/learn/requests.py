@@ -71,6 +71,8 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
         base: Known motion that the network corrects (neural): contact for the mechanism as declared with contacts,
             limits and friction, free for it without, or RUN of a hybrid model without networks, for the quantities
             that were identified; by default that of the settings, or none.
+        conditions: Quantities in which the episodes of the data differ that the network sees, too, by name or shell
+            pattern, so that one network is a family of robots; by default those of the settings, or none.
         members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
             model is uncertain. By default as in the settings: 1 (neural) or 5 (world-model).
     """
@@ -82,6 +84,7 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
     size: Annotated["str | TrainingPlan", Flag(str)] = "small"
     net: Annotated[str | None, Flag("net")] = None
     base: Annotated[str | None, Flag("base")] = None
+    conditions: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
     members: int | None = None
 
 

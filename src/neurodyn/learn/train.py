@@ -11,6 +11,7 @@ from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.requests import taking
 from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.conditions import fitted_conditions
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.model import NEURAL
@@ -108,6 +109,8 @@ def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings,
     size = request.size
     settings = size if isinstance(size, Settings) else load_settings(robot, str(size), request.net, log=log)
     settings = replaced(settings, **_asked_base(request.base))
+    mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
+    settings = replaced(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
         settings = replaced(settings, members=request.members)
     if settings.base is not None:

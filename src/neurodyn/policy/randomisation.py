@@ -124,17 +124,20 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | No
     texts = [text for text in texts if text not in others]
     if not texts:
         return Randomisation(dynamics, None, disturbed)
+    if dynamics.conditions:
+        values = {condition.name: condition.value for condition in dynamics.conditions}
+        return Randomisation(dynamics, quantity_draws(texts, values, {}), disturbed)
     if not isinstance(dynamics, HybridDynamics | AnalyticDynamics):
         raise InputError(
             f"randomise: worlds of {dynamics.kind} dynamics cannot differ in quantities of the robot; valid: hybrid, a "
-            "run of kind hybrid, or analytic"
+            "run of kind hybrid, analytic, or a model that was trained with --conditions"
         )
     if draws_of_drives(texts):
         dynamics = _with_drives(dynamics)
     model = dynamics if isinstance(dynamics, HybridDynamics) else declared_hybrid(dynamics.robot)
     values = nominal(model.mechanism, model.config.contact)
     values |= dict(zip((spec.name for spec in model.physical.specs), model.physical().tolist(), strict=True))
-    draws = quantity_draws(texts, values, model.mechanism)
+    draws = quantity_draws(texts, values, model.mechanism.bounds())
     if isinstance(dynamics, HybridDynamics):
         dynamics = dynamics.freeing(draws.names)
     return Randomisation(dynamics, draws, disturbed)

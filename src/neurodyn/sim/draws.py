@@ -16,8 +16,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
-from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.core.description.parameter import CONFIDENCE, select_parameters
+from neurodyn.core.description.parameter import CONFIDENCE, Bounds, select_parameters
 from neurodyn.core.description.randomisation import RandomisedQuantity, changed, randomised_quantities
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
@@ -136,13 +135,13 @@ class JoinedDraws:
         return torch.stack([columns[name] for name in self.names], 1)
 
 
-def quantity_draws(texts: Sequence[str], values: Mapping[str, float], mechanism: Mechanism) -> QuantityDraws:
+def quantity_draws(texts: Sequence[str], values: Mapping[str, float], bounds: Bounds) -> QuantityDraws:
     """Return the draws that texts ask for: distributions, or runs whose posterior is drawn from.
 
     Args:
         texts: The texts.
         values: Declared values by name.
-        mechanism: The robot's tree of links, which bounds some of the quantities.
+        bounds: Bounds by name that do not follow from names (`Mechanism.bounds`).
 
     Raises:
         InputError: A text is malformed, names an unknown quantity, or a run without a posterior.
@@ -150,7 +149,7 @@ def quantity_draws(texts: Sequence[str], values: Mapping[str, float], mechanism:
     parts: list[QuantityDraws] = [SampledDraws(*read_posterior(Path(text))) for text in texts if _is_run(text)]
     plain = [text for text in texts if not _is_run(text)]
     if plain:
-        least = {spec.name: spec.lower for spec in select_parameters(values, ["*"], mechanism.bounds())}
+        least = {spec.name: spec.lower for spec in select_parameters(values, ["*"], bounds)}
         found = randomised_quantities(plain, values, bounds=least)
         names = tuple(name for one in found for name in one.names)
         parts.append(IndependentDraws(names, found, tuple(values[name] for name in names)))

@@ -201,7 +201,7 @@ def _drawn(robot: Robot, worlds: Simulator, texts: Sequence[str]) -> tuple[Quant
         InputError: A text is malformed or names an unknown quantity, or worlds of the simulator cannot differ in one.
     """
     tree, values = declared_values(worlds.built, robot)
-    draws = quantity_draws(texts, values, tree)
+    draws = quantity_draws(texts, values, tree.bounds())
     worlds.set_parameters(draws.names, torch.tensor([[values[name] for name in draws.names]]))
     return draws, {name: values[name] for name in draws.names}
 

@@ -29,8 +29,8 @@ class GenerationRequest(Config, frozen=True, kw_only=False):
         ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
         frames: Length of a trajectory; by default the robot's own.
         randomise: Quantities of the robot that each trajectory has a value of its own of, as "root.mass=+0:10" or
-            "*.damping=x.5:2", or a run of `neurodyn adapt`, whose posterior is drawn from; for robots with solver
-            mujoco-c.
+            "*.damping=x.5:2", or a run of `neurodyn adapt`, whose posterior is drawn from; for robots with
+            solver mujoco or mujoco-c.
         device: Where it computes: cpu, cuda, cuda:1 ...
         threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
         resume: Go on from an interrupted run with the same settings.

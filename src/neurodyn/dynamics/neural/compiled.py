@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.conditions import ConditionInputs
 from neurodyn.dynamics.fixed_frame import KeptFrames, wants_torch
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.encoding import Encoding, Predict
@@ -70,6 +71,9 @@ class CompiledFrame:
         self.network = CompiledNetwork(predictor, self.x, y) if network else None
         self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
         self._pose: Tensor | None = None
+        self._conditions = encoding.conditions if encoding.config.conditions else None
+        self._conditioned = self.x[:, encoding.condition_columns]
+        self._numbers: tuple[Tensor | None, int] | None = None
         before, keep = self._launches_before(encoding, environment)
         rows = (x.flatten(0, 1) for x in (y, q_next, qd_next))
         decode, kept = decode_launch(encoding, self._start, *rows)
@@ -106,10 +110,26 @@ class CompiledFrame:
         self._environment = environment
         if self._feels_gravity:
             self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
+        if self._conditions is not None:
+            self._condition(self._conditions, environment)
         if self._place_base is not None:
             self._place_base(environment)
         if self._pose is not None and environment.ground is not None and environment.ground.pose is not None:
             self._pose.copy_(environment.ground.pose)
+
+    def refresh(self) -> None:
+        """Take over parameters of the worlds that were edited in place."""
+        if self._conditions is not None:
+            self._condition(self._conditions, self._environment)
+
+    def _condition(self, conditions: ConditionInputs, environment: Environment) -> None:
+        """Write the inputs from quantities of the robot, unless they are written already."""
+        numbers = None if environment.parameters is None else environment.parameters.numbers
+        uncounted = numbers is not None and numbers.is_inference()  # whose edits are not counted
+        edits = -1 if numbers is None or uncounted else numbers._version
+        if uncounted or self._numbers is None or self._numbers[0] is not numbers or self._numbers[1] != edits:
+            self._conditioned.copy_(conditions(environment, self._conditioned.shape[:1]))
+            self._numbers = numbers, edits
 
     def run(self) -> None:
         """Compute the frame, with the compiled network."""
@@ -204,7 +224,8 @@ class CompiledFrames:
         """
         q, qd = state.q, state.qd
         hidden = memory if isinstance(memory, tuple) else ()
-        if wants_torch((q, qd, torque, *hidden), self._parameters):
+        numbers = () if environment.parameters is None else (environment.parameters.numbers,)
+        if wants_torch((q, qd, torque, *hidden, *numbers), self._parameters):
             return None
         frame = self._frame(q, qd, torque, environment, spread, mean)
         if frame is None:
@@ -303,6 +324,7 @@ class NeuralFixedFrame:
     def refresh(self) -> None:
         """Update the addresses of the weights; see `FixedFrame.refresh`."""
         network = self._frame.network
+        self._frame.refresh()
         if network is not None and not network.refresh():
             raise RuntimeError("the network of a fixed frame was changed to another precision, device or form")
 

@@ -16,6 +16,7 @@ from neurodyn.core.description.shape_contacts import ShapeContact, TouchingShape
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.conditions import Condition, ConditionInputs
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.neural.base_prediction import (
     Base,
@@ -85,6 +86,7 @@ class EncodingConfig(Config, frozen=True):
         contact: Constants of the contact inputs; None without a ground in the inputs.
         base: Known motion that predictions start from; None to start from the present state.
         periodic: Position coordinates of joints with limits that enter by sine and cosine, as continuous ones do.
+        conditions: Quantities of the robot in the inputs.
     """
 
     invariant: tuple[int, ...]
@@ -95,6 +97,7 @@ class EncodingConfig(Config, frozen=True):
     contact: ContactConfig | None = None
     base: Base | None = None
     periodic: tuple[int, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
@@ -120,6 +123,7 @@ class Encoding(nn.Module):
         object_contact: Inputs from contact points and objects; None without such pairs.
         mechanism: The robot's tree of links, for a base motion; None without one.
         motion: The base motion that predictions start from; None to start from the present state.
+        conditions: Inputs from quantities of the robot.
         angles: Position coordinates that enter the inputs by sine and cosine.
         plain: Position coordinates that enter the inputs as they are.
         limit_rows: Position coordinate of each limit in the inputs.
@@ -161,6 +165,7 @@ class Encoding(nn.Module):
         self.coordinates = Coordinates(spec, config.base_com, coms)
         self.mechanism = mechanism if config.base else None
         self.motion = build_base(spec, mechanism, config.base)
+        self.conditions = ConditionInputs(config.conditions)
         self.contact, self.object_contact = None, None
         if config.contact is not None and layout is not None:
             self._sense(config.contact, layout)
@@ -224,9 +229,19 @@ class Encoding(nn.Module):
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls) + 9 * len(self.coordinates.objects)
         positions = 2 * len(self.angles) + len(self.plain) + 3 * len(self.limit_rows)
-        contacts = sum(part.width for part in (self.contact, self.object_contact) if part is not None)
         velocities = self.spec.nv * (1 + self.starts_ahead)
-        return rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu + contacts
+        plain = rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu
+        return plain + len(self.conditions) + self._contact_width
+
+    @property
+    def condition_columns(self) -> slice:
+        """Network inputs that are conditions."""
+        end = self.inputs - self._contact_width
+        return slice(end - len(self.conditions), end)
+
+    @property
+    def _contact_width(self) -> int:
+        return sum(part.width for part in (self.contact, self.object_contact) if part is not None)
 
     @property
     def outputs(self) -> int:
@@ -258,8 +273,8 @@ class Encoding(nn.Module):
         Args:
             base_prediction: The result of `predict_base`.
             torque: Torques during the frame [N m or N], shape [..., nu].
-            environment: Gravity and ground; with several batch axes, its worlds run along the first. None for gravity
-                along -z and free space.
+            environment: Gravity, ground and parameters; with several batch axes, its worlds run along the first. None
+                for gravity along -z and free space.
             contacts: Function from positions and velocities to contact features, in place of the kernels.
         """
         q, qd = base_prediction.q, base_prediction.qd
@@ -284,6 +299,8 @@ class Encoding(nn.Module):
         parts.append(torque)
         if base_prediction.gained is not None:
             parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.gained))
+        if len(self.conditions):
+            parts.append(self.conditions(environment, q.shape[:-1]))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
         if contacts is not None:
@@ -366,6 +383,7 @@ def fit_encoding(
     base: Base | None = None,
     mechanism: Mechanism | None = None,
     touching: Sequence[ShapeContact] = (),
+    conditions: Sequence[Condition] = (),
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
 
@@ -383,6 +401,7 @@ def fit_encoding(
         base: See `EncodingConfig`.
         mechanism: The robot's tree of links; needed only for a base motion.
         touching: Shapes that touch each other, among which those of objects are seen.
+        conditions: Quantities of the robot in the inputs.
     """
     excess = dq.double() / spec.dt - (0.0 if base else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
@@ -396,6 +415,7 @@ def fit_encoding(
         base_com=base_com,
         contact=contact,
         base=base,
+        conditions=tuple(conditions),
     )
     return Encoding(spec, config, layout, mechanism)
 

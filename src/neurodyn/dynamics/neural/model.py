@@ -2,14 +2,14 @@
 """Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755); files."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, replaced
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.scene import Scene
@@ -19,6 +19,7 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.conditions import Condition, with_values
 from neurodyn.dynamics.control import frame_input
 from neurodyn.dynamics.ensemble import MARKS, Groups, between_marks, deviation, followed, in_turn
 from neurodyn.dynamics.fixed_frame import FixedFrame
@@ -39,7 +40,7 @@ class NeuralCarry:
 
     Attributes:
         memory: The network's carry (hidden state, or keys and values of recent frames).
-        environment: Gravity and ground of the worlds.
+        environment: Gravity, ground and parameters of the worlds.
         member: The member that each world follows, shape [worlds]; None to follow the mean.
         groups: The worlds by member, if each is seen by its own member only; None if all members see all worlds.
     """
@@ -125,6 +126,31 @@ class NeuralDynamics(LearnedDynamics):
     def home(self) -> Environment:
         """The default environment: the robot's gravity, and the ground of the model."""
         return self._home
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Quantities of the robot in the network's inputs."""
+        return self.encoding.conditions.specs
+
+    def with_conditions(self, values: Mapping[str, float]) -> "NeuralDynamics":
+        """Return a copy of the model with other values of conditions, in worlds that have none of their own.
+
+        Raises:
+            InputError: A name is none of the conditions.
+        """
+        config, spec = describe(self)
+        found = with_values(self.conditions, values, self._owner)
+        other = build_model(replaced(config, encoding=replaced(config.encoding, conditions=found)), spec)
+        other.load_state_dict(self.state_dict())
+        return other.to(self.encoding.dt).requires_grad_(False).eval()
+
+    def require_parameters(self, names: Sequence[str]) -> None:
+        """Raise an `InputError` for quantities that are none of the conditions."""
+        self.encoding.conditions.require(names, self._owner)
+
+    @property
+    def _owner(self) -> str:
+        return f"neural dynamics of {self.spec.robot!r}"
 
     def base_alone(self) -> "NeuralDynamics":
         """Return a model with the base predictions of this one, without corrections."""

@@ -2,7 +2,7 @@
 """Training and fine-tuning of neural dynamics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +28,7 @@ from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import ROBOT, require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments
+from neurodyn.dynamics.conditions import fitted_conditions
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -134,7 +135,8 @@ def train(job: TrainingJob[Settings]) -> TrainState:
     Raises:
         InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
     """
-    settings, mixture = job.settings, Mixture.of(job.store)
+    settings = job.settings
+    mixture = Mixture.of(job.store).differing_in(settings.conditions)
     robot = _commanded(job.robot, mixture)
     record, going_on = start_job(job, "neural", job.robot_name, ("torch", "newton"), base=None)
     if robot != job.robot and not (job.out / ROBOT).is_dir():  # the run's robot takes the targets of its logs
@@ -152,7 +154,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
             spec, qd, dq, dqd, base=base, mechanism=mechanism, invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products, base_com=_base_com(header), layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
-            touching=_touching(header, settings),
+            touching=_touching(header, settings), conditions=fitted_conditions(mixture),
         )  # fmt: skip
         config = ModelConfig(
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
@@ -182,6 +184,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     settings, mixture = job.settings, Mixture.of(job.store)
     config, _ = NEURAL.read(job.base)
     model = NEURAL.load(job.base).requires_grad_(True).train()
+    mixture = _known_in(model, mixture)
     for part, name in zip(mixture.stores, mixture.names, strict=True):
         require_match(model, part.header.spec, None, name or str(job.data))
     record, going_on = start_job(job, "neural", config.robot, ("torch", "newton"), base=job.base)
@@ -190,6 +193,13 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     samples = _transitions(mixture, model.encoding.coordinates)
     learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
     return train_by_plan(learner, job, record, resume=going_on)
+
+
+def _known_in(model: NeuralDynamics, mixture: Mixture) -> Mixture:
+    """Return data with the parameters alone that are conditions of a model, which has values for those they lack."""
+    known = [condition.name for condition in model.conditions]
+    stores = [part.differing_in([name for name in known if name in part.header.parameters]) for part in mixture.stores]
+    return replace(mixture, stores=tuple(stores))
 
 
 def _commanded(robot: Robot, mixture: Mixture) -> Robot:
@@ -260,8 +270,8 @@ def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) 
     dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
     episode = np.searchsorted(store.offsets, starts, side="right") - 1
     torque = before[:, spec.nq + spec.nv :][:, : spec.nu]
-    pose = None if store.ground is None else torch.from_numpy(store.ground[episode])
-    environment = RecordedEnvironments(store).at(pose)
+    pose, own = (None if x is None else torch.from_numpy(x[episode]) for x in (store.ground, store.parameters))
+    environment = RecordedEnvironments(store, names=tuple(store.header.parameters)).at(pose, own)
     return _Transitions(before[:, q], before[:, qd], torque, after[:, q], after[:, qd], dq, dqd, environment)
 
 

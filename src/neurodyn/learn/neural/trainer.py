@@ -148,7 +148,9 @@ class NeuralLearner(WindowLearner):
         self._data, self._settings, self._scale = Mixture.of(store), settings, scale.to(self.device)
         self.schedule, self.clip = settings.schedule, settings.clip
         self._validation = RolloutValidation(self._data, settings, self.device)
-        self._environments = [RecordedEnvironments(part, self.device) for part in self._data.stores]
+        self._environments = [
+            RecordedEnvironments(part, self.device, tuple(part.header.parameters)) for part in self._data.stores
+        ]
 
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""

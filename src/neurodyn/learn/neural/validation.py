@@ -141,7 +141,9 @@ class RolloutValidation:
         sampler = MixtureSampler(
             self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
         )
-        environments = [RecordedEnvironments(part, self._device) for part in self._data.stores]
+        environments = [
+            RecordedEnvironments(part, self._device, tuple(part.header.parameters)) for part in self._data.stores
+        ]
         return [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
 
     def _rolled(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> Trajectory:
