@@ -11,6 +11,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
@@ -19,6 +20,7 @@ from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.train import open_training, train_policy
 from neurodyn.sim.draws import POSTERIOR, IndependentDraws, SampledDraws, read_posterior
 from neurodyn.tasks import load
+from tests import plant
 
 TEXTS = ("slider.mass=+0:2", "hinge.mass=x.5:2:log", "actuator.slider.gain=.6:1")
 WORLDS = 64
@@ -144,3 +146,19 @@ def test_refusals(tmp_path):
         open_randomisation(["slider.mas=1:2"], model)
     with pytest.raises(InputError, match=r"valid with :one: a pattern"):
         open_randomisation(["slider.mass&hinge.mass=1:2:one"], model)
+
+
+def test_worlds_of_a_network_differ_in_its_conditions(task):
+    network = plant.make_model("mlp", torch.float32, conditions=plant.CONDITIONS).requires_grad_(False)
+    opened = open_randomisation(("hinge.length=.8:1.5",), network)
+    world = environment(task, opened)
+    lengths = world.parameters.numbers.clone()
+    assert world.parameters.names == ("hinge.length",)
+    state, actions = world.state, torch.zeros(WORLDS, 1)
+    world.step(actions)
+    around = Environment(parameters={"hinge.length": lengths[:, 0]})
+    own, usual = (network.rollout(state, torch.zeros(WORLDS, 1, 1), where).q[:, 1] for where in (around, Environment()))
+    assert torch.allclose(world.state.q, own, atol=1e-6)
+    assert not torch.allclose(own, usual, atol=1e-4)
+    with pytest.raises(InputError, match=r"matches no quantity; valid: .*hinge.length"):
+        open_randomisation(("hinge.mass=1:2",), network)
