@@ -127,7 +127,7 @@ def test_numbers_that_no_setting_can_be_are_refused(kind, name, hints):
 ZERO = {
     "AdaptationSettings.memory", "CloneSettings.critic", "DiscoverySettings.polish", "EngineConfig.context",
     "IdentificationSettings.bootstrap", "IdentificationSettings.profile", "ImitationSettings.rounds",
-    "NetConfig.depth", "NetConfig.head",
+    "NetConfig.depth", "NetConfig.head", "NetworkSettings.latent",
     "NetConfig.warmup", "OnlineSettings.frames", "Phase.context", "Phase.forecast",
     "WorldPhase.context", "WorldSettings.context",
     *(f"{name}Settings.evaluations" for name in ("Training", "Policy", "Shac")),

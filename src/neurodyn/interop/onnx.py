@@ -20,7 +20,7 @@ from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.geometry import rotation
 from neurodyn.nets.onnx_file import write_onnx
 from neurodyn.nets.predictor import StreamingPredictor
-from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy
+from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged
 
 EXAMPLES = 8
 """Worlds in the example inputs."""
@@ -213,7 +213,7 @@ def world_frame(model: WorldModel) -> OnnxFrame:
 
 
 class PolicyFrame(nn.Module):
-    """A policy with its action as the network returns it, and scaled."""
+    """A policy with its action as the network returns it, and scaled; memory goes in and out."""
 
     scale: Tensor
 
@@ -222,17 +222,21 @@ class PolicyFrame(nn.Module):
         self.network = network
         self.register_buffer("scale", torch.tensor(config.action_scale))
 
-    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the action, and the action times its scale, both [worlds, actions]."""
-        action = self.network(observation)
-        return action, action * self.scale
+    def forward(self, observation: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+        """Return the action, and the action times its scale, both [worlds, actions], and the memory [worlds, width]."""
+        if not memory:
+            action = self.network(observation)
+            return action, action * self.scale
+        action, after = self.network.remember(observation, tuple(h[None] for h in memory))
+        return action, action * self.scale, *(h[0] for h in after)
 
 
 def export_policy(folder: str | Path, path: Path) -> float:
     """Write a policy as an ONNX file, checked to give the same results in ONNX Runtime.
 
     The file maps `observation` to `action` (input of the task and of later observations) and `scaled_action` (in the
-    units that its metadata name).
+    units that its metadata name). Of a policy with a history, `observation` is the last frames, newest first, at the
+    start of an episode the first one repeated; of a recurrent one, `memory` goes in and out, zero at the start.
 
     Args:
         folder: Folder of the policy, or "pretrained-policy:NAME".
@@ -246,19 +250,25 @@ def export_policy(folder: str | Path, path: Path) -> float:
     """
     config, network = load_policy(folder)
     # Spread like observations, so that every output varies.
-    examples = network.mean + network.deviation * torch.randn(EXAMPLES, len(config.observations))
+    require_unprivileged(config, str(folder))
+    examples = network.mean + network.deviation * torch.randn(EXAMPLES, len(network.mean))
+    count = 0 if network.memory is None else (1 if config.network.recurrent == "gru" else 2)
+    memory = [f"memory_{number}" for number in range(count)]
     return write_onnx(
         path,
         PolicyFrame(network, config),
-        [examples],
-        inputs=["observation"],
-        outputs=["action", "scaled_action"],
+        [examples, *(torch.randn(EXAMPLES, config.network.memory) for _ in memory)],
+        inputs=["observation", *memory],
+        outputs=["action", "scaled_action", *(f"{name}_next" for name in memory)],
         metadata={
             "kind": "policy",
             "task": config.task,
             "robot": config.robot,
             "dt": config.dt,
             "observation_names": list(config.observations),
+            "history": config.network.history,
+            "history_has_actions": config.network.with_actions,
+            "memory": {name: [config.network.memory] for name in memory},
             "action_names": list(config.actions),
             "action_scale": list(config.action_scale),
             "action_meaning": config.action_meaning,

@@ -146,6 +146,11 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
         InputError: There is no policy, it clips its observations, which rsl_rl does not, or `out` exists.
     """
     config, network = load_policy(folder)
+    if config.network.remembers or config.network.latent or config.privileged:
+        raise InputError(
+            f"{folder}: has a memory, or sees what is drawn for the robot, of which rsl_rl's settings say nothing; "
+            "valid: a policy of single observations"
+        )
     if config.clip is not None:
         raise InputError(f"{folder}: cuts off normalised observations at {config.clip:g}, which rsl_rl does not")
     if out.exists():

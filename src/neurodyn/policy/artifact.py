@@ -2,10 +2,11 @@
 """A trained policy: network, files (policy.safetensors, config.json) and critic."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,17 +23,33 @@ KNOWN = 1_000_000
 """Observations that the normalisation of a given policy counts for when rsl_rl goes on with it."""
 
 
+Hidden = tuple[Tensor, ...]
+"""State of a recurrent policy, shape [1, worlds, width] each: one tensor of a GRU, two of an LSTM."""
+
+_PARTS = {"mlp.": "layers", "rnn.rnn.": "memory", "encoder.": "encoder"}
+"""Parts of rsl_rl's models and ours."""
+
+
 class PolicyNetwork(nn.Module):
-    """An MLP from normalised observations, clipped at `clip`, to mean actions, clipped at `limit`.
+    """A network from normalised observations, clipped at `clip`, to mean actions, clipped at `limit`.
+
+    An MLP, behind a memory or an encoder where the settings have one. Its inputs are the frames that it sees, newest
+    first, then what was drawn for the robot if it sees that (`privileged`). An encoder reads the latter; of a student
+    (`adapts`) it reads the frames instead, and the MLP the newest of them.
 
     Attributes:
-        mean: Mean of observations, shape [observations].
-        deviation: Divisor of observations, shape [observations].
+        privileged: Names of what it sees of the robot.
+        mean: Mean of its inputs, shape [inputs].
+        deviation: Divisor of its inputs, shape [inputs].
         layers: The MLP.
+        memory: GRU or LSTM; None for none.
+        encoder: Encoder; None for none.
     """
 
     mean: Tensor
     deviation: Tensor
+    memory: nn.GRU | nn.LSTM | None
+    encoder: nn.Sequential | None
 
     def __init__(
         self,
@@ -42,23 +59,50 @@ class PolicyNetwork(nn.Module):
         limit: float = 1.0,
         *,
         clip: float | None = None,
+        privileged: tuple[str, ...] = (),
+        adapts: bool = False,
     ) -> None:
         super().__init__()
-        self.limit, self.clip = limit, clip
-        widths = [observations, *settings.hidden, actions]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), ACTIVATIONS[settings.activation].new_module()]
-        self.layers = nn.Sequential(*layers[:-1])
-        self.register_buffer("mean", torch.zeros(observations))
-        self.register_buffer("deviation", torch.ones(observations))
+        self.limit, self.clip, self.privileged, self.settings = limit, clip, privileged, settings
+        self.actions, self.adapts, self._frame = actions, adapts, observations
+        frames = settings.seen_from(observations, actions)
+        inputs = frames + len(privileged)
+        self.memory = self.encoder = None
+        features = inputs
+        if settings.recurrent is not None:
+            kind = nn.GRU if settings.recurrent == "gru" else nn.LSTM
+            self.memory, features = kind(inputs, settings.memory), settings.memory
+        elif settings.latent:
+            read, features = (frames, observations) if adapts else (len(privileged), frames)
+            self.encoder = _mlp([read, *settings.encoder, settings.latent], settings.activation)
+            features += settings.latent
+        self.layers = _mlp([features, *settings.hidden, actions], settings.activation)
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.register_buffer("deviation", torch.ones(inputs))
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Return actions, shape [..., actions], for observations, shape [..., observations]."""
+        """Return actions, shape [..., actions], for inputs, shape [..., inputs], of a policy without memory."""
+        return self.layers(self._features(observation)).clamp(-self.limit, self.limit)
+
+    def remember(self, observation: Tensor, hidden: Hidden | None) -> tuple[Tensor, Hidden]:
+        """Return actions, shape [worlds, actions], and the memory after them; None for an empty memory."""
+        assert self.memory is not None
+        given: Any = hidden if hidden is None or isinstance(self.memory, nn.LSTM) else hidden[0]
+        out, after = self.memory(self._features(observation)[None], given)
+        after = after if isinstance(after, tuple) else (after,)
+        return self.layers(out[0]).clamp(-self.limit, self.limit), after
+
+    def _features(self, observation: Tensor) -> Tensor:
+        """Return what memory or layers read."""
         seen = (observation - self.mean) / self.deviation
         if self.clip is not None:
             seen = seen.clamp(-self.clip, self.clip)
-        return self.layers(seen).clamp(-self.limit, self.limit)
+        if self.encoder is None:
+            return seen
+        if self.adapts:
+            return torch.cat([seen[..., : self._frame], self.encoder(seen)], -1)
+        frames = seen.shape[-1] - len(self.privileged)
+        return torch.cat([seen[..., :frames], self.encoder(seen[..., frames:])], -1)
 
     @torch.no_grad()
     def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
@@ -66,8 +110,10 @@ class PolicyNetwork(nn.Module):
         if "obs_normalizer._mean" in actor:
             self.mean.copy_(actor["obs_normalizer._mean"][0])
             self.deviation.copy_(actor["obs_normalizer._std"][0] + epsilon)
-        layers = {name.removeprefix("mlp."): value for name, value in actor.items() if name.startswith("mlp.")}
-        self.layers.load_state_dict(layers)
+        for prefix, part in _PARTS.items():
+            own = {name.removeprefix(prefix): value for name, value in actor.items() if name.startswith(prefix)}
+            if own:
+                getattr(self, part).load_state_dict(own)
 
     @torch.no_grad()
     def take_mean(self, one: Mapping[str, Tensor], other: Mapping[str, Tensor], share: float) -> None:
@@ -83,8 +129,70 @@ class PolicyNetwork(nn.Module):
             actor["obs_normalizer._std"].copy_(deviation[None])
             actor["obs_normalizer._var"].copy_(deviation.square()[None])
             actor["obs_normalizer.count"].fill_(KNOWN)
-        for name, value in self.layers.state_dict().items():
-            actor[f"mlp.{name}"].copy_(value)
+        for prefix, part in _PARTS.items():
+            if (module := getattr(self, part)) is not None:
+                for name, value in module.state_dict().items():
+                    actor[f"{prefix}{name}"].copy_(value)
+
+
+def _mlp(widths: Sequence[int], activation: str) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), ACTIVATIONS[activation].new_module()]
+    return nn.Sequential(*layers[:-1])
+
+
+class ActingPolicy:
+    """A policy that acts in a batch of worlds, with what it remembers of each."""
+
+    def __init__(self, network: PolicyNetwork) -> None:
+        """Begin with an empty memory."""
+        self._network, self._settings = network, network.settings
+        self._frames: Tensor | None = None
+        self._hidden: Hidden | None = None
+        self._begun: Tensor | None = None
+        self._last: Tensor | None = None
+
+    def __call__(self, seen: Tensor, robots: Tensor | None = None) -> Tensor:
+        """Return actions, shape [worlds, actions].
+
+        Args:
+            seen: Observations, shape [worlds, observations].
+            robots: What was drawn for the robots, for policies that see it, shape [worlds, names].
+        """
+        settings = self._settings
+        last = seen.new_zeros(len(seen), self._network.actions) if self._last is None else self._last
+        frame = torch.cat([seen, last], 1) if settings.with_actions else seen
+        if settings.history > 1:
+            frames = frame.repeat(1, settings.history)
+            if self._frames is not None:
+                older = torch.cat([frame, self._frames[:, : -frame.shape[1]]], 1)
+                frames = older if self._begun is None else torch.where(self._begun[:, None], frames, older)
+            self._frames = frame = frames
+        self._begun = None
+        if robots is not None:
+            frame = torch.cat([frame, robots], 1)
+        if self._network.memory is None:
+            action = self._network(frame)
+        else:
+            action, self._hidden = self._network.remember(frame, self._hidden)
+        self._last = action
+        return action
+
+    def restart(self, done: Tensor) -> None:
+        """Forget worlds whose episode has ended, shape [worlds], bool."""
+        self._begun = done if self._begun is None else self._begun | done
+        if self._last is not None:
+            self._last = self._last.masked_fill(done[:, None], 0.0)
+        if self._hidden is not None:
+            self._hidden = tuple(h.masked_fill(done[None, :, None], 0.0) for h in self._hidden)
+
+
+def acting(policy: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a policy that is called in every frame of some worlds: with its memory, where it has one."""
+    if isinstance(policy, PolicyNetwork) and (policy.settings.remembers or policy.privileged):
+        return ActingPolicy(policy)
+    return policy
 
 
 VERSION = 1
@@ -104,6 +212,8 @@ class PolicyConfig(Config, frozen=True):
         network: The network.
         limit: Size beyond which components of an action are cut off.
         clip: Size beyond which normalised observations are cut off; None for none.
+        privileged: Names of what it sees of the robot, as drawn for each episode.
+        adapts: Whether it infers the encoder's latent from its history.
         version: Version of this layout.
     """
 
@@ -117,15 +227,20 @@ class PolicyConfig(Config, frozen=True):
     network: NetworkSettings
     limit: float = 1.0
     clip: float | None = None
+    privileged: tuple[str, ...] = ()
+    adapts: bool = False
     version: int = VERSION
 
     def build(self) -> PolicyNetwork:
         """Return the network with fresh weights."""
-        return PolicyNetwork(len(self.observations), len(self.actions), self.network, self.limit, clip=self.clip)
+        return PolicyNetwork(
+            len(self.observations), len(self.actions), self.network, self.limit, clip=self.clip,
+            privileged=self.privileged, adapts=self.adapts,
+        )  # fmt: skip
 
 
-def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
-    """Return the configuration of a policy for a task."""
+def policy_config(task: Task, network: NetworkSettings, privileged: tuple[str, ...] = ()) -> PolicyConfig:
+    """Return the configuration of a policy for a task; `privileged` names what it sees of the robot."""
     return PolicyConfig(
         task=task.name,
         robot=task.robot,
@@ -136,6 +251,7 @@ def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
         dt=task.declaration().dt,
         network=network,
         limit=task.limit,
+        privileged=privileged,
     )
 
 
@@ -174,13 +290,18 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     return config, network.requires_grad_(False).eval()
 
 
-def task_of(config: PolicyConfig, given: str | None, where: str) -> Task:
+def task_of(config: PolicyConfig, given: str | None, where: str, *, drawn: bool = False) -> Task:
     """Return the task of a policy, or the `given` one; code of a file runs only where the user names that file.
 
+    `drawn` says whether robots are drawn, which some policies see.
+
     Raises:
-        InputError: The policy is for a task in a file, and the user named none.
+        InputError: The policy is for a task in a file, and the user named none; or it sees what is drawn for the robot,
+            and nothing is.
         MismatchError: The task that was given is another.
     """
+    if not drawn:
+        require_unprivileged(config, where)
     if given is None and is_file(config.task):
         file, _, kind = config.task.rpartition(":")
         raise InputError(
@@ -210,6 +331,15 @@ def require_task(config: PolicyConfig, task: Task, where: str) -> None:
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")
 
 
+def require_unprivileged(config: PolicyConfig, where: str) -> None:
+    """Refuse a policy that sees what was drawn for the robot, where nothing is drawn, with an InputError."""
+    if config.privileged:
+        raise InputError(
+            f"{where}: sees what is drawn for the robot, which is not known here; valid: `policy evaluate "
+            "--randomise`, or its student (`neurodyn policy distill`)"
+        )
+
+
 def _is_own(task: str) -> bool:
     return is_file(task) or of_robot(task)
 
@@ -237,7 +367,12 @@ def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
     require_task(config, task, folder)
     if not has_state(path):
         raise InputError(f"{folder}: holds no critic; valid: the folder of a `neurodyn policy train`, with its state/")
-    scale = float(read_plain(path / "config.yaml")["settings"]["reward_scale"])
+    settings = read_plain(path / "config.yaml")["settings"]
+    if config.network.remembers or settings.get("randomise"):
+        raise InputError(
+            f"{folder}: its critic sees more than an observation; valid: a policy of one robot, no history"
+        )
+    scale = float(settings["reward_scale"])
     network = PolicyNetwork(len(config.observations), 1, config.network, math.inf)
     network.take(artifacts.read_tree(path / "state", "training")["learner"]["critic_state_dict"], _EPSILON)
     network.requires_grad_(False)
@@ -262,6 +397,10 @@ class Behaviour:
     name: str
     act: Callable[[Tensor], Tensor] | None = None
     quiet: bool = False
+
+    def begun(self) -> Callable[[Tensor], Tensor] | None:
+        """Return `act` for a batch of worlds whose episodes begin."""
+        return None if self.act is None else acting(self.act)
 
 
 RANDOM, STILL = "random", "still"

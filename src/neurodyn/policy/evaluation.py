@@ -22,7 +22,7 @@ from neurodyn.core.requests import names_of, taking
 from neurodyn.core.verdict import Verdict, of_failed, of_returns, of_unconfirmed, together
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
+from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.randomisation import Randomisation, open_randomisation, robust
 from neurodyn.policy.requests import EPISODES, SEED, EvaluatePolicyRequest
@@ -161,9 +161,16 @@ def play(
         disturbed=disturbed,
     )  # fmt: skip
     robots = None if world.robots.numbers is None else world.robots.numbers.cpu().clone()
-    tally = EpisodeTally(task, episodes, world.device)
+    tally, act, shows = EpisodeTally(task, episodes, world.device), acting(policy), getattr(policy, "privileged", ())
+    if shows and shows != world.robots.names:
+        raise InputError(
+            f"policy sees what is drawn for the robot: {', '.join(shows)}; valid: the --randomise of its training"
+        )
     for _ in tracked(range(task.frames)):
-        _, seen, done, extras = world.step(policy(world.seen))
+        actions = act(world.seen, world.robots.seen["robot"]) if shows else act(world.seen)
+        _, seen, done, extras = world.step(actions)
+        if isinstance(act, ActingPolicy):
+            act.restart(done)
         goes_on = tally.count(
             extras["reward"], seen, extras["terms"], done=done, failed=~extras["time_outs"],
             implausible=extras["implausible"], succeeded=extras.get("succeeded"),
@@ -279,7 +286,7 @@ def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[Policy
     for folder, (config, _) in zip(folders, read, strict=True):
         if config.task != first:
             raise InputError(f"{folder}: policy for {config.task}; valid beside {folders[0]}: policies for {first}")
-    return task_of(read[0][0], task, folders[0]), [network for _, network in read]
+    return task_of(read[0][0], task, folders[0], drawn=True), [network for _, network in read]
 
 
 def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:

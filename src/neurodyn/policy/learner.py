@@ -68,11 +68,12 @@ class PolicyLearner(Learner):
         self._world = PolicyEnvironment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             reward_scale=settings.reward_scale, draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
+            history=settings.network.history, with_actions=settings.network.with_actions,
             frames=settings.frames,
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
-        self._config = policy_config(task, settings.network)
+        self._config = policy_config(task, settings.network, self._world.robots.names if settings.privileged else ())
         self.losses, self._real = {}, None
         # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
         self._shown: Mapping[str, Any] = {}  # what the last validation found

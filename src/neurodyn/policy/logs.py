@@ -73,8 +73,7 @@ _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...
 def usual_worlds(task: Task, transitions: int, behaviours: int = 1) -> int:
     """Return the default number of parallel episodes.
 
-    It is `_WORLDS`, or fewer if these would record more than twice the requested transitions; at least four, and at
-    least one for each behaviour.
+    It is `_WORLDS`, or fewer if they record twice the requested transitions; at least four, and one a behaviour.
     """
     wasteful = _WORLDS * task.frames > 2 * transitions
     return max(_LEAST_WORLDS, behaviours, math.ceil(transitions / task.frames)) if wasteful else _WORLDS
@@ -420,7 +419,8 @@ class _Batch:
 
     def __init__(self, plan: _Plan, bounds: PlausibleBounds, policy: np.ndarray, seed: int) -> None:
         task, dynamics, worlds = plan.task, plan.dynamics, len(policy)
-        self._task, self._dynamics, self._behaviours = task, dynamics, plan.behaviours
+        self._task, self._dynamics = task, dynamics
+        self._acts = [one.begun() for one in plan.behaviours]
         self._robot = dynamics if isinstance(dynamics, RobotDynamics) else None
         self._bounds, self._measured, self._measurement = bounds, plan.rows, plan.measurement
         self._generator = torch.Generator().manual_seed(seed)
@@ -544,13 +544,13 @@ class _Batch:
 
     def _act(self, observation: Tensor) -> Tensor:
         action = torch.zeros(len(observation), len(self._task.actions))
-        for number, one in enumerate(self._behaviours):
+        for number, act in enumerate(self._acts):
             rows = torch.from_numpy(self.policy == number)
-            if one.act is None:
+            if act is None:
                 drawn = torch.rand(int(rows.sum()), action.shape[1], generator=self._generator)
                 action[rows] = self._task.limit * (2.0 * drawn - 1.0)
             else:
-                action[rows] = one.act(observation[rows])
+                action[rows] = act(observation[rows])
         action = action + self._noise * torch.randn(action.shape, generator=self._generator)
         return action.clamp(-self._task.limit, self._task.limit)
 

@@ -15,7 +15,7 @@ from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import taking
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import Environment, State, Trajectory
-from neurodyn.policy.artifact import PolicyNetwork, load_policy, task_of
+from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.requests import PlayPolicyRequest
 from neurodyn.report.recording import Ended, Recording
@@ -132,10 +132,10 @@ def _robot_path(task: Task, policy: PolicyNetwork, where: ResolvedDynamics, fram
 
     def run(most: int) -> _Path:
         generator = torch.Generator().manual_seed(derive_seed(seed, "robot"))
-        at = loop.begin(where.starts(task, seed).draw(1), generator)
+        at, act = loop.begin(where.starts(task, seed).draw(1), generator), acting(policy)
         states, ended = [at.state], None
         for frame in tracked(range(1, most + 1)):
-            at, step, end = loop.frame(at, policy(task.observe(at.now, at.memory)), generator)
+            at, step, end = loop.frame(at, act(task.observe(at.now, at.memory)), generator)
             states.append(states[-1] if bool(end.implausible) else step.state)
             if bool(end.failed):
                 ended = Ended(frame * where.dynamics.spec.dt, "is implausible" if bool(end.implausible) else "fails")
@@ -166,13 +166,16 @@ def _paths(
     q, qd = [world.state.q], [world.state.qd]
     running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
     ends: dict[int, Ended] = {}
+    act = acting(policy)
     for frame in tracked(range(1, frames + 1)):
-        _, _, done, extras = world.step(policy(task.observe(world.now, world.memory)))
+        _, _, done, extras = world.step(act(world.seen))
         end, implausible = extras["state"], extras["implausible"][:, None]
         failed = running & (done & ~extras["time_outs"].bool())[:, None]
         for row in (failed | running & implausible).nonzero()[:, 0].tolist():
             ends[row] = Ended(frame * task.declaration().dt, "is implausible" if implausible[row, 0] else "fails")
         moving = running & ~implausible
+        if isinstance(act, ActingPolicy):
+            act.restart(done)
         q.append(torch.where(moving, end.q, q[-1]))
         qd.append(torch.where(moving, end.qd, qd[-1]))
         running = running & ~done[:, None]

@@ -381,9 +381,16 @@ class PpoLearner(PolicyLearner):
         saved = {
             "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
             "uncertain": self._uncertain,
-            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved()}),
+            **self.of_ranks({
+                "random": torch.get_rng_state(), "worlds": self._world.saved(), "hidden": self._hidden(),
+            }),
         }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
+
+    def _hidden(self) -> list[Tensor]:
+        """Return the memory of a recurrent policy in the worlds of the training."""
+        found = self.runner.alg.actor.get_hidden_state()
+        return [] if found is None else list(found) if isinstance(found, tuple) else [found]
 
     def load(self, saved: dict[str, Any]) -> None:
         """Resume from `state`; on a GPU, episodes start anew."""
@@ -393,6 +400,9 @@ class PpoLearner(PolicyLearner):
         own = self.of_this_rank(saved)
         if own["worlds"] is not None:
             self._world.load(own["worlds"])
+        if own.get("hidden"):
+            first, *second = [h.to(self.device) for h in own["hidden"]]
+            self.runner.alg.actor.reset(hidden_state=(first, *second) if second else first)
         torch.set_rng_state(own["random"].cpu())
         if self._rule is not None:
             self._rule.load(saved["rule"])

@@ -49,6 +49,10 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
             *.damping=x.5:2 (times), contact.friction=.3:.9 (set), each also with :log or :normal behind it; or a run of
             `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from; or what disturbs it, as
             push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step. Give the flag once for each.
+        privileged: The policy sees what is drawn for the robot, as its critic does: a teacher for `neurodyn policy
+            distill`.
+        history: Frames of observations that the policy sees at once.
+        recurrent: Memory of the policy: gru or lstm.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.
@@ -70,6 +74,9 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     reference: str | None = None
     keep_every: int | None = None
     randomise: Annotated[tuple[str, ...], Flag("each")] = ()
+    privileged: bool = False
+    history: int | None = None
+    recurrent: Literal["gru", "lstm"] | None = None
     seed: int | None = None
     device: Annotated[str, Flag("device")] = "cpu"
     resume: bool = False

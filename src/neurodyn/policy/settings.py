@@ -20,20 +20,49 @@ class NetworkSettings(Config, frozen=True):
         activation: Activation between them.
         normalise: Whether observations are normalised by their running mean and deviation.
         initial_std: First standard deviation of actions.
+        history: Frames seen at once, newest first; the critic sees them, too.
+        with_actions: Whether each has the action before it.
+        recurrent: Memory, gru or lstm, between observations and hidden layers of the policy alone; None for none.
+        memory: Its width.
+        latent: Size of a latent, into which an encoder turns what was drawn for the robot: of policies
+            that see it (`privileged`), or of students that infer it from their history (`neurodyn policy distill`). 0
+            for no encoder.
+        encoder: Its hidden layers.
     """
 
     hidden: tuple[int, ...] = (128, 64, 32)
     activation: str = "elu"
     normalise: bool = True
     initial_std: float = 1.0
+    history: int = 1
+    with_actions: bool = False
+    recurrent: Literal["gru", "lstm"] | None = None
+    memory: int = 64
+    latent: int = 0
+    encoder: tuple[int, ...] = (64, 32)
 
     def __post_init__(self) -> None:
         require_activation(self.activation, "rsl_rl")
         for width in self.hidden:
             require(width >= 1, "network.hidden", list(self.hidden), "widths of at least 1")
+        for width in self.encoder:
+            require(width >= 1, "network.encoder", list(self.encoder), "widths of at least 1")
         require(self.initial_std > 0, "network.initial_std", self.initial_std, "above 0")
+        for name, least in (("history", 1), ("memory", 1), ("latent", 0)):
+            require(getattr(self, name) >= least, f"network.{name}", getattr(self, name), f"at least {least}")
+        require(not (self.recurrent and self.latent), "network.latent", self.latent, "0 with a recurrent network")
+        require_size(self.encoder, what="network.encoder")
         require_numbers(self)
         require_size(self.hidden, what="network")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its action depends on more than the present observation."""
+        return self.history > 1 or self.with_actions or self.recurrent is not None
+
+    def seen_from(self, observations: int, actions: int) -> int:
+        """Return the columns that it sees of observations and its own actions."""
+        return self.history * (observations + (actions if self.with_actions else 0))
 
 
 class CloneSettings(Config, frozen=True):
@@ -92,6 +121,7 @@ class TrainingSettings(Config, frozen=True):
             "root.mass=+0:10", or a run whose posterior is drawn from (`policy.randomisation`); and what disturbs it, as
             "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees what is drawn once an episode, the policy
             does not.
+        privileged: Whether the policy sees it: a teacher (`neurodyn policy distill`).
     """
 
     algorithm: ClassVar[str]
@@ -126,6 +156,7 @@ class TrainingSettings(Config, frozen=True):
     keep_every: int | None = None
     threads: int | None = None
     randomise: tuple[str, ...] = ()
+    privileged: bool = False
 
     def __post_init__(self) -> None:
         for name in self.counts:
@@ -142,6 +173,14 @@ class TrainingSettings(Config, frozen=True):
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.task_share is not None:
             require(0 < self.task_share < 1, "task_share", self.task_share, "between 0 and 1")
+        if self.clone is not None and self.network.remembers:
+            raise ValueError("clone: is given for a network with a memory; valid: one that sees single observations")
+        if self.privileged and not self.randomise:
+            raise ValueError("privileged: nothing is drawn that the policy could see; valid with randomise")
+        if self.network.latent and not self.privileged:
+            raise ValueError("network.latent: an encoder of what is drawn; valid with privileged")
+        if self.privileged and self.network.recurrent:
+            raise ValueError("network.recurrent: is given for a policy that sees what is drawn; valid: none")
         require_numbers(self, above=("rate", "gradient", "reward_scale", "threads", *self.positive), signed=self.signed)
         for name in ("gamma", "lam"):
             require(getattr(self, name) <= 1, name, getattr(self, name), "at most 1")
@@ -164,7 +203,19 @@ class TrainingSettings(Config, frozen=True):
             "obs_normalization": self.network.normalise,
         }
         std = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std}
-        return {"actor": {**network, "distribution_cfg": {**std, "std_type": "log"}}, "critic": dict(network)}
+        actor = {**network, "distribution_cfg": {**std, "std_type": "log"}}
+        if self.network.recurrent is not None:
+            actor |= {"class_name": "rsl_rl.models.RNNModel", "rnn_type": self.network.recurrent,
+                      "rnn_hidden_dim": self.network.memory}  # fmt: skip
+        elif self.network.latent:
+            actor |= {"class_name": "neurodyn.policy.distillation:EncodedModel", "latent": self.network.latent,
+                      "encoder": list(self.network.encoder)}  # fmt: skip
+        return {"actor": actor, "critic": dict(network)}
+
+    def seen_by(self) -> dict[str, list[str]]:
+        """Return the groups of observations that actor and critic see."""
+        drawn = ["robot"] if self.randomise else []
+        return {"actor": ["policy", *(drawn if self.privileged else [])], "critic": ["policy", *drawn]}
 
 
 class PolicySettings(TrainingSettings, frozen=True):
@@ -203,7 +254,7 @@ class PolicySettings(TrainingSettings, frozen=True):
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
-            "obs_groups": {"actor": ["policy"], "critic": ["policy", *(["robot"] if self.randomise else [])]},
+            "obs_groups": self.seen_by(),
             "check_for_nan": True,
             **self.models(),
             "algorithm": {
@@ -254,8 +305,12 @@ def load_settings(
     return load_preset(kind, path, presets) or kind()
 
 
-FLAGS = ("minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise")
+FLAGS = (
+    "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
+    "recurrent",
+)  # fmt: skip
 """Settings that are flags of `neurodyn policy train`, too."""
+_OF_NETWORK = ("history", "recurrent")
 
 
 def with_flags(settings: S, **flags: Any) -> S:
@@ -266,11 +321,14 @@ def with_flags(settings: S, **flags: Any) -> S:
     Raises:
         InputError: A value is not valid.
     """
-    given = {name: value for name, value in flags.items() if value is not None and value != ()}
+    given = {name: value for name, value in flags.items() if value is not None and value != () and value is not False}
+    of_network = {name: given.pop(name) for name in _OF_NETWORK if name in given}
     if "minutes" in given and "iterations" not in given:
         given["iterations"] = None
     try:
-        return from_dict({**to_dict(settings), **given}, type(settings), "policy settings")
+        known = to_dict(settings)
+        given["network"] = {**known["network"], **of_network}
+        return from_dict({**known, **given}, type(settings), "policy settings")
     except InputError as error:
         raise InputError(str(error).removeprefix("policy settings: ")) from None
 
@@ -327,6 +385,8 @@ class ShacSettings(TrainingSettings, frozen=True):
         require(self.entropy >= 0, "entropy", self.entropy, "at least 0")
         require(all(0 <= beta < 1 for beta in self.betas), "betas", self.betas, "at least 0, below 1")
         require(self.penalty != "auto", "penalty", "auto", "a number (auto is for ppo)")
+        if self.network.recurrent or self.privileged:
+            raise ValueError("network.recurrent and privileged are for ppo; valid: none (a history is for shac, too)")
         require(self.clone is None, "clone", "given", "none (imitation is for ppo; begin with its policy: --policy)")
         if self.worlds * self.horizon < self.critic_minibatches:
             raise ValueError(f"critic_minibatches is {self.critic_minibatches}; valid: at most worlds x horizon")
