@@ -56,7 +56,7 @@ BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5)
 class ScaledDynamics:
     """Dynamics in true lengths that predict in recorded ones; for grounds that look alike at every scale."""
 
-    differentiable = False
+    differentiable, conditions = False, ()
     kind, network = "analytic", None
 
     def __init__(self, inner: AnalyticDynamics, scale: float) -> None:

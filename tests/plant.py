@@ -115,6 +115,7 @@ class PlantDynamics:
 
     differentiable = False
     kind, network, device = "neural", "plant", "cpu"
+    conditions = ()
 
     def __init__(self, distort: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> None:
         self.spec: StateSpec = robot().spec

@@ -113,7 +113,7 @@ def test_long_roll_outs_are_counted_by_what_becomes_of_them(fate: str, finite: f
         """Half of the worlds come to a bad end."""
 
         spec: StateSpec = cube.spec
-        differentiable = False
+        differentiable, conditions = False, ()
         device = "cpu"
 
         def begin(self, context, environment=None):

@@ -25,7 +25,7 @@ class Coasting:
     """Dynamics of free flight without gravity, exact; `spoil` changes the prediction."""
 
     spec = SPEC
-    differentiable = False
+    differentiable, conditions = False, ()
     kind, network, device = "coasting", None, "cpu"
 
     def parameters(self):

@@ -28,8 +28,10 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.evaluate.calibration import member_calibration
+from neurodyn.evaluate.conditions import errors_by_condition
 from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
 from neurodyn.evaluate.records import (
+    ConditionErrors,
     ErrorSummary,
     Logged,
     LogMark,
@@ -79,7 +81,8 @@ def beside_log(
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
     context = model.spec.context
     starts = Recorded.along(store, split, context, frames, rollouts)
-    batches = counted(starts.batches(context), len(starts.windows), "log")
+    names = tuple(one.name for one in model.conditions)
+    batches = counted(starts.batches(context, names=names), len(starts.windows), "log")
     truth, predicted = starts.truth, roll_out(model, batches).path
     compared = Compared(robot, predicted, truth)
     paths = {
@@ -112,6 +115,7 @@ def beside_log(
         qd_names=list(robot.spec.qd_names),
         calibration=_calibration(model, predicted, starts, context),
         declared=_declared(declared, robot, starts, context, marks),
+        conditions=_by_condition(model, starts, compared, frames),
     )
 
 
@@ -147,7 +151,8 @@ def _tossed(
     declared: Dynamics | None,
 ) -> Tossed:  # fmt: skip
     starts = Recorded.along(store, split, 0, frames, rollouts, _TOSSES)
-    batches = counted(starts.batches(0), len(starts.windows), "log")
+    names = tuple(one.name for one in model.conditions)
+    batches = counted(starts.batches(0, names=names), len(starts.windows), "log")
     done, truth, released = roll_out(model, batches), starts.truth, torch.from_numpy(starts.released)
     first = compare(robot, done.path.rows(released), truth.rows(released), simulated=False)
     return Tossed(
@@ -162,8 +167,18 @@ def _tossed(
         releases=PartialComparison(rollouts=int(released.sum()), comparison=first),
         calibration=_calibration(model, done.path, starts, 0),
         declared=_declared(declared, robot, starts, 0, horizons_up_to(frames)),
+        conditions=_by_condition(model, starts, Compared(robot, done.path, truth), frames),
     )
 
 
 def _calibration(model: Dynamics, path: Trajectory, starts: Recorded, context: int) -> MemberCalibration | UnsetType:
-    return member_calibration(model, path, starts.truth, next(iter(starts.batches(context))))
+    names = tuple(one.name for one in model.conditions)
+    return member_calibration(model, path, starts.truth, next(iter(starts.batches(context, names=names))))
+
+
+def _by_condition(
+    model: Dynamics, starts: Recorded, compared: Compared, frames: int
+) -> list[ConditionErrors] | UnsetType:
+    """Return errors by the conditions of a model; UNSET without any, or if the log does not have all of them."""
+    numbers = starts.parameters([one.name for one in model.conditions])
+    return UNSET if numbers is None else errors_by_condition(model.conditions, numbers, compared, frames)

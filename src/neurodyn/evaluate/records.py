@@ -198,6 +198,28 @@ class ReferenceErrors(Result, frozen=True):
     perturbed: dict[str, ErrorSummary]
 
 
+class ConditionBin(Result, frozen=True):
+    """Mean errors by metric of roll-outs with similar values of a condition, whose mean is `mean`.
+
+    `inside` says whether these are in the range of the training data.
+    """
+
+    rollouts: int
+    inside: bool
+    mean: float | None
+    errors: dict[str, float | None]
+
+
+class ConditionErrors(Result, frozen=True):
+    """Errors up to `frames` by the values of a condition, trained between `lower` and `upper`, by name of the bin."""
+
+    name: str
+    lower: float
+    upper: float
+    frames: int
+    bins: dict[str, ConditionBin]
+
+
 class Drift(Result, frozen=True):
     """Distance of the energy from its initial value, and the range of energies over all roll-outs [J]."""
 
@@ -266,6 +288,7 @@ class Simulated(Result, frozen=True):
     grounds: "dict[str, Simulated] | UnsetType" = UNSET
     grounds_mean: dict[str, float | None] | UnsetType = UNSET
     stability: Stability | UnsetType = UNSET
+    conditions: list[ConditionErrors] | UnsetType = UNSET
     calibration: MemberCalibration | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET
@@ -299,6 +322,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
     data: str | UnsetType = UNSET
     start: str | UnsetType = UNSET
     declared: dict[str, ErrorSummary] | UnsetType = UNSET
+    conditions: list[ConditionErrors] | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET
 

@@ -6,7 +6,7 @@ control of frame k leads from state k to state k + 1, and prediction k is compar
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -192,9 +192,12 @@ class Recorded:
         stride = max(1, -(-total // (most or MOST)))
         return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
 
-    def batches(self, seen: int, *, environments: bool = True) -> Iterator[RolloutBatch]:
-        """Yield the starts with controls, `seen` frames of history and, if asked for, the log's environments."""
-        recorded = RecordedEnvironments(self.store) if environments else None
+    def batches(self, seen: int, *, environments: bool = True, names: Sequence[str] = ()) -> Iterator[RolloutBatch]:
+        """Yield the starts with controls, `seen` frames of history and, if asked for, the log's environments.
+
+        Of the log's parameters those in `names` become parameters of the worlds.
+        """
+        recorded = RecordedEnvironments(self.store, names=names) if environments else None
         for w in self.windows:
             first, start = self.context - min(seen, self.context), self.context
             channels = None if w.channels is None else w.channels[:, first : start + 1]
@@ -214,6 +217,14 @@ class Recorded:
                 for w in self.windows
             ]
         )
+
+    def parameters(self, names: Sequence[str]) -> Tensor | None:
+        """Return values of parameters at each start, shape [starts, names]; None if the log lacks one."""
+        known = list(self.store.header.parameters)
+        if not names or any(name not in known for name in names):
+            return None
+        columns = [known.index(name) for name in names]
+        return torch.cat([w.parameters[:, columns] for w in self.windows if w.parameters is not None])
 
     @property
     def group(self) -> np.ndarray:

@@ -44,7 +44,7 @@ from neurodyn.evaluate.records import (
 from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.scenario import ALL, scenario, scenarios
-from neurodyn.evaluate.simulated import beside_simulator, with_grounds
+from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_grounds
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.identify.starts import FromPast
@@ -181,6 +181,10 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
     with stage(0.0, 0.6 if request.stability else 1.0):
         results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in tracked(where)]
     result = with_grounds(results) if request.ground == ALL else results[0]
+    if model.conditions:
+        horizon = request.horizon or robot.evaluation_horizon
+        found = by_condition(model, robot, where=where[0], horizon=horizon, seed=request.seed)
+        result = msgspec.structs.replace(result, conditions=found)
     if request.stability:
         with stage(0.6, 1.0, "long roll-outs"):
             long = stability(model, robot, where=where[0], seed=request.seed)

@@ -4,7 +4,7 @@
 Passive and driven roll-outs from the same states, the simulator's own errors, and energy drift.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
@@ -13,25 +13,39 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 import torch
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.config import to_dict
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import counted, stage, tracked
 from neurodyn.core.seeds import generator
 from neurodyn.core.workers import Workers, resolve_threads
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.batch import Environment, State, Trajectory, present_state
+from neurodyn.dynamics.batch import Environment, State, Trajectory, WorldParameters, present_state
+from neurodyn.dynamics.conditions import Condition
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.evaluate.calibration import member_calibration
+from neurodyn.evaluate.conditions import drawn_conditions, errors_by_condition
 from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
-from neurodyn.evaluate.records import Drift, EnergyDrift, ErrorSummary, PartialComparison, ReferenceErrors, Simulated
+from neurodyn.evaluate.records import (
+    ConditionErrors,
+    Drift,
+    EnergyDrift,
+    ErrorSummary,
+    PartialComparison,
+    ReferenceErrors,
+    Simulated,
+)
 from neurodyn.evaluate.requests import SEED
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, RolloutResult, about, follow, roll_out
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
+from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 
 _PIECE, _FLOATING_PIECE = 128, 64
@@ -382,3 +396,48 @@ def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
             f"--rollouts {rollouts} of --horizon {horizon} need about {needed / 1e9:,.0f} GB of memory; valid: at most "
             f"{_MOST_BYTES // (needed // (horizon * rollouts)):,} frames in all"
         )
+
+
+CONDITION_FRAMES = 100
+"""Most frames of roll-outs in worlds that differ."""
+
+
+def by_condition(
+    model: Dynamics, robot: Robot, *, where: Scenario, horizon: int, seed: int
+) -> list[ConditionErrors] | UnsetType:
+    """Return errors beside the simulator in worlds that differ in the conditions of a model.
+
+    The simulator is plain MuJoCo where the robot declares it, else the hybrid engine. UNSET for a model without
+    conditions, or with ones that the simulator does not know.
+
+    Args:
+        model: The model.
+        robot: The robot that it was made for.
+        where: Ground, initial states and controller.
+        horizon: Most frames of a roll-out.
+        seed: Seed of conditions, initial states and controls.
+    """
+    conditions, truth = model.conditions, _simulator_of(robot, model.conditions)
+    if not conditions or truth is None:
+        return UNSET
+    numbers = drawn_conditions(conditions, seed)
+    frames = min(horizon, CONDITION_FRAMES)
+    starts = Sampled.draw(robot, frames, len(numbers), seed, driven=robot.spec.nu > 0, where=where)
+    own = WorldParameters(tuple(one.name for one in conditions), numbers)
+    batch = starts.rows(slice(None))
+    batch = RolloutBatch(batch.past, batch.drive, replace(starts.environment, parameters=own))
+    paths = [roll_out(dynamics, [batch]).path for dynamics in (model, truth)]
+    return errors_by_condition(conditions, numbers, Compared(robot, *paths), frames)
+
+
+def _simulator_of(robot: Robot, conditions: Sequence[Condition]) -> Dynamics | None:
+    """Return the simulator in whose worlds a robot can differ in conditions; None if it does not know one."""
+    names = [one.name for one in conditions]
+    if not names or not robot.asset:
+        return None
+    if not robot.drives and any(name.startswith("actuator.") for name in names):
+        robot = msgspec.structs.replace(robot, drives={name: Drive() for name in robot.actuated})
+    hybrid = declared_hybrid(robot)
+    if any(name not in nominal(hybrid.mechanism, hybrid.config.contact) for name in names):
+        return None
+    return AnalyticDynamics(robot) if robot.simulator.solver == "mujoco-c" else hybrid.freeing(names)

@@ -18,6 +18,7 @@ from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Trajectory, Window
+from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.closed_loop import DrivenModel
@@ -110,6 +111,11 @@ class FromPast(nn.Module):
         self.context = context
         self.spec = dynamics.spec.with_context(lead(context, dynamics.spec.context))
         self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Quantities that are inputs of networks: none."""
+        return self.dynamics.conditions
 
     @property
     def device(self) -> str:

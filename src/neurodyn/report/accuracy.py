@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from msgspec import UNSET, UnsetType
 
-from neurodyn.evaluate.metrics import shown
+from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import (
+    ConditionErrors,
     Coverage,
     Drift,
     ErrorSummary,
@@ -22,6 +23,7 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.report.numbers import (
     BASELINES,
+    MISSING,
     capital,
     count,
     digits,
@@ -88,6 +90,37 @@ def member_section(parts: Mapping[str, MemberCalibration | UnsetType]) -> str:
     """Return the section on calibration; empty for models without members."""
     return section("Calibration", *tables(of_members(parts)), lead=CALIBRATION_LEAD)
 
+
+def by_condition(found: list[ConditionErrors] | UnsetType, dt: float) -> list[Table]:
+    """Return errors by the conditions of a network, a table for each metric: in thirds of their ranges, and beyond."""
+    if found is UNSET or not found:
+        return []
+    columns = list(dict.fromkeys(name for one in found for name in one.bins))
+    names = list(dict.fromkeys(name for one in found for entry in one.bins.values() for name in entry.errors))
+    tables = []
+    for name in names:
+        unit = METRICS[name].unit
+        rows = [
+            [
+                f"{one.name}, {digits(one.lower)} to {digits(one.upper)}",
+                *(quantity(one.bins[c].errors[name], unit) if c in one.bins else MISSING for c in columns),
+            ]
+            for one in found
+        ]
+        title = f"{METRICS[name].title} over {span(found[0].frames * dt)}, by the robot's quantities"
+        tables.append(Table(title, ["Quantity and trained range", *map(capital, columns)], rows))
+    return tables
+
+
+def condition_section(found: list[ConditionErrors] | UnsetType, dt: float) -> str:
+    """Return the section on errors by the conditions of a network; empty for models without any."""
+    return section("By the robot's quantities", *tables(by_condition(found, dt)), lead=_CONDITIONS)
+
+
+_CONDITIONS = (
+    "Roll-outs in which all other quantities are in the range of the training data. Below and above it the network "
+    "extrapolates."
+)
 
 Parts = dict[str, tuple[int, RolloutComparison]]
 """Number of roll-outs and their errors, by description of the motion."""
@@ -267,6 +300,7 @@ def simulated_sections(result: Simulated, samples: str, training: str) -> list[s
         ),
         section("By ground", *tables(grounds(result))),
         over_time(parts, dt),
+        condition_section(result.conditions, dt),
         member_section(member_parts(result)),
         section("Roll-outs that touch a limit", *tables(limits(result)), lead=impacts),
         samples,

@@ -19,7 +19,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
 from neurodyn.evaluate.rollouts import ControlSequence, RolloutBatch, follow, run_name
-from neurodyn.report.accuracy import member_section
+from neurodyn.report.accuracy import condition_section, member_section
 from neurodyn.report.numbers import BASELINES, MISSING, count, digits, interval, member_parts, quantity, span, times
 from neurodyn.report.page import Table, facts, folded, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
@@ -107,6 +107,7 @@ def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
         samples,
         section("By group", *groups, *(each if groups else [])),
         section("By joint", *tables(by_joint(result))),
+        condition_section(result.conditions, result.about.dt),
         member_section(member_parts(result)),
         recordings(result.notes),
         training,
@@ -200,13 +201,20 @@ def record_whole_runs(model: Dynamics, store: Store, *, frames: int, split: int 
             return torch.stack([rows[start - before : start + after] for start in starts])
 
         past = Window(cut(q, context, 1), cut(qd, context, 1), cut(control, context, 0))
-        pose = None if store.ground is None else torch.as_tensor(store.ground[[episode] * count])
+        pose, own = (
+            None if x is None else torch.as_tensor(x[[episode] * count]) for x in (store.ground, store.parameters)
+        )
         drive = ControlSequence(cut(control, 0, frames))
-        batch = RolloutBatch(past if context else past.present, drive, RecordedEnvironments(store).at(pose))
+        batch = RolloutBatch(past if context else past.present, drive, _surroundings(model, store).at(pose, own))
         predicted = follow(model, batch)
         residuals = position_difference(model.spec, predicted.q[:, 1:], cut(q, 0, frames + 1)[:, 1:])
         found.append(WholeRun(run_name(store, episode), context * dt, residuals.flatten(0, 1)))
     return found
+
+
+def _surroundings(model: Dynamics, store: Store) -> RecordedEnvironments:
+    """Return the environments of a log, with the parameters that are conditions of a model."""
+    return RecordedEnvironments(store, names=[one.name for one in model.conditions])
 
 
 def whole_runs(runs: Sequence[WholeRun], spec: StateSpec, horizon: int) -> str:

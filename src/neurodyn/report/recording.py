@@ -162,7 +162,10 @@ def record_log(
     pool = moving if len(moving) else np.arange(len(q))
     picked = np.sort(generator(seed, "record").permutation(pool)[:worlds])
     pose = torch.cat([b.ground for b in batches if b.ground is not None])[picked] if store.ground is not None else None
-    environment = RecordedEnvironments(store).at(pose)
+    numbers = [b.parameters for b in batches if b.parameters is not None]
+    names = [one.name for one in model.conditions]
+    own = torch.cat(numbers)[picked] if numbers else None
+    environment = RecordedEnvironments(store, names=names).at(pose, own)
     q, qd, torque = q[picked], qd[picked], torque[picked]
     past = Window(q[:, : context + 1], qd[:, : context + 1], torque[:, :context])
     episode = np.concatenate([b.episode for b in batches])[picked]

@@ -119,6 +119,7 @@ def _generate(material: ReportMaterial) -> list[str]:
         flags += ["--worlds", sampling["worlds"]]
     if sampling.get("passive_fraction"):
         flags += ["--passive-fraction", sampling["passive_fraction"]]
+    flags += [word for text in sampling.get("randomise", ()) for word in ("--randomise", text)]
     return [_command("generate", _robot(material), *flags)]
 
 
@@ -264,6 +265,7 @@ def _(result: Tossed, material: ReportMaterial) -> list[str]:
             lead=lead + accuracy.LEAD,
         ),
         accuracy.over_time(parts, dt),
+        accuracy.condition_section(result.conditions, dt),
         member_section(member_parts(result)),
         samples.trajectories(material),
         log.recordings(result.notes),

@@ -97,19 +97,25 @@ def evaluation_tables(result: Simulated) -> list[Table]:
     """Return the tables of an evaluation that are for the terminal."""
     found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
     more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
-    return [*found, *(table for part in more for table in part(result)), *_members(result), accuracy.speed(result)]
+    return [
+        *found,
+        *(table for part in more for table in part(result)),
+        *_conditions(result),
+        *_members(result),
+        accuracy.speed(result),
+    ]
 
 
 @evaluation_tables.register
 def _(result: Tossed) -> list[Table]:
     errors = accuracy.by_horizon(tossed_parts(result), result.about.dt)
-    return [*errors, *log.beside_declared(result), *_members(result)]
+    return [*errors, *log.beside_declared(result), *_conditions(result), *_members(result)]
 
 
 @evaluation_tables.register
 def _(result: Logged) -> list[Table]:
     groups = [table for table in log.by_group(result) if len(table.rows) <= _MOST_ROWS]
-    return [*log.at_horizons(result), *log.beside_declared(result), *groups, *_members(result)]
+    return [*log.at_horizons(result), *log.beside_declared(result), *groups, *_conditions(result), *_members(result)]
 
 
 @evaluation_tables.register
@@ -117,6 +123,10 @@ def _(result: ForecastEvaluation) -> list[Table]:
     groups = [table for table in forecast.groups(result) if len(table.rows) <= _MOST_ROWS]
     events = forecast.events(result)
     return [forecast.errors(result), *groups, *forecast.calibration(result), events, *forecast.failures(result)]
+
+
+def _conditions(result: Simulated | Logged | Tossed) -> list[Table]:
+    return accuracy.by_condition(result.conditions, result.about.dt)
 
 
 def _members(result: Simulated | Logged | Tossed) -> list[Table]:
