@@ -14,7 +14,7 @@ from torch import Tensor
 
 import neurodyn
 from neurodyn.core.description.scene import Box, Plane, Scene
-from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State
+from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.geometry import Ground
@@ -179,6 +179,21 @@ def test_an_environment_step_with_episodes_that_end(task: str, model: str, ceili
     _require(_steps(_environment(task, _model(model))), ceiling)
 
 
+def test_an_environment_step_of_robots_that_differ() -> None:
+    """What is drawn for new episodes, and pushes, delays and noise, take no numbers from the host."""
+    from neurodyn.policy.disturbances import disturbances_of
+    from neurodyn.policy.randomisation import open_randomisation
+    from neurodyn.tasks import load
+
+    texts = ("root.mass=+0:5", "hip_1.damping=1|2", "contact.friction=.3:.9:log", "actuator.*.gain=.6:1:one")
+    opened = open_randomisation(texts, declared_hybrid("ant"))
+    between = ("push.velocity=0:1", "push.interval=1|2", "delay.action=0:.02", "observation.*=+-.01:.01:normal")
+    env = _environment(
+        "ant-run", opened.dynamics.to("meta"), draws=opened.draws, disturbed=disturbances_of(between, load("ant-run"))
+    )
+    _require(_steps(env), 225)
+
+
 @functools.cache
 def _world_model() -> Dynamics:
     from neurodyn.dynamics import WorldModel
@@ -203,7 +218,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, EmptyWindows(model.spec), penalty=1.0, noisy=True)), 200)
+    _require(_steps(_environment("anymal-velocity", model, EmptyWindows(model.spec), penalty=1.0, noisy=True)), 210)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:

@@ -6,7 +6,7 @@ in every step. Tasks have some of their own; what a user names takes their place
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -101,9 +101,6 @@ class _Errors:
                     for name, source in sources.items():
                         index[places[name]] = source
                     found.append((change, index.to(device)))
-        uniform = all(not one.values and one.shape == "uniform" for one in self._stepwise)
-        ends = [[getattr(one, end) for one in self._stepwise] for end in ("lower", "upper")]
-        self._ends = torch.tensor(ends, device=device) if uniform else None
 
     def __bool__(self) -> bool:
         return bool(self.of_episode or self.of_step)
@@ -114,12 +111,7 @@ class _Errors:
             values = _applied(self.of_episode, values, numbers.to(values.dtype))
         if self.of_step:
             shape = (len(values), len(self._stepwise))
-            drawn = torch.rand(shape, generator=generator, device=values.device)
-            drawn = (
-                numbers_of(self._stepwise, drawn)
-                if self._ends is None
-                else torch.lerp(self._ends[0], self._ends[1], drawn)
-            )
+            drawn = numbers_of(self._stepwise, torch.rand(shape, generator=generator, device=values.device))
             values = _applied(self.of_step, values, drawn.to(values.dtype))
         return values
 
@@ -265,30 +257,35 @@ class Disturbances:
         self, at: DisturbedState, numbers: Tensor | None, generator: torch.Generator
     ) -> tuple[DisturbedState, Tensor]:
         """Return by how much the base's velocity jumps now [m/s], base axes, shape [worlds, 3], where it is pushed."""
-        worlds = len(at.until)
         until = at.until - self._dt
         now = until <= 0.5 * self._dt
-        until = torch.where(now, self._value(_INTERVAL, worlds, numbers, generator).to(until.dtype), until)
-        none = until.new_zeros(worlds)
-        parts = [
-            self._value(name, worlds, numbers, generator).to(until.dtype) if name in self._single else none
-            for name in _AXES
-        ]
-        if _SPEED in self._single:
-            speed = self._value(_SPEED, worlds, numbers, generator).to(until.dtype)
-            turn = 2.0 * math.pi * torch.rand(worlds, generator=generator, device=until.device).to(until.dtype)
-            parts = [parts[0] + speed * turn.cos(), parts[1] + speed * turn.sin(), parts[2]]
+        given = {name: value.to(until.dtype) for name, value in self._values(_PUSH, len(until), numbers, generator)}
+        until = torch.where(now, given[_INTERVAL], until)
+        none = until.new_zeros(len(until))
+        parts = [given.get(name, none) for name in _AXES]
+        if _SPEED in given:
+            turn = 2.0 * math.pi * torch.rand(len(until), generator=generator, device=until.device).to(until.dtype)
+            parts = [parts[0] + given[_SPEED] * turn.cos(), parts[1] + given[_SPEED] * turn.sin(), parts[2]]
         return replace(at, until=until), torch.stack(parts, 1).masked_fill(~now[:, None], 0.0)
 
     def _shown(self, reading: Tensor, action: Tensor) -> Tensor:
         return torch.cat([reading, action], 1) if self._with_actions else reading
 
+    def _values(
+        self, kind: str, worlds: int, numbers: Tensor | None, generator: torch.Generator
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield names of one kind, and their values now, shape [worlds]."""
+        names = [name for name in self._single if name.startswith(kind)]
+        drawn = [name for name in names if numbers is None or name not in self._columns]
+        if drawn:
+            uniform = torch.rand(worlds, len(drawn), generator=generator, device=generator.device)
+            yield from zip(drawn, numbers_of([self._single[name] for name in drawn], uniform).unbind(1), strict=True)
+        if numbers is not None:
+            yield from ((name, numbers[:, self._columns[name]]) for name in names if name not in drawn)
+
     def _value(self, name: str, worlds: int, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the values of a push or delay now, shape [worlds]."""
-        if name in self._columns and numbers is not None:
-            return numbers[:, self._columns[name]]
-        uniform = torch.rand(worlds, 1, generator=generator, device=generator.device)
-        return numbers_of((self._single[name],), uniform)[:, 0]
+        return next(value for _, value in self._values(name, worlds, numbers, generator))
 
     def _late(self, kept: Tensor, what: str, numbers: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return what was there a delay ago, linear between frames; of commands that hold, that is their mean."""
@@ -338,4 +335,6 @@ class EpisodeDraws:
         """Return numbers, shape [worlds, names]."""
         own = [one for one in self.draws if one.each == "episode"]
         numbers = numbers_of(own, torch.rand(worlds, len(own), generator=generator, device=generator.device))
-        return numbers[:, [index for index, one in enumerate(own) for _ in one.names]]
+        if len(self.names) == len(own):
+            return numbers
+        return torch.cat([x.expand(-1, len(one.names)) for x, one in zip(numbers.split(1, 1), own, strict=True)], 1)

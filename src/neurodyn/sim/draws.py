@@ -5,9 +5,11 @@ What is drawn is given by texts (`core.description.randomisation`), or is the po
 identify` or `neurodyn adapt` made.
 """
 
+import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -78,22 +80,34 @@ def _drawn(one: RandomisedQuantity, worlds: int, generator: torch.Generator) -> 
 
 
 def numbers_of(draws: Sequence[RandomisedQuantity], uniform: Tensor) -> Tensor:
-    """Return numbers of several distributions from uniform ones, by their quantile functions, shape [worlds, draws]."""
-    like = {"dtype": uniform.dtype, "device": uniform.device}
-    lower, upper = (torch.tensor([getattr(one, end) for one in draws], **like) for end in ("lower", "upper"))
-    found = lower + (upper - lower) * uniform
-    for column, one in enumerate(draws):
-        own = uniform[:, column]
-        if one.values:
-            index = (own * len(one.values)).long().clamp_max(len(one.values) - 1)
-            found[:, column] = torch.tensor(one.values, **like)[index]
-        elif one.shape == "log":
-            found[:, column] = one.lower * (one.upper / one.lower) ** own
-        elif one.shape == "normal":  # cut off at two standard deviations
-            tail = 0.5 * math.erfc(2.0**0.5)
-            deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * own)
-            found[:, column] = 0.5 * (one.lower + one.upper) + 0.25 * (one.upper - one.lower) * deviation
-    return found
+    """Return numbers of several distributions from uniform ones, by their quantile functions, shape [worlds, draws].
+
+    Nothing is copied to the device after the first call, so that CUDA graphs can record later ones.
+    """
+    runs = [list(run) for _, run in itertools.groupby(draws, lambda one: (one.shape, one.values))]
+    parts = [_numbers(run, own) for run, own in zip(runs, uniform.split([len(run) for run in runs], 1), strict=True)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _numbers(alike: Sequence[RandomisedQuantity], share: Tensor) -> Tensor:
+    """Return the numbers of distributions that have bounds of their own, or the same values."""
+    first, like = alike[0], (share.device, share.dtype)
+    if first.values:
+        index = (share * len(first.values)).long().clamp_max(len(first.values) - 1)
+        return _constants(first.values, *like)[index]
+    lower, upper = (_constants(tuple(getattr(one, end) for one in alike), *like) for end in ("lower", "upper"))
+    if first.shape == "log":
+        return lower * (upper / lower) ** share
+    if first.shape == "normal":  # cut off at two standard deviations
+        tail = 0.5 * math.erfc(2.0**0.5)
+        deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * share)
+        return 0.5 * (lower + upper) + 0.25 * (upper - lower) * deviation
+    return lower.lerp(upper, share)
+
+
+@functools.lru_cache(maxsize=256)
+def _constants(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(values, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -107,11 +121,14 @@ class SampledDraws:
 
     names: tuple[str, ...]
     rows: Tensor
+    _placed: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Return values, shape [worlds, names]."""
         index = torch.randint(len(self.rows), (worlds,), generator=generator, device=generator.device)
-        return self.rows.to(generator.device)[index]
+        if generator.device not in self._placed:  # once: CUDA graphs record no copies from the host
+            self._placed[generator.device] = self.rows.to(generator.device)
+        return self._placed[generator.device][index]
 
 
 @dataclass(frozen=True)
