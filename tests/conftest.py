@@ -12,8 +12,10 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+import warp as wp
 import yaml
 
+from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.data.store import Store
 from neurodyn.learn.neural import settings as neural_settings
 from neurodyn.learn.neural.settings import Phase, Settings
@@ -26,6 +28,10 @@ THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
 """Threads of torch: tests neither depend on the number of cores nor take them all."""
 
 os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))  # of what tests start
+
+# Kernels of Newton are compiled without adjoints, in a third of the time, and the same in what tests start.
+os.environ.setdefault(FORWARD_ONLY, "1")
+wp.config.enable_backward = False
 
 # Python compiles the package once, not anew in each process of the tests and in each that they start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -12,6 +12,7 @@ import pytest
 
 from neurodyn.cli.main import VERBS, main, run
 from neurodyn.core.interruption import RESUME
+from neurodyn.core.workers import FORWARD_ONLY
 from tests import plant
 
 README = str(Path(plant.__file__))
@@ -46,6 +47,13 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]):
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("neurodyn ")
+
+
+def test_the_process_of_a_command_differentiates_nothing_through_newton(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(FORWARD_ONLY)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ[FORWARD_ONLY]
 
 
 def test_an_unknown_verb_lists_the_valid_ones(capsys: pytest.CaptureFixture[str]):

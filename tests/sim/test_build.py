@@ -7,13 +7,15 @@ import warnings
 import msgspec
 import numpy as np
 import pytest
+import warp as wp
 
 from neurodyn import robots, sim
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError, Notice
+from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build_world
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.engine import import_newton, solver_class
 
 INERTIA = '<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
 LINK = '<link name="{}"><inertial><mass value="1"/>' + INERTIA + "</inertial></link>"
@@ -305,3 +307,18 @@ def test_limits_that_nobody_declares_are_mujocos_own_whatever_the_format():
         robot = robots.load(name)
         solver = import_newton().solvers.SolverMuJoCo(sim.build(robot), disable_contacts=True)
         np.testing.assert_allclose(np.unique(solver.mjw_model.jnt_solref.numpy()[0, 1:], axis=0), [[0.02, 1.0]])
+
+
+def test_solvers_are_compiled_with_adjoints_only_where_something_may_differentiate_through_them(monkeypatch):
+    class Solvers:
+        def __getattr__(self, name: str) -> bool:
+            return wp.config.enable_backward
+
+    pytest.importorskip("newton")
+    monkeypatch.setattr(import_newton(), "solvers", Solvers())
+    monkeypatch.setattr(wp.config, "enable_backward", True)
+    monkeypatch.setenv(FORWARD_ONLY, "1")
+    assert not solver_class("SolverXPBD")
+    assert wp.config.enable_backward
+    monkeypatch.delenv(FORWARD_ONLY)
+    assert solver_class("SolverXPBD")

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, Notice, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
 from neurodyn.core.registry import Registry
+from neurodyn.core.workers import FORWARD_ONLY
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ POLICY_ACTIONS: Registry[Verb] = Registry(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; ends the process with 0 (done), 2 (bad input) or 1 (a fault of ours)."""
+    os.environ.setdefault(FORWARD_ONLY, "1")
     code = run(sys.argv[1:] if arguments is None else arguments)
     try:
         sys.stdout.flush()

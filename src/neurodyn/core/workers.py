@@ -30,6 +30,9 @@ WORTHWHILE = 10.0
 AHEAD = 4
 """Most results per process that wait to be consumed, to bound memory."""
 
+FORWARD_ONLY = "NEURODYN_FORWARD_ONLY"
+"""Environment variable of processes that differentiate nothing through Newton, such as those of the command line."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 T_contra = TypeVar("T_contra", contravariant=True)

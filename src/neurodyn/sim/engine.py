@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports Newton, quietly, with a clear error if it is not installed."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import warp as wp
 
 from neurodyn.core.description.spec import COORDINATES, JointKind
 from neurodyn.core.errors import InputError
+from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.geometry.launching import start_warp
 from neurodyn.sim.articulation import with_short
 
@@ -19,10 +24,32 @@ def import_newton() -> ModuleType:
         return sys.modules["newton"]
     try:
         start_warp()
-        import newton
+        with _forward_only():
+            import newton
     except ImportError as error:
         raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
     return newton
+
+
+def solver_class(name: str) -> Any:
+    """Return one of Newton's solvers, whose kernels are imported by this."""
+    newton = import_newton()
+    with _forward_only():
+        return getattr(newton.solvers, name)
+
+
+@contextmanager
+def _forward_only() -> Iterator[None]:
+    """Compile kernels of modules that are imported within without their adjoints, which takes a third of the time.
+
+    So it is where `core.workers.FORWARD_ONLY` is set: nothing there differentiates through Newton.
+    """
+    before = wp.config.enable_backward
+    wp.config.enable_backward = before and not os.environ.get(FORWARD_ONLY)
+    try:
+        yield
+    finally:
+        wp.config.enable_backward = before
 
 
 def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:

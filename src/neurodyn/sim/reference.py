@@ -18,7 +18,7 @@ from neurodyn.robots import Robot
 from neurodyn.robots.sections import matching
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import Gravity, build, gravity_vectors
-from neurodyn.sim.engine import collides, import_newton
+from neurodyn.sim.engine import collides, import_newton, solver_class
 from neurodyn.sim.fingerprint import columns
 from neurodyn.sim.newton_articulation import imported_limits, newton_articulation
 from neurodyn.sim.newton_parameters import NewtonParameters
@@ -287,22 +287,23 @@ class ReferenceSimulator(Simulator):
 
     def _make_solver(self) -> Any:
         declared = self.robot.simulator
-        solvers = self._newton.solvers
         if declared.solver == "featherstone":
             interval = declared.mass_matrix_interval if self._as_declared else 1
-            return solvers.SolverFeatherstone(self.model, angular_damping=0.0, update_mass_matrix_interval=interval)
+            featherstone = solver_class("SolverFeatherstone")
+            return featherstone(self.model, angular_damping=0.0, update_mass_matrix_interval=interval)
+        mujoco = solver_class("SolverMuJoCo")
         options: dict[str, Any] = {"iterations": declared.iterations, "integrator": declared.integrator}
         if declared.fluid is not None:
             options |= {"density": declared.fluid.density, "viscosity": declared.fluid.viscosity}
         if self._capacity is None:
-            return solvers.SolverMuJoCo(self.model, disable_contacts=True, **options)
+            return mujoco(self.model, disable_contacts=True, **options)
         # The general algorithm misses shallow contacts of large boxes; this selects the one for boxes.
         attributes: Any = self.model
         attributes.mujoco.flag_nativeccd.fill_(0)
         with warnings.catch_warnings():
             # The solver reserves more by itself if the robot's zero pose is deep in the ground.
             warnings.filterwarnings("ignore", message=".*is changed from")
-            solver = solvers.SolverMuJoCo(
+            solver = mujoco(
                 self.model,
                 disable_contacts=False,
                 use_mujoco_contacts=self._pipeline is None,
