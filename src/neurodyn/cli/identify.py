@@ -116,6 +116,9 @@ def discover(request: DiscoverRequest, *, json: Path | None = None) -> None:
 def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     """Adapt the model of a robot to its logs: identify motors, mechanism and floor, then networks for the rest.
 
+    Of a run of `neurodyn train --conditions`, a network for a family of robots, it finds which robot the logs are of;
+    the weights stay, and `neurodyn finetune` goes on with them.
+
     Each step is kept only where it is better on whole held-out episodes. The page in the run directory says what
     differs from the declaration, what the logs do not say, what remains unexplained, and which motion to log next.
 
@@ -125,19 +128,25 @@ def adapt(request: AdaptRequest, *, json: Path | None = None) -> None:
     Example:
         neurodyn adapt ant --data logs/*.h5 --out runs/my-ant
         neurodyn adapt examples/own_logs --data pendulum.h5 --mechanism --out runs/pendulum
+        neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
     from neurodyn.cli.terminal.console import ProgressBar
-    from neurodyn.cli.terminal.results import print_adaptation
+    from neurodyn.cli.terminal.results import print_adaptation, print_conditions
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.identify.adaptation.run import adapt as adapt_robot
-    from neurodyn.report.adaptation import write_adaptation
+    from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
+    from neurodyn.report.adaptation import write_adaptation, write_conditions
 
     require_writable(json, text=True)
-    with ProgressBar(f"adapting {request.robot}"):
-        found = adapt_robot(request)
     out = Path(request.out)
-    write_adaptation(out, found.figures)
-    print_adaptation(found.figures)
+    with ProgressBar(f"adapting {request.robot}"):
+        found = adapt_conditions(request) if is_run(request.robot) else adapt_robot(request)
+    if isinstance(found, IdentifiedConditions):
+        write_conditions(out, found.figures)
+        print_conditions(found.figures)
+    else:
+        write_adaptation(out, found.figures)
+        print_adaptation(found.figures)
     if json is not None:
         write_json(json, found.figures.plain())
         print(f"figures: {json}")

@@ -7,6 +7,12 @@ with lazy(__name__):
     from neurodyn.identify.adaptation.run import Adaptation, adapt
     from neurodyn.identify.adaptation.settings import AdaptationSettings
     from neurodyn.identify.certainty import profiles
+    from neurodyn.identify.conditions import (
+        ConditionSettings,
+        IdentifiedConditions,
+        adapt_conditions,
+        identify_conditions,
+    )
     from neurodyn.identify.discovery import Discovery, DiscoverySettings, discover
     from neurodyn.identify.discovery_run import discover_run
     from neurodyn.identify.drives import DriveNetworkSettings, identify_drive_network
@@ -23,11 +29,11 @@ with lazy(__name__):
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 
 __all__ = [
-    "PRIORS", "Adaptation", "AdaptationSettings", "Convergence", "Discovery",
-    "DiscoverySettings", "DriveNetworkSettings", "Identifiability",
-    "Identification", "IdentificationSettings", "Noise", "Point", "Prior", "PriorKind", "Resamples", "ResidualOptions",
-    "Residuals", "Solution", "adapt", "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run",
+    "PRIORS", "Adaptation", "AdaptationSettings", "ConditionSettings", "Convergence", "Discovery", "DiscoverySettings",
+    "DriveNetworkSettings", "Identifiability", "Identification", "IdentificationSettings", "IdentifiedConditions",
+    "Noise", "Point", "Prior", "PriorKind", "Resamples", "ResidualOptions", "Residuals", "Solution", "adapt",
+    "adapt_conditions", "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run",
     "estimate_noise", "fitted", "forecast_errors", "hybrid_forecast", "identifiability", "identify",
-    "identify_drive_network", "judge", "levenberg_marquardt", "load_identification", "noise_floor", "prior_of",
-    "profiles",
+    "identify_conditions", "identify_drive_network", "judge", "levenberg_marquardt", "load_identification",
+    "noise_floor", "prior_of", "profiles",
 ]  # fmt: skip

@@ -101,7 +101,8 @@ class AdaptRequest(RunOptions, frozen=True, kw_only=False):
     """An adaptation of a robot's model to its logs.
 
     Attributes:
-        robot: Name of a robot, or the path of your own declaration; in Python also a `Robot`.
+        robot: Name of a robot, or the path of your own declaration; or a run of neural dynamics with conditions; in
+            Python also a `Robot`.
         data: Logs of the robot, as `neurodyn import` or `neurodyn policy log` writes them, or npz logs that the robot
             declares; of several files each is one log.
         out: Run directory to write.

@@ -150,6 +150,8 @@ def verb_of(record: RunRecord[Any]) -> str:
     if record.kind == "hybrid":
         named = isinstance(record.parameters, tuple)
         return "identify" if named else "adapt" if record.blueprint is UNSET else "discover"
+    if isinstance(record.parameters, tuple):
+        return "adapt conditions"
     return "finetune" if isinstance(record.base, str) else "train"
 
 

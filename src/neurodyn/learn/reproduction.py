@@ -87,6 +87,7 @@ TRAININGS: Registry[Callable[[TrainingAgain], None]] = Registry(
     discover="neurodyn.identify.discovery_run:discover_again",
     adapt="neurodyn.identify.adaptation.run:adapt_again",
     **{
+        "adapt conditions": "neurodyn.identify.conditions:adapt_again",
         "policy train": "neurodyn.policy.train:train_again",
         "policy online": "neurodyn.policy.online.loop:online_again",
     },
@@ -198,7 +199,7 @@ def _located(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple
     names = data_of(record)
     if given and len(given) != len(names):
         raise InputError(f"--data names {len(given)} files, and {run} was trained on {len(names)}; valid: all of them")
-    if not names and manifest.training in ("train", "finetune", "identify", "discover", "adapt"):
+    if not names and manifest.training in ("train", "finetune", "identify", "discover", "adapt", "adapt conditions"):
         raise InputError(f"{run}: was trained on data in memory, which no file holds; valid: a run of data in files")
     for name, path in zip(names, given or names, strict=True):
         if name not in manifest.files:

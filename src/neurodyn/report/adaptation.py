@@ -9,6 +9,7 @@ from msgspec import UNSET
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.adaptation.elastic_links import SPRINGS
 from neurodyn.identify.adaptation.result import AdaptationFigures, AdaptedQuantity, LogCheck, UnexplainedCoordinate
+from neurodyn.identify.conditions import ConditionFigures
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, header, page, paragraph, section
 
@@ -34,6 +35,39 @@ def write_adaptation(run: Path, result: AdaptationFigures) -> Path:
     path = run / "report.html"
     write_text(path, page(f"{result.robot}: adapted", body))
     return path
+
+
+def write_conditions(run: Path, result: ConditionFigures) -> Path:
+    """Write the page of a network whose conditions were found in logs to its run, atomically, and return its path."""
+    body = [
+        header(f"{result.robot}: conditions of a network, found in logs"),
+        paragraph(conditions_lead(result)),
+        paragraph(f"Verdict: {result.verdict}"),
+        section("Conditions", quantities(result).html()),
+        section("Open-loop error on held-out episodes", condition_errors(result).html()),
+        facts([("CPU time", f"{result.cpu_seconds:.0f} s")]),
+    ]
+    path = run / "report.html"
+    write_text(path, page(f"{result.robot}: conditions", body))
+    return path
+
+
+def conditions_lead(result: ConditionFigures) -> str:
+    """Return how the conditions were found, in a sentence."""
+    return (
+        f"Fitted to {result.windows} windows of {result.seconds:.2g} s by gradients through the network, whose weights "
+        f"stay: the error on {result.held_out} held-out windows is {result.share:.2f} of that before."
+    )
+
+
+def condition_errors(result: ConditionFigures) -> Table:
+    """Return errors before and after the conditions were found."""
+    rows = [
+        [name, f"{before:.3g}", f"{after:.3g}"]
+        for name, before, after in zip(result.names, result.before, result.after, strict=True)
+    ]
+    title = f"Mean error of positions after {result.seconds:.2g} s [rad or m]"
+    return Table(title, ["Coordinate", "Own values", "Found"], rows)
 
 
 _ERRORS = (
@@ -84,7 +118,7 @@ def errors(result: AdaptationFigures) -> list[Table]:
     return found
 
 
-def quantities(result: AdaptationFigures) -> Table:
+def quantities(result: AdaptationFigures | ConditionFigures) -> Table:
     """Return what differs: declared, found, and the interval, or that the logs do not say."""
     rows = [
         [one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING] for one in result.quantities

@@ -19,6 +19,7 @@ from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
     from neurodyn.identify.adaptation.result import AdaptationFigures
+    from neurodyn.identify.conditions import ConditionFigures
     from neurodyn.identify.drives import DriveNetworkResult
     from neurodyn.identify.result import IdentificationFigures
     from neurodyn.policy.evaluation import PolicyEvaluation
@@ -54,6 +55,14 @@ def print_adaptation(result: "AdaptationFigures") -> None:
     found = [adaptation.quantities(result), *adaptation.errors(result), *adaptation.left(result)]
     remarks = [adaptation.log_lead(result.log), *(f"warning: {text}" for text in result.log.warnings)]
     print_tables(adaptation.lead(result), found, *remarks, adaptation.next_lead(result))
+
+
+def print_conditions(result: "ConditionFigures") -> None:
+    """Print the conditions that were found in logs, and errors before and after."""
+    from neurodyn.report import adaptation
+
+    found = [adaptation.quantities(result), adaptation.condition_errors(result)]
+    print_tables(adaptation.conditions_lead(result), found)
 
 
 def print_drive_network(result: "DriveNetworkResult") -> None:

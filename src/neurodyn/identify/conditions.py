@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which robot of a family a log is of: the conditions of a network, fitted by gradients through its roll-outs."""
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, Record, require_numbers
+from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.errors import InputError, require
+from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import tell
+from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import names_of, taking
+from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Verdict
+from neurodyn.data.header import Split
+from neurodyn.data.split import episodes_in, held_out_split
+from neurodyn.data.store import Store
+from neurodyn.data.training_range import training_range
+from neurodyn.data.windows import all_windows, window_starts
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window, WorldParameters
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
+from neurodyn.identify.adaptation.result import AdaptedQuantity
+from neurodyn.identify.requests import AdaptRequest
+from neurodyn.identify.run import open_logs
+from neurodyn.learn.devices import threads as torch_threads
+from neurodyn.learn.manifest import RunRecord
+from neurodyn.learn.metrics import MetricsLog
+from neurodyn.learn.reproduction import TrainingAgain
+from neurodyn.learn.run_folder import check_run
+from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.robots import load
+from neurodyn.robots.data import as_logged, grounded
+
+CONFIDENCE = 0.90
+"""Share of intervals that hold the true value, of a network without errors of its own."""
+
+_BEYOND = 1.5
+"""How far from the middle of the trained range values may be, in halves of that range."""
+
+_UNSAID = 0.6
+"""Standard deviation in halves of the range, 1 beforehand, from which on the log counts as silent."""
+
+_FLOOR = 1e-3
+"""Least scale of errors, as a share of the motion in a window."""
+
+_STEP = 1e-3
+"""Step of the finite differences of the gradient, in halves of the range."""
+
+
+class ConditionSettings(Config, frozen=True):
+    """How conditions are fitted to a log.
+
+    Attributes:
+        seconds: Length of the roll-outs [s].
+        windows: Most windows.
+        candidates: Draws from the trained range of which the best begins the search.
+        iterations: Most iterations of each of two searches; errors are weighted anew between them.
+        seed: Seed of the candidates.
+    """
+
+    seconds: float = 0.5
+    windows: int = 192
+    candidates: int = 64
+    iterations: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(0 < self.seconds < math.inf, "seconds", self.seconds, "a finite number above 0 [s]")
+        require_numbers(self, above=("windows", "candidates", "iterations"))
+
+
+@dataclass(frozen=True)
+class IdentifiedConditions:
+    """Conditions that were found in a log.
+
+    Attributes:
+        values: What was found, by name.
+        intervals: 90 % intervals by name. They tell what the log leaves open, not what the network gets wrong.
+        figures: All of it, with errors.
+        dynamics: The model with these values in worlds that have none of their own.
+    """
+
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    figures: "ConditionFigures"
+    dynamics: NeuralDynamics
+
+
+class ConditionFigures(Record, frozen=True):
+    """Content of adaptation.json of a network with conditions.
+
+    Attributes:
+        robot: Name of the robot.
+        quantities: The conditions.
+        seconds: Length of the roll-outs that were compared [s].
+        windows: Windows of the fit.
+        held_out: Held-out windows of the errors.
+        names: Degrees of freedom.
+        before: Mean absolute errors of their positions at the end of held-out windows with the model's own values
+            [rad or m].
+        after: The same with those that were found.
+        share: Error of positions and velocities, each in units of its motion, as a share of that before.
+        cpu_seconds: CPU time.
+        verdict: "ok", or why the result cannot be relied on.
+    """
+
+    robot: str
+    quantities: list[AdaptedQuantity]
+    seconds: float
+    windows: int
+    held_out: int
+    names: list[str]
+    before: list[float]
+    after: list[float]
+    share: float
+    cpu_seconds: float
+    verdict: str
+
+
+def identify_conditions(
+    model: NeuralDynamics, store: Store, settings: ConditionSettings | None = None
+) -> IdentifiedConditions:
+    """Find the conditions of a network with which its roll-outs follow a log; its weights stay.
+
+    The best of a number of draws from the trained range begins a search (L-BFGS) along the gradient of the mean
+    pseudo-Huber error of positions and velocities over windows, each scaled by its median. What is known beforehand is
+    normal about the model's own values, with half the trained range as its standard deviation. Intervals are those of
+    the sandwich covariance, with the curvature from differences of the gradient and the gradients of windows.
+
+    Args:
+        model: A network with conditions.
+        store: The log, of one robot; its own parameters are not read. Training episodes are fitted, errors are of
+            test or validation episodes.
+        settings: How it is done; None for the usual way.
+
+    Raises:
+        InputError: The model has no conditions, or no episode is long enough.
+    """
+    settings, begun = settings or ConditionSettings(), time.process_time()
+    if not model.conditions:
+        raise InputError(
+            f"model of {model.spec.robot!r}: has no conditions to find; valid: a model that was trained with "
+            "--conditions, or the name of a robot, whose mechanism is then identified"
+        )
+    fit = _Fit(model, store, Split.TRAIN, settings)
+    with torch_threads(1):
+        x = fit.begin()
+        for number in range(2):
+            tell(0.3 + 0.3 * number, "fitting conditions")
+            fit.weigh(x)
+            x = fit.search(x)
+        deviations = fit.deviations(x)
+        values = dict(zip(fit.names, fit.values(x).tolist(), strict=True))
+        known = model.with_conditions(values)
+        held_out = _Fit(model, store, held_out_split(store), settings)
+        before, after = (held_out.errors(start) for start in (held_out.own, x))
+    reach = 1.6448536269514722  # of a normal distribution
+    low, high = (fit.values(x + sign * reach * deviations.clamp(max=1.0)).tolist() for sign in (-1.0, 1.0))
+    intervals = {name: (a, b) for name, a, b in zip(fit.names, low, high, strict=True)}
+    quantities = [
+        AdaptedQuantity(
+            name=one.name, nominal=one.value, value=values[one.name], interval=intervals[one.name],
+            said=bool(deviation < _UNSAID), bound=bool(place.abs() > 0.99 * _BEYOND), unit="",
+        )
+        for one, deviation, place in zip(model.conditions, deviations, x, strict=True)
+    ]  # fmt: skip
+    figures = ConditionFigures(
+        robot=model.spec.robot, quantities=quantities, seconds=fit.frames * model.spec.dt, windows=fit.count,
+        held_out=held_out.count, names=list(model.spec.tangent_names), before=before[0], after=after[0],
+        share=after[1] / max(before[1], 1e-12), cpu_seconds=time.process_time() - begun,
+        verdict=str(_verdict(quantities, model, x, after[1] / max(before[1], 1e-12))),
+    )  # fmt: skip
+    return IdentifiedConditions(values, intervals, figures, known)
+
+
+def _verdict(quantities: Sequence[AdaptedQuantity], model: NeuralDynamics, x: Tensor, share: float) -> Verdict:
+    """Return whether the values can be relied on."""
+    beyond = [one.name for one, place in zip(model.conditions, x.tolist(), strict=True) if abs(place) > 1.0]
+    if share >= 1.0:
+        return Verdict(
+            "warning", "what was found is no better than the model's own values on held-out episodes",
+            "log more motion, or fine-tune the weights",
+        )  # fmt: skip
+    if beyond:
+        return Verdict(
+            "warning", f"{', '.join(beyond)} lies beyond the training data, where the network extrapolates",
+            "train on data with a wider range",
+        )  # fmt: skip
+    silent = [one.name for one in quantities if not one.said]
+    if silent:
+        return Verdict("warning", f"the log does not tell {', '.join(silent)}", "log motion in which it matters")
+    return Verdict("ok", "", "")
+
+
+class _Fit:
+    """Windows of a log, and the errors of roll-outs along them by conditions in halves of their ranges."""
+
+    def __init__(self, model: NeuralDynamics, store: Store, split: int, settings: ConditionSettings) -> None:
+        self.model = copy.deepcopy(model).double().cpu().requires_grad_(False)
+        self.names = tuple(one.name for one in model.conditions)
+        lower, upper, own = (
+            torch.tensor([getattr(one, end) for one in model.conditions], dtype=torch.float64)
+            for end in ("lower", "upper", "value")
+        )
+        self._middle, self._half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        self.own = ((own - self._middle) / self._half).clamp(-1.0, 1.0)
+        context, spec = model.spec.context, model.spec
+        longest = int(store.lengths[episodes_in(store, split)].max()) - context
+        self.frames = max(1, min(round(settings.seconds / spec.dt), longest))
+        length = context + self.frames
+        total = len(window_starts(store, episodes_in(store, split), length))
+        stride = max(self.frames, -(-total // settings.windows))
+        windows = list(all_windows(store, length, split=split, stride=stride))
+        q, qd, control = (torch.cat([getattr(w, name) for w in windows]).double() for name in ("q", "qd", "control"))
+        pose = None if store.ground is None else torch.cat([w.ground for w in windows if w.ground is not None]).double()
+        gravity_and_ground = RecordedEnvironments(store).at(pose)
+        self._environment = gravity_and_ground if store.header.fingerprint or pose is not None else Environment()
+        self._past = Window(q[:, : context + 1], qd[:, : context + 1], control[:, :context])
+        self._q, self._qd, self._control = q[:, context:], qd[:, context:], control[:, context:]
+        self.count, self._settings = len(q), settings
+        moved = torch.cat([position_difference(spec, self._q, self._q[:, :1]), self._qd - self._qd[:, :1]], -1)
+        self._motion = moved[:, 1:].square().mean((0, 1)).sqrt().clamp_min(1e-9)
+        self._scale = self._motion.expand(self.frames, -1)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return values of the conditions, shape [..., conditions]."""
+        return self._middle + self._half * x
+
+    def residuals(self, x: Tensor, every: int = 1) -> Tensor:
+        """Return errors along every so many windows, with conditions for each, [windows, n] or [n] for all.
+
+        Shape [windows, frames, 2 nv].
+        """
+        part = slice(None, None, every)
+        past = self._past.rows(part)
+        numbers = self.values(x).expand(past.worlds, -1)
+        around = self._environment if self._environment.ground is None else self._environment.rows(part)
+        around = Environment(around.gravity, around.ground, WorldParameters(self.names, numbers))
+        context = past if past.torque.shape[1] else State(past.q[:, 0], past.qd[:, 0])
+        path = self.model._rollout(context, self._control[part], around)
+        position = position_difference(self.model.spec, path.q, self._q[part])
+        return torch.cat([position, path.qd - self._qd[part]], -1)[:, 1:]
+
+    def costs(self, x: Tensor, every: int = 1) -> Tensor:
+        """Return the cost of windows, shape [windows]: pseudo-Huber errors of as many as there are coordinates."""
+        share = (self.residuals(x, every) / self._scale / 2.0).nan_to_num(1e3, 1e3, -1e3).clamp(-1e3, 1e3)
+        return 4.0 * ((1.0 + share.square()).sqrt() - 1.0).mean((1, 2)) * share.shape[-1]
+
+    def total(self, x: Tensor) -> Tensor:
+        """Return the cost of all windows and of what is known beforehand."""
+        return self.costs(x).sum() + 0.5 * (x - self.own).square().sum()
+
+    @torch.no_grad()
+    def begin(self) -> Tensor:
+        """Return the best of the candidates: draws from the range, and the model's own values."""
+        generator = torch.Generator().manual_seed(derive_seed(self._settings.seed, "conditions"))
+        drawn = torch.rand(self._settings.candidates - 1, len(self.names), generator=generator, dtype=torch.float64)
+        candidates, every = torch.cat([self.own[None], 2.0 * drawn - 1.0]), max(1, self.count // 48)
+        found = []
+        for number, x in enumerate(candidates):
+            tell(0.3 * number / len(candidates), "comparing candidates")
+            found.append(self.costs(x, every).sum())
+        return candidates[int(torch.stack(found).argmin())]
+
+    @torch.no_grad()
+    def weigh(self, x: Tensor) -> None:
+        """Scale errors by their medians at some conditions."""
+        self._scale = 1.4826 * self.residuals(x).abs().median(0).values + _FLOOR * self._motion
+
+    def search(self, x: Tensor) -> Tensor:
+        """Return the optimum that L-BFGS finds from some conditions."""
+        free = (x / _BEYOND).clamp(-0.99, 0.99).atanh().requires_grad_()
+        optimiser = torch.optim.LBFGS([free], max_iter=self._settings.iterations, line_search_fn="strong_wolfe")
+
+        def closure() -> Tensor:
+            optimiser.zero_grad()
+            cost = self.total(_BEYOND * free.tanh())
+            cost.backward()
+            return cost
+
+        optimiser.step(closure)
+        return (_BEYOND * free.detach().tanh()).clone()
+
+    def deviations(self, x: Tensor) -> Tensor:
+        """Return standard deviations of conditions at the optimum, shape [conditions]."""
+        curvature = torch.stack(
+            [
+                (self.gradient(x + step)[0] - self.gradient(x - step)[0]) / (2.0 * _STEP)
+                for step in _STEP * torch.eye(len(x), dtype=x.dtype)
+            ]
+        )
+        powers, axes = torch.linalg.eigh(0.5 * (curvature + curvature.mT))
+        inverse = (axes / powers.clamp_min(1.0)) @ axes.mT  # at least as curved as what is known beforehand
+        by_window = self.gradient(x)[1]
+        middle = by_window.mT @ by_window + torch.eye(len(x), dtype=x.dtype)
+        return (inverse @ middle @ inverse).diagonal().sqrt()
+
+    def gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of the total cost [conditions], and those of the windows [windows, conditions]."""
+        own = x.expand(self.count, -1).clone().requires_grad_()
+        (by_window,) = torch.autograd.grad(self.costs(own).sum(), own)
+        return by_window.sum(0) + (x - self.own), by_window
+
+    @torch.no_grad()
+    def errors(self, x: Tensor) -> tuple[list[float], float]:
+        """Return mean absolute errors of positions at the end [nv], and of all, each in units of its motion."""
+        found = self.residuals(x).abs()
+        nv = found.shape[-1] // 2
+        return found[:, -1, :nv].mean(0).tolist(), float((found / self._motion).mean())
+
+
+ConditionRecord = RunRecord[ConditionSettings]
+"""How conditions were found."""
+
+
+def is_run(name: object) -> bool:
+    """Return whether something names a run, and not a robot."""
+    return isinstance(name, str | Path) and (
+        str(name).startswith(artifacts.PRETRAINED) or (Path(name) / "model" / "spec.json").is_file()
+    )
+
+
+@taking(AdaptRequest)
+def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
+    """Adapt a network with conditions to logs of a robot: find the conditions, and write a run in which they are usual.
+
+    The weights stay those of the run; `learn.finetune` goes on from there. `robot` names the run.
+
+    Raises:
+        InputError: The run has no conditions, the logs are of another robot, or `out` holds a run.
+    """
+    require_tracker(request.logger, request.out)
+    run, out = str(request.robot), Path(request.out)
+    model = NEURAL.load(run)
+    robot, settings = load(model.declaration), ConditionSettings()
+    if request.seed is not None:
+        settings = msgspec.structs.replace(settings, seed=request.seed)
+    store = open_logs(robot, request.data)
+    if model.contact_points is not None:
+        store = grounded(as_logged(robot, store.header), store)
+    require_match(model, store.header.spec, None, run)
+    names = () if isinstance(request.data, Store) else names_of(request.data)
+    free = tuple(Parameter(one.name, one.value) for one in model.conditions)
+    record = ConditionRecord(
+        kind="neural", robot=model.declaration, data=tuple(str(name) for name in names), parameters=free,
+        settings=settings, versions=package_versions("torch"), base=run,
+    )  # fmt: skip
+    with exclusive(out), tracking(request.logger, out):
+        check_run(out, record, request.resume, None)
+        found = identify_conditions(model, store, settings)
+        known = training_range(store)
+        if found.dynamics.training_range is not None:
+            found.dynamics.training_range = msgspec.structs.replace(
+                found.dynamics.training_range, logged=known.logged or found.dynamics.training_range.logged
+            )
+        with MetricsLog(out) as metrics:
+            metrics.start(record, "cpu")
+            NEURAL.save(out, found.dynamics)
+            artifacts.write_json(out / "adaptation.json", found.figures.plain())
+            metrics.conclude(verdict=found.figures.verdict, cpu_seconds=found.figures.cpu_seconds)
+    return found
+
+
+def adapt_again(again: TrainingAgain) -> None:
+    """Find the conditions of a run's logs once more."""
+    settings = again.read(ConditionRecord).settings
+    adapt_conditions(str(again.record.base), again.data, again.out, seed=settings.seed)
