@@ -125,7 +125,8 @@ def test_numbers_that_no_setting_can_be_are_refused(kind, name, hints):
 
 
 ZERO = {
-    "AdaptationSettings.memory", "CloneSettings.critic", "DiscoverySettings.polish", "EngineConfig.context",
+    "AdaptationSettings.memory", "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
+    "EngineConfig.context",
     "IdentificationSettings.bootstrap", "IdentificationSettings.profile", "ImitationSettings.rounds",
     "NetConfig.depth", "NetConfig.head", "NetworkSettings.latent",
     "NetConfig.warmup", "OnlineSettings.frames", "Phase.context", "Phase.forecast",

@@ -42,6 +42,7 @@ SOUND = {
     "demo": "--out {out}",
     "control": "cartpole-swingup --model analytic --out {out}",
     "policy train": "cartpole-swingup --dynamics analytic --iterations 1 --out {out}",
+    "policy distill": "pretrained-policy:cartpole --dynamics hybrid --out {out}",
     "policy play": "pretrained-policy:cartpole --out {out}.html",
     "policy evaluate": "pretrained-policy:cartpole --dynamics analytic",
     "policy log": "pretrained-policy:cartpole --out {out}.h5",
@@ -58,7 +59,7 @@ VALID = {
     "evaluate --stability", "import --alignment -1", "generate --worlds 0", "control --delay 0", "imitate --rounds 0",
     "identify --bootstrap 0", "identify --profile 0", "init --name no-such-thing", "policy log --noise 0",
     "policy online --frames 0", "policy online --log-frames 0",
-    "policy online --rollout 0",
+    "policy online --rollout 0", "policy train --latent 0",
 }  # fmt: skip
 """What is taken although the lists below have it."""
 OUTPUTS = {"out", "json", "report", "plot", "csv"}

@@ -82,6 +82,7 @@ POLICY_ACTIONS: Registry[Verb] = Registry(
     train=Verb("train a policy in a simulator or in a model", "neurodyn.cli.policy:train", parallel=True),
     play=Verb("record what a policy does, beside other dynamics", "neurodyn.cli.policy:play"),
     evaluate=Verb("measure returns in dynamics, and how far these are apart", "neurodyn.cli.policy:evaluate"),
+    distill=Verb("train a policy that sees less from one that sees more", "neurodyn.cli.policy:distill"),
     **{"import": Verb("take over a policy that somebody else trained", "neurodyn.cli.policy:import_")},
     log=Verb("record what policies do in the simulator, as a dataset", "neurodyn.cli.policy:log"),
     online=Verb("train policy and model in turns", "neurodyn.cli.policy:online"),

@@ -10,6 +10,7 @@ from neurodyn.cli.terminal.flags import Format, GpuIds, LoggerFlag, command, own
 from neurodyn.core.config import replaced
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.policy.requests import (
+    DistillPolicyRequest,
     EvaluatePolicyRequest,
     LogPolicyRequest,
     OnlineRequest,
@@ -61,6 +62,41 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
     require_usable(end.verdict, out)
     print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
+    print(f"verdict: {end.verdict}")
+
+
+@command(DistillPolicyRequest)
+def distill(request: DistillPolicyRequest) -> None:
+    """Train a student, which sees what the robot sees, by a teacher that also sees what is drawn for it.
+
+    Example:
+        neurodyn policy distill policies/teacher --out policies/student --history 16
+    """
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.verdict import require_usable
+    from neurodyn.policy.algorithms import require_learner
+
+    require_learner()
+    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn.tracking.session import require_tracker
+    from neurodyn.policy.distillation import open_distillation
+    from neurodyn.policy.train import train_policy
+
+    out = Path(request.out)
+    require_tracker(request.logger, out)
+    with ProgressBar(f"opening {request.teacher}"):
+        job = open_distillation(request)
+    require_writable(out / "config.yaml")
+    with ProgressBar(f"learning from {request.teacher}") as bar:
+        end = train_policy(replaced(job, progress=bar))
+    frames = read_metrics(out)[-1]["frames"]
+    print(
+        f"{end.step} updates on {frames:,} frames in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); policy in {out}"
+    )
+    require_usable(end.verdict, out)
+    drawn = " ".join(f"--randomise '{text}'" for text in job.settings.randomise)
+    print(f"next: neurodyn policy evaluate {out} --dynamics {job.where.name} {drawn}".rstrip())
     print(f"verdict: {end.verdict}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.settings import PolicySettings, ShacSettings, TrainingSettings
+from neurodyn.policy.settings import DistillationSettings, PolicySettings, ShacSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from neurodyn.policy.learner import PolicyLearner
@@ -51,6 +51,7 @@ class Algorithm:
 ALGORITHMS: Registry[Algorithm] = Registry(
     "algorithm",
     ppo=Algorithm(PolicySettings, "neurodyn.policy.ppo:PpoLearner"),
+    distillation=Algorithm(DistillationSettings, "neurodyn.policy.distillation:DistillationLearner"),
     shac=Algorithm(ShacSettings, "neurodyn.policy.shac:ShacLearner", needs_gradients=True),
 )
 """All algorithms."""

@@ -141,6 +141,7 @@ class Disturbances:
         names: What is drawn once an episode (`EpisodeDraws`).
         pushes: Whether the base is pushed.
         history: Frames that the policy sees at once.
+        with_actions: Whether it sees its last action behind each.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Disturbances:
         Raises:
             InputError: The robot cannot be pushed.
         """
-        self.history, self._with_actions = history, with_actions
+        self.history, self.with_actions = history, with_actions
         self._dt, device = dynamics.spec.dt, torch.device(dynamics.device)
         self.draws = draws = (*draws, *_own(task, draws, noisy=noisy))
         self.names = EpisodeDraws(draws).names
@@ -181,7 +182,7 @@ class Disturbances:
 
     def __bool__(self) -> bool:
         """Return whether anything is disturbed, or remembered."""
-        return bool(self.draws) or self.history > 1 or self._with_actions
+        return bool(self.draws) or self.history > 1 or self.with_actions
 
     def _frames(self, name: str) -> int:
         """Return how many frames are remembered for the greatest delay."""
@@ -269,7 +270,7 @@ class Disturbances:
         return replace(at, until=until), torch.stack(parts, 1).masked_fill(~now[:, None], 0.0)
 
     def _shown(self, reading: Tensor, action: Tensor) -> Tensor:
-        return torch.cat([reading, action], 1) if self._with_actions else reading
+        return torch.cat([reading, action], 1) if self.with_actions else reading
 
     def _values(
         self, kind: str, worlds: int, numbers: Tensor | None, generator: torch.Generator

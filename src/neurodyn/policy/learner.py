@@ -49,6 +49,7 @@ class PolicyLearner(Learner):
 
     losses: dict[str, float]
     least_steps = LEAST_UPDATES
+    environment = PolicyEnvironment
 
     def __init__(self, job: PolicyTrainingJob) -> None:
         """Build the worlds; errors: see `train_policy`."""
@@ -65,7 +66,7 @@ class PolicyLearner(Learner):
             self._plays = replace(where, log=None)
             starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._starts = where.starts(task, seed) if starts is None else starts
-        self._world = PolicyEnvironment(
+        self._world = self.environment(
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             reward_scale=settings.reward_scale, draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
             history=settings.network.history, with_actions=settings.network.with_actions,
@@ -234,6 +235,9 @@ def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
     """
     config, _ = load_policy(policy)
     require_task(config, task, str(policy))
+    if config.adapts or bool(config.privileged) != settings.privileged:
+        sees = "infers what is drawn" if config.adapts else "sees what is drawn" if config.privileged else "sees less"
+        raise InputError(f"{policy}: {sees} for the robot; valid: a policy that sees what the new one is to see")
     if config.clip is not None:
         raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
     network = msgspec.structs.replace(config.network, initial_std=settings.network.initial_std)
@@ -244,7 +248,10 @@ def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
     """Return whether a policy's training left a critic of the same discount, scale of rewards and quantities seen."""
     if not has_state(folder):
         return False
-    theirs = read_plain(folder / "config.yaml")["settings"]
+    record = read_plain(folder / "config.yaml")
+    if record.get("algorithm") == "distillation":
+        return False
+    theirs = record["settings"]
     same = all(theirs[name] == getattr(settings, name) for name in ("gamma", "reward_scale"))
     return same and tuple(theirs.get("randomise", ())) == settings.randomise
 

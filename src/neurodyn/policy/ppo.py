@@ -4,7 +4,7 @@
 import contextlib
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,7 @@ from neurodyn.policy.mlp_pass import CHUNK, MlpPass
 from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.symmetry import MirroredBatches
 
 LEAST_RATE = 1e-5
 """Lowest learning rate of the adaptive schedule."""
@@ -233,7 +234,7 @@ class _Surrogate:
         )
 
 
-class _Losses:
+class LossKeeper:
     """Replaces rsl_rl's logger; keeps the losses of the last update and writes nothing."""
 
     writer = None
@@ -257,11 +258,29 @@ class _Runner(OnPolicyRunner):
     """rsl_rl's runner with the ranks of `learn.devices`, in place of rsl_rl's own multi-GPU setup."""
 
     def _configure_multi_gpu(self) -> None:
-        ranks = current_ranks()
-        self.is_distributed, self.gpu_world_size = False, ranks.count  # weights are equal already
-        self.gpu_local_rank = self.gpu_global_rank = ranks.rank
-        several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
-        self.cfg["multi_gpu"] = several if ranks.count > 1 else None
+        several_ranks(self)
+
+
+def several_ranks(runner: OnPolicyRunner) -> None:
+    """Tell a runner of rsl_rl of our ranks."""
+    ranks = current_ranks()
+    runner.is_distributed, runner.gpu_world_size = False, ranks.count  # weights are equal already
+    runner.gpu_local_rank = runner.gpu_global_rank = ranks.rank
+    several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
+    runner.cfg["multi_gpu"] = several if ranks.count > 1 else None
+
+
+def hidden_of(actor: MLPModel) -> list[Tensor]:
+    """Return the memory of a recurrent policy in the worlds of a training."""
+    found = actor.get_hidden_state()
+    return [] if found is None else list(found) if isinstance(found, tuple) else [found]
+
+
+def take_hidden(actor: MLPModel, saved: Sequence[Tensor]) -> None:
+    """Go on with what `hidden_of` returned."""
+    if saved:
+        first, *second = [h.to(next(actor.parameters()).device) for h in saved]
+        actor.reset(hidden_state=(first, second[0]) if second else first)
 
 
 class PpoLearner(PolicyLearner):
@@ -277,9 +296,21 @@ class PpoLearner(PolicyLearner):
         self._uncertain, self._certain = 0.0, True
         super().__init__(job)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-            self.runner = _Runner(self._world, settings.runner(), None, str(self._world.device))
-        self._losses = _Losses()
+            self.runner = _Runner(self._world, self._configuration(), None, str(self._world.device))
+        self._losses = LossKeeper()
         self.runner.logger = cast(Any, self._losses)
+
+    def _configuration(self) -> dict[str, Any]:
+        """Return the configuration of rsl_rl's OnPolicyRunner."""
+        found, settings = self._settings.runner(), self._settings
+        if settings.symmetry:
+            found["algorithm"]["symmetry_cfg"] = {
+                "use_data_augmentation": True,
+                "use_mirror_loss": settings.mirror_loss > 0.0,
+                "mirror_loss_coeff": settings.mirror_loss,
+                "data_augmentation_func": MirroredBatches(self._world).augmented,
+            }
+        return found
 
     @property
     def actor(self) -> MLPModel:
@@ -382,15 +413,11 @@ class PpoLearner(PolicyLearner):
             "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
             "uncertain": self._uncertain,
             **self.of_ranks({
-                "random": torch.get_rng_state(), "worlds": self._world.saved(), "hidden": self._hidden(),
+                "random": torch.get_rng_state(), "worlds": self._world.saved(),
+                "hidden": hidden_of(self.runner.alg.actor),
             }),
         }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
-
-    def _hidden(self) -> list[Tensor]:
-        """Return the memory of a recurrent policy in the worlds of the training."""
-        found = self.runner.alg.actor.get_hidden_state()
-        return [] if found is None else list(found) if isinstance(found, tuple) else [found]
 
     def load(self, saved: dict[str, Any]) -> None:
         """Resume from `state`; on a GPU, episodes start anew."""
@@ -400,9 +427,7 @@ class PpoLearner(PolicyLearner):
         own = self.of_this_rank(saved)
         if own["worlds"] is not None:
             self._world.load(own["worlds"])
-        if own.get("hidden"):
-            first, *second = [h.to(self.device) for h in own["hidden"]]
-            self.runner.alg.actor.reset(hidden_state=(first, *second) if second else first)
+        take_hidden(self.runner.alg.actor, own.get("hidden", ()))
         torch.set_rng_state(own["random"].cpu())
         if self._rule is not None:
             self._rule.load(saved["rule"])

@@ -53,6 +53,8 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
             distill`.
         history: Frames of observations that the policy sees at once.
         recurrent: Memory of the policy: gru or lstm.
+        latent: Numbers into which an encoder turns what a privileged policy sees.
+        symmetry: Learn from mirror images, too, of robots whose left side is the image of their right.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.
@@ -77,8 +79,51 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     privileged: bool = False
     history: int | None = None
     recurrent: Literal["gru", "lstm"] | None = None
+    latent: int | None = None
+    symmetry: bool = False
     seed: int | None = None
     device: Annotated[str, Flag("device")] = "cpu"
+    resume: bool = False
+    logger: Annotated["Logger | None", Flag("logger")] = None
+
+
+class DistillPolicyRequest(Config, frozen=True, kw_only=False):
+    """A training of a student, which sees what the robot sees, by a teacher that also sees what is drawn for it.
+
+    Attributes:
+        teacher: Folder of a policy of `neurodyn policy train --privileged`.
+        out: Folder to write.
+        dynamics: Where the student acts; by default where the teacher was trained.
+        adapt: Keep the teacher's layers and learn the latent of its encoder from the history (RMA); the teacher is one
+            of `--latent`.
+        history: Frames of observations and actions that the student sees at once; 16 without --recurrent.
+        recurrent: Memory of the student: gru or lstm.
+        randomise: What is drawn for robots, as in `neurodyn policy train`; by default that of the teacher.
+        settings: File with settings (YAML, TOML or JSON).
+        minutes: Time budget.
+        iterations: Number of updates.
+        worlds: Worlds that run at once.
+        seed: Seed of weights, actions, commands and starts.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        task: FILE.py:CLASS, for a teacher of a task of your own, whose code runs only if you name it; or NAME@ROBOT.
+        resume: Go on with a training that was killed.
+        logger: What follows the training beside metrics.jsonl, as in `neurodyn policy train`.
+    """
+
+    teacher: Annotated[str | Path, Flag(str, "policy")]
+    out: Annotated[str | Path, Flag(Path)]
+    dynamics: str | None = None
+    adapt: bool = False
+    history: int | None = None
+    recurrent: Literal["gru", "lstm"] | None = None
+    randomise: Annotated[tuple[str, ...], Flag("each")] = ()
+    settings: Annotated[str | Path | None, Flag(Path | None)] = None
+    minutes: float | None = None
+    iterations: int | None = None
+    worlds: int | None = None
+    seed: int | None = None
+    device: Annotated[str, Flag("device")] = "cpu"
+    task: str | None = None
     resume: bool = False
     logger: Annotated["Logger | None", Flag("logger")] = None
 

@@ -135,6 +135,8 @@ class TrainingSettings(Config, frozen=True):
     """Names of an algorithm's own numbers that are above 0."""
     signed: ClassVar[tuple[str, ...]] = ()
     """Names of an algorithm's own numbers that may be negative."""
+    infers: ClassVar[bool] = False
+    """Whether its policies infer what is drawn, where they do not see it."""
 
     worlds: int = 512
     horizon: int = 32
@@ -177,7 +179,7 @@ class TrainingSettings(Config, frozen=True):
             raise ValueError("clone: is given for a network with a memory; valid: one that sees single observations")
         if self.privileged and not self.randomise:
             raise ValueError("privileged: nothing is drawn that the policy could see; valid with randomise")
-        if self.network.latent and not self.privileged:
+        if self.network.latent and not (self.privileged or self.infers):
             raise ValueError("network.latent: an encoder of what is drawn; valid with privileged")
         if self.privileged and self.network.recurrent:
             raise ValueError("network.recurrent: is given for a policy that sees what is drawn; valid: none")
@@ -229,6 +231,8 @@ class PolicySettings(TrainingSettings, frozen=True):
         minibatches: Steps of a pass.
         entropy: Weight of the entropy of actions.
         value: Weight of the value loss.
+        symmetry: Whether updates also learn from mirror images (`policy.symmetry`).
+        mirror_loss: Weight of what the policy's actions in mirror images are off those mirrored.
     """
 
     algorithm: ClassVar[str] = "ppo"
@@ -243,9 +247,15 @@ class PolicySettings(TrainingSettings, frozen=True):
     minibatches: int = 4
     entropy: float = 0.0
     value: float = 1.0
+    symmetry: bool = False
+    mirror_loss: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.symmetry and self.network.recurrent:
+            raise ValueError("symmetry: is given for a recurrent policy; valid: false, or a history")
+        if self.mirror_loss and not self.symmetry:
+            raise ValueError("mirror_loss: is given without symmetry; valid: 0, or with symmetry")
         if self.worlds * self.horizon < self.minibatches:
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
 
@@ -307,10 +317,10 @@ def load_settings(
 
 FLAGS = (
     "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
-    "recurrent",
+    "recurrent", "latent", "symmetry",
 )  # fmt: skip
 """Settings that are flags of `neurodyn policy train`, too."""
-_OF_NETWORK = ("history", "recurrent")
+_OF_NETWORK = ("history", "recurrent", "latent")
 
 
 def with_flags(settings: S, **flags: Any) -> S:
@@ -390,3 +400,37 @@ class ShacSettings(TrainingSettings, frozen=True):
         require(self.clone is None, "clone", "given", "none (imitation is for ppo; begin with its policy: --policy)")
         if self.worlds * self.horizon < self.critic_minibatches:
             raise ValueError(f"critic_minibatches is {self.critic_minibatches}; valid: at most worlds x horizon")
+
+
+class DistillationSettings(TrainingSettings, frozen=True):
+    """Training of a student by a teacher (`policy.distillation`).
+
+    Attributes:
+        adapt: Whether it keeps the teacher's layers and learns the latent of its encoder (RMA).
+        epochs: Passes over an update's frames.
+        frames_a_step: Frames of each world in a step.
+        loss: mse or huber.
+        noise: Standard deviation of the student's actions while it learns.
+    """
+
+    algorithm: ClassVar[str] = "distillation"
+    presets: ClassVar[Path | None] = None
+    counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "epochs", "frames_a_step")
+    infers: ClassVar[bool] = True
+
+    rate: float = 1e-3
+    iterations: int | None = 200
+    adapt: bool = False
+    epochs: int = 2
+    frames_a_step: int = 8
+    loss: Literal["mse", "huber"] = "mse"
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.noise > 0, "noise", self.noise, "above 0")
+        require(self.penalty == 0.0, "penalty", self.penalty, "0")
+        frames = self.epochs * self.horizon
+        require(frames % self.frames_a_step == 0, "frames_a_step", self.frames_a_step, f"a divisor of {frames}")
+        if self.clone is not None:
+            raise ValueError("clone: is given; valid: none (the teacher is what is imitated)")

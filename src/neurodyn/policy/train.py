@@ -39,6 +39,8 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     algorithm, task = ALGORITHMS[request.algorithm], load(request.task)
     where = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
     algorithm.require(where.dynamics)
+    if algorithm.settings.infers:
+        raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
     file = None if request.settings is None else Path(request.settings)
     settings = load_settings(request.task, file, logs=where.dynamics.measured, kind=algorithm.settings)
     settings, initial = with_flags(settings, **{name: getattr(request, name) for name in FLAGS}), None

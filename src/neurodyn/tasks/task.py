@@ -3,9 +3,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 import msgspec
 import torch
@@ -137,6 +138,8 @@ class Task(ABC):
         limit: Size beyond which components of an action are cut off.
         implausible_reward: Reward of a frame that ends an episode because its state is implausible. Where rewards are
             costs, it is what an episode can lose at most: otherwise to break the simulator is the best policy.
+        mirrored: Columns of observations whose mirror image their name does not tell, with the column that it is and
+            its sign (`policy.symmetry`).
         noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
     """
 
@@ -154,6 +157,7 @@ class Task(ABC):
     foresight: int = 1
     limit: float = 1.0
     implausible_reward: float = 0.0
+    mirrored: Mapping[str, tuple[str, float]] = MappingProxyType({})
     noise: tuple[float, ...] = ()
 
     @property

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Teacher and student: a policy that sees what a robot sees learns from one that also saw what was drawn for it.
+
+The student acts, and the teacher says in each state what it would have done (DAgger, Ross et al. 2011), by rsl_rl's
+distillation. Of a teacher with an encoder the student may instead learn the latent, from its history, and keep the
+teacher's other layers: rapid motor adaptation (RMA, Kumar et al., arXiv 2107.04034).
+"""
+
+import contextlib
+import io
+import math
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import torch
+from rsl_rl.algorithms import Distillation
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import MLP
+from rsl_rl.runners import DistillationRunner
+from tensordict import TensorDict
+from torch import Tensor
+
+from neurodyn.control.resolve import open_dynamics
+from neurodyn.core import artifacts
+from neurodyn.core.config import read_plain
+from neurodyn.core.errors import InputError
+from neurodyn.core.requests import taking
+from neurodyn.learn.learner import OptimiserStep, TrainState
+from neurodyn.policy.artifact import KNOWN, load_policy, task_of
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.learner import PolicyLearner
+from neurodyn.policy.ppo import LossKeeper, hidden_of, several_ranks, take_hidden
+from neurodyn.policy.requests import DistillPolicyRequest, PolicyTrainingJob
+from neurodyn.policy.settings import DistillationSettings, NetworkSettings, load_settings, with_flags
+
+_HISTORY = 16
+"""Frames that a student sees, where nothing is asked for."""
+_FRAME = "frame"
+"""Group of what a teacher sees: the newest observation of the student's history."""
+
+
+class EncodedModel(MLPModel):
+    """rsl_rl's MLP behind an encoder: of what was drawn for the robot or, of a student (`frame` > 0), its history."""
+
+    def __init__(
+        self, obs: TensorDict, obs_groups: dict[str, list[str]], obs_set: str, *arguments: Any, latent: int,
+        encoder: list[int], activation: str = "elu", frame: int = 0, **options: Any,
+    ) -> None:  # fmt: skip
+        """Set up rsl_rl's model with the same arguments; `frame` is the size of an observation in a history."""
+        first, *drawn = (obs[group].shape[-1] for group in obs_groups[obs_set])
+        self._read = slice(0, None) if frame else slice(first, None)
+        self._kept = frame or first
+        self._latent = latent
+        super().__init__(obs, obs_groups, obs_set, *arguments, activation=activation, **options)
+        self.encoder = MLP(first if frame else sum(drawn), latent, encoder, activation)
+        self.given = obs
+
+    def _get_latent_dim(self) -> int:
+        return self._kept + self._latent
+
+    def encoded(self, obs: TensorDict) -> Tensor:
+        """Return the latent, shape [worlds, latent]."""
+        return self.encoder(super().get_latent(obs)[..., self._read])
+
+    def get_latent(self, obs: TensorDict, masks: Tensor | None = None, hidden_state: Any = None) -> Tensor:
+        """Return what the MLP reads: observation and latent."""
+        self.given = obs
+        seen = super().get_latent(obs)
+        return torch.cat([seen[..., : self._kept], self.encoder(seen[..., self._read])], -1)
+
+
+class LatentDistillation(Distillation):
+    """rsl_rl's distillation, of the teacher's latent instead of its actions."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Set up rsl_rl's algorithm with the same arguments."""
+        super().__init__(*arguments, **options)
+        self.loss_fn = self._between_latents
+
+    def _between_latents(self, *_: Tensor) -> Tensor:
+        student, teacher = cast(EncodedModel, self.student), cast(EncodedModel, self.teacher)
+        with torch.no_grad():
+            wanted = teacher.encoded(student.given)
+        return (student.encoded(student.given) - wanted).square().mean()
+
+
+class _TaughtWorlds(PolicyEnvironment):
+    """Worlds that also show the newest observation alone."""
+
+    def _with_frame(self, seen: TensorDict) -> TensorDict:
+        seen[_FRAME] = seen["policy"][:, : len(self.task.observations)]
+        return seen
+
+    def get_observations(self) -> TensorDict:
+        """Return observations, those of the teacher among them."""
+        return self._with_frame(super().get_observations())
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        """Advance one frame; see `PolicyEnvironment.step`."""
+        seen, reward, done, extras = super().step(actions)
+        return self._with_frame(seen), reward, done, extras
+
+
+class _TeachingRunner(DistillationRunner):
+    """rsl_rl's runner with the ranks of `learn.devices`."""
+
+    def _configure_multi_gpu(self) -> None:
+        several_ranks(self)
+
+
+class DistillationLearner(PolicyLearner):
+    """Training of a student; a step is one update."""
+
+    environment = _TaughtWorlds
+    _settings: DistillationSettings
+
+    def __init__(self, job: PolicyTrainingJob) -> None:
+        """Build worlds, networks and rsl_rl's distillation.
+
+        Raises:
+            InputError: There is no teacher, or it does not fit.
+        """
+        settings = cast(DistillationSettings, job.settings)
+        if job.initial is None:
+            raise InputError("distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
+        config, teacher = load_policy(job.initial)
+        _require_teacher(config.network, str(job.initial), adapt=settings.adapt)
+        super().__init__(job)
+        if config.privileged and config.privileged != self._world.robots.names:
+            raise InputError(
+                f"{job.initial}: sees {', '.join(config.privileged)}; valid: the --randomise of its training"
+            )
+        self._config = msgspec.structs.replace(self._config, adapts=settings.adapt)
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
+            self.runner = _TeachingRunner(
+                self._world, self._configuration(config.network, drawn=bool(config.privileged)), None,
+                str(self._world.device),
+            )  # fmt: skip
+        self._losses = LossKeeper()
+        self.runner.logger = cast(Any, self._losses)
+        alg = self.runner.alg
+        teacher.give(alg.teacher.state_dict(), float(getattr(alg.teacher.obs_normalizer, "eps", 0.0)))
+        alg.teacher.requires_grad_(False).eval()
+        alg.teacher_loaded = True
+        if settings.adapt:
+            self._take_over(teacher.layers.state_dict(), alg.teacher, alg.student)
+
+    def _configuration(self, teacher: NetworkSettings, *, drawn: bool) -> dict[str, Any]:
+        """Return the configuration of rsl_rl's DistillationRunner."""
+        settings = self._settings
+        student = settings.models()["actor"]
+        student["distribution_cfg"]["init_std"] = settings.noise
+        if settings.adapt:
+            student |= {"class_name": "neurodyn.policy.distillation:EncodedModel", "latent": settings.network.latent,
+                        "encoder": list(settings.network.encoder), "frame": len(self._task.observations)}  # fmt: skip
+        theirs = msgspec.structs.replace(settings, network=teacher, privileged=drawn, adapt=False).models()["actor"]
+        del theirs["distribution_cfg"]
+        return {
+            "num_steps_per_env": settings.horizon,
+            "save_interval": 10**9,
+            "obs_groups": {"student": ["policy"], "teacher": [_FRAME, *(["robot"] if drawn else [])]},
+            "check_for_nan": True,
+            "student": student,
+            "teacher": theirs,
+            "algorithm": {
+                "class_name": LatentDistillation if settings.adapt else Distillation,
+                "num_learning_epochs": settings.epochs,
+                "gradient_length": settings.frames_a_step,
+                "learning_rate": settings.rate,
+                "max_grad_norm": settings.gradient,
+                "loss_type": settings.loss,
+            },
+        }  # fmt: skip
+
+    def _take_over(self, layers: dict[str, Tensor], teacher: MLPModel, student: MLPModel) -> None:
+        """Give a student the teacher's layers and normalisation, which stay as they are."""
+        student.mlp.load_state_dict(layers)
+        student.mlp.requires_grad_(False)
+        if not student.obs_normalization:
+            return
+        frame, network = len(self._task.observations), self._settings.network
+        for name, neutral in (("_mean", 0.0), ("_var", 1.0), ("_std", 1.0)):
+            one = getattr(teacher.obs_normalizer, name)[:, :frame]
+            acted = one.new_full((1, len(self._task.actions) if network.with_actions else 0), neutral)
+            getattr(student.obs_normalizer, name).copy_(torch.cat([one, acted], 1).repeat(1, network.history))
+        cast(Tensor, student.obs_normalizer.count).fill_(KNOWN)
+        cast(Any, student.obs_normalizer).until = 1
+
+    @property
+    def actor(self) -> MLPModel:
+        """Network of the student."""
+        return self.runner.alg.get_policy()
+
+    def step(self, done: float, at: TrainState) -> OptimiserStep:
+        """Let the student act, and learn what the teacher says."""
+        self.runner.learn(1, init_at_random_ep_len=at.step == 0)
+        self.losses = self._losses.losses
+        self.keep_now_and_then(at)
+        finite = all(math.isfinite(value) for value in self.losses.values())
+        return OptimiserStep(rate=self.runner.alg.learning_rate, taken=finite)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of student, optimiser and worlds (on a CPU), and of torch's random generator."""
+        learner = {**self.runner.alg.save(), "actor_state_dict": self.actor.state_dict()}
+        own = {"random": torch.get_rng_state(), "worlds": self._world.saved(), "hidden": hidden_of(self.actor)}
+        return {"learner": learner, **self.of_ranks(own)}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Resume from `state`; on a GPU, episodes start anew."""
+        self.runner.alg.load(saved["learner"], {"student": True, "optimizer": True}, True)
+        own = self.of_this_rank(saved)
+        if own["worlds"] is not None:
+            self._world.load(own["worlds"])
+        take_hidden(self.actor, own["hidden"])
+        self.runner.alg.last_hidden_states = (self.actor.get_hidden_state(), None)
+        torch.set_rng_state(own["random"].cpu())
+
+
+def _require_teacher(network: NetworkSettings, where: str, *, adapt: bool) -> None:
+    """Refuse a teacher that remembers or, for a student that learns its latent, has none, with an InputError."""
+    if network.remembers:
+        raise InputError(f"{where}: has a memory; valid: a teacher that sees single observations")
+    if adapt and not network.latent:
+        raise InputError(
+            f"{where}: has no encoder; valid with --adapt: a teacher of `policy train --privileged --latent 8`"
+        )
+
+
+@taking(DistillPolicyRequest)
+def open_distillation(request: DistillPolicyRequest) -> PolicyTrainingJob:
+    """Return the training that is asked for, with teacher, dynamics and settings read and checked.
+
+    Raises:
+        InputError: Something is unknown or missing, or does not fit.
+    """
+    teacher = artifacts.resolve_policy(request.teacher)
+    config, _ = load_policy(teacher)
+    _require_teacher(config.network, str(request.teacher), adapt=request.adapt)
+    if request.adapt and request.recurrent:
+        raise InputError("--adapt learns from a history; valid: without --recurrent")
+    record = read_plain(teacher / "config.yaml") if (teacher / "config.yaml").is_file() else {}
+    task = task_of(config, request.task, str(request.teacher), drawn=True)
+    dynamics, known = request.dynamics or record.get("dynamics"), record.get("settings", {})
+    if dynamics is None:
+        raise InputError(f"{request.teacher}: does not say where it was trained; give --dynamics")
+    where = open_dynamics(task, dynamics, device=request.device)
+    file = None if request.settings is None else Path(request.settings)
+    settings = load_settings(task.name, file, kind=DistillationSettings)
+    history = request.history
+    if history is None:
+        history = 1 if request.recurrent else _HISTORY
+    network = msgspec.structs.replace(
+        config.network, with_actions=history > 1, latent=config.network.latent if request.adapt else 0
+    )
+    flags = {name: getattr(request, name) for name in ("minutes", "iterations", "worlds", "seed", "recurrent")}
+    settings = with_flags(
+        msgspec.structs.replace(settings, network=network, adapt=request.adapt), history=history,
+        randomise=request.randomise or tuple(known.get("randomise", ())), **flags,
+    )  # fmt: skip
+    return PolicyTrainingJob(
+        task, where, Path(request.out), settings, initial=teacher, resume=request.resume, logger=request.logger
+    )

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Robots that are their own mirror image: what a policy learns on one side it learns on the other (`--symmetry`).
+
+A reflection in the plane y = 0 takes vectors to (x, -y, z) and axial vectors, as angular velocities, to (-x, y, -z).
+Which joint takes the place of which is read off the geometry of the robot; what becomes of the columns of observations
+off their names, and checked in states drawn at random. Batches of PPO are doubled by rsl_rl (Mittal et al., ICRA 2024).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.tasks import Task
+
+_VECTOR, _AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
+_NEAR, _ALIKE = 2e-3, 0.05
+"""How far a mirrored joint may be off [m], and mirrored masses, as a share."""
+_COLUMNS = {
+    **{f"{name}.{axis}": sign for axis, sign in zip("xyz", _VECTOR, strict=True)
+       for name in ("base_linear_velocity", "projected_gravity", "base_position", "push.velocity")},
+    **{f"base_angular_velocity.{axis}": sign for axis, sign in zip("xyz", _AXIAL, strict=True)},
+    **{f"gravity{between}{axis}": sign for between in "_." for axis, sign in zip("xyz", _VECTOR, strict=True)},
+    **{f"{prefix}v{axis}": sign for prefix in ("", "command.") for axis, sign in zip("xyz", _VECTOR, strict=True)},
+    **{f"{prefix}w{axis}": sign for prefix in ("", "command.") for axis, sign in zip("xyz", _AXIAL, strict=True)},
+    "qx": -1.0, "qy": 1.0, "qz": -1.0, "qw": 1.0, "height": 1.0, "base_height": 1.0, "up": 1.0, "heading": 1.0,
+}  # fmt: skip
+"""Signs of columns that stay where they are."""
+_OF_JOINTS = (
+    ("", ""),
+    ("joint_position.", ""),
+    ("joint_velocity.", ""),
+    ("last_action.", ""),
+    ("", "_velocity"),
+    ("", "_action"),
+)
+"""What stands before and behind the name of a joint in the name of a column."""
+Placed = tuple[np.ndarray, np.ndarray]
+"""Where something is: of a body rotation matrix and place, of a joint place and axis."""
+_STATES = 64
+"""States in which observation and reward are checked."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Which joint takes the place of which in the mirror image of a robot.
+
+    Attributes:
+        partner: The partner of each joint, by name; itself where it lies in the plane.
+        sign: Factor on the position of a joint with one degree of freedom, where it becomes its partner's.
+        reflected: Whether the frames of the partners' bodies are reflections of each other, so that their centres of
+            mass and inertias are, in body axes.
+    """
+
+    partner: dict[str, str]
+    sign: dict[str, float]
+    reflected: bool
+
+    def state(self, spec: StateSpec, state: State) -> State:
+        """Return the mirror images of states of a robot."""
+        q, qd = torch.empty_like(state.q), torch.empty_like(state.qd)
+        places = dict(zip((joint.name for joint in spec.joints), spec.places, strict=True))
+        for joint in spec.joints:
+            own = places[joint.name]
+            other = places[self.partner[joint.name]]
+            if joint.kind == "free":
+                q[:, other.q] = state.q[:, own.q] * state.q.new_tensor((*_VECTOR, -1.0, 1.0, -1.0, 1.0))
+                qd[:, other.qd] = state.qd[:, own.qd] * state.qd.new_tensor((*_VECTOR, *_AXIAL))
+            else:
+                q[:, other.q], qd[:, other.qd] = (
+                    self.sign[joint.name] * part for part in (state.q[:, own.q], state.qd[:, own.qd])
+                )
+        return State(q, qd)
+
+
+def mirror_of(mechanism: Mechanism) -> Mirror:
+    """Return the mirror image of a robot.
+
+    Raises:
+        InputError: It is not its own mirror image, or nothing in it has another side.
+    """
+    bodies = [(np.eye(3), np.zeros(3))]  # of the world; that of link i is behind it
+    anchors: list[Placed] = []
+    for link in mechanism.links:
+        joint = link.joint
+        turn, place = _joined(bodies[joint.parent + 1], _posed(joint.parent_frame))
+        anchors.append((place, turn @ np.array(joint.axis)))
+        turn_child, place_child = _posed(joint.child_frame)
+        bodies.append(_joined((turn, place), (turn_child.T, -turn_child.T @ place_child)))
+    found: dict[int, tuple[int, float]] = {-1: (-1, 1.0)}
+    for number, link in enumerate(mechanism.links):
+        taken = {other for other, _ in found.values()}
+        fits = [
+            (other, sign) for other, one in enumerate(mechanism.links)
+            if other not in taken and one.joint.parent == found[link.joint.parent][0]
+            and (sign := _image(link, one, anchors[number], anchors[other])) is not None
+        ]  # fmt: skip
+        if not fits:
+            raise InputError(
+                f"symmetry: joint {link.joint.name!r} has no mirror image in the plane y = 0; valid: robots whose left "
+                "side is their right side's image"
+            )
+        found[number] = fits[0]
+    names = mechanism.names
+    partner = {names[i]: names[j] for i, (j, _) in found.items() if i >= 0}
+    if all(name == other for name, other in partner.items()):
+        raise InputError("symmetry: no joint has another side; valid: robots with a left and a right")
+    flip = np.diag(_VECTOR)
+    reflected = all(
+        np.allclose(bodies[j + 1][0], flip @ bodies[i + 1][0] @ flip, atol=1e-3) for i, (j, _) in found.items()
+    )
+    return Mirror(partner, {names[i]: sign for i, (_, sign) in found.items() if i >= 0}, reflected)
+
+
+def _posed(pose: Sequence[float]) -> Placed:
+    """Return the rotation matrix and the position of a pose."""
+    x, y, z, w = np.array(pose[3:]) / np.linalg.norm(pose[3:])
+    turn = np.array([
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ])  # fmt: skip
+    return turn, np.array(pose[:3])
+
+
+def _joined(a: Placed, b: Placed) -> Placed:
+    return a[0] @ b[0], a[1] + a[0] @ b[1]
+
+
+def _image(one: Link, other: Link, at: Placed, there: Placed) -> float | None:
+    """Return the sign with which one joint's position becomes another's in the mirror; None if it is not its image."""
+    alike = one.joint.kind == other.joint.kind and abs(one.mass - other.mass) <= _ALIKE * max(one.mass, other.mass)
+    if not alike or one.joint.kind == "ball" or np.linalg.norm(at[0] * _VECTOR - there[0]) > _NEAR:
+        return None
+    if not one.joint.scalar:
+        return 1.0
+    along = float((at[1] * (_AXIAL if one.joint.kind == "revolute" else _VECTOR)) @ there[1])
+    return round(along) * 1.0 if abs(abs(along) - 1.0) < _NEAR else None
+
+
+class MirroredBatches:
+    """Doubles batches of PPO by their mirror images.
+
+    Attributes:
+        mirror: The mirror image of the robot.
+    """
+
+    def __init__(self, world: PolicyEnvironment) -> None:
+        """Prepare for the observations and actions of some worlds.
+
+        Raises:
+            InputError: Robot or task are not their own mirror image, or a column has no known one.
+        """
+        task, device = world.task, torch.device(world.device)
+        self.mirror = mirror_of(declared_hybrid(task.declaration()).mechanism)
+        columns = [self._column(name, task) for name in task.observations]
+        seen = _map(task.observations, columns, device)
+        actions = [self._of_joint(name, name) for name in task.actions]
+        self._actions = _map(task.actions, actions, device)
+        self._require_alike(task)
+        settings = world.disturbances
+        frame = [seen, *([self._actions] if settings.with_actions else [])]
+        self._groups = {"policy": _side_by_side(frame * settings.history)}
+        if (drawn := world.robots.names) and world.robots.numbers is not None:
+            self._groups["robot"] = _map(drawn, [self._drawn(name, task) for name in drawn], device)
+        self._check(world, seen)
+
+    def augmented(
+        self, env: Any, obs: TensorDict | None, actions: Tensor | None
+    ) -> tuple[TensorDict | None, Tensor | None]:
+        """Return observations and actions with their mirror images behind them, as rsl_rl asks for."""
+        if obs is not None:
+            images = {name: _imaged(self._groups[name], cast(Tensor, values)) for name, values in obs.items()}
+            obs = cast(TensorDict, torch.cat([obs, cast(Any, TensorDict(images, batch_size=obs.batch_size))]))
+        return obs, None if actions is None else torch.cat([actions, _imaged(self._actions, actions)])
+
+    def actions(self, actions: Tensor) -> Tensor:
+        """Return the mirror images of actions, shape [..., actions]."""
+        return _imaged(self._actions, actions)
+
+    def seen(self, observations: Tensor) -> Tensor:
+        """Return the mirror images of what the policy sees, shape [..., columns]."""
+        return _imaged(self._groups["policy"], observations)
+
+    def _column(self, name: str, task: Task) -> tuple[str, float]:
+        """Return the column that a column becomes, and its sign."""
+        if name in task.mirrored:
+            return task.mirrored[name]
+        for before, behind in _OF_JOINTS:
+            joint = name.removeprefix(before).removesuffix(behind)
+            if f"{before}{joint}{behind}" == name and joint in self.mirror.partner:
+                return f"{before}{self.mirror.partner[joint]}{behind}", self.mirror.sign[joint]
+        if name not in _COLUMNS:
+            raise InputError(
+                f"symmetry: column {name!r} of task {task.name!r} has no known mirror image; valid: say it in "
+                "`Task.mirrored`"
+            )
+        return name, _COLUMNS[name]
+
+    def _of_joint(self, name: str, joint: str) -> tuple[str, float]:
+        if joint not in self.mirror.partner:
+            raise InputError(f"symmetry: {name!r} is of no joint; valid: actions of joints")
+        return name.replace(joint, self.mirror.partner[joint]), self.mirror.sign[joint]
+
+    def _drawn(self, name: str, task: Task) -> tuple[str, float]:
+        """Return what a drawn quantity becomes, and its sign."""
+        kind, _, rest = name.partition(".")
+        bare, _, way = rest.partition(" ")
+        if kind in ("observation", "action"):
+            other, sign = self._column(bare, task) if kind == "observation" else self._of_joint(bare, bare)
+            return f"{kind}.{other}{' ' if way else ''}{way}", 1.0 if "factor" in way else sign
+        if kind in ("contact", "delay", "push", "gravity"):
+            return name, _COLUMNS.get(name, 1.0)
+        joint = rest.partition(".")[0] if kind == "actuator" else kind
+        other, sign = self._of_joint(name, joint)
+        what = name.partition(f"{joint}.")[2]
+        if what.startswith(("com.", "inertia.")) and not self.mirror.reflected:
+            raise InputError(f"symmetry: {name!r} is in axes of bodies that are not reflected; valid: other quantities")
+        if what in ("com.y", "inertia.xy", "inertia.yz"):
+            return other, -1.0
+        if what in ("lower", "upper") and sign < 0.0:
+            return other.replace(what, "upper" if what == "lower" else "lower"), -1.0
+        return other, sign if what in ("rest", "bias") else 1.0
+
+    def _require_alike(self, task: Task) -> None:
+        """Refuse other scales and another nominal pose on the other side."""
+        images, cpu = [self._of_joint(name, name) for name in task.actions], torch.device("cpu")
+        scale = torch.tensor(task.action_scale)
+        partners = _map(task.actions, [(other, 1.0) for other, _ in images], cpu)
+        if not torch.allclose(_imaged(partners, scale), scale, rtol=_ALIKE):
+            raise InputError(f"symmetry: actions of task {task.name!r} differ in scale between sides; valid: the same")
+        nominal = task.nominal(scale)
+        if len(nominal) == len(scale) and not torch.allclose(
+            _imaged(_map(task.actions, images, cpu), nominal), nominal, atol=0.02
+        ):
+            raise InputError(f"symmetry: the nominal pose of {task.robot!r} differs on the other side; valid: the same")
+
+    def _check(self, world: PolicyEnvironment, seen: tuple[Tensor, Tensor]) -> None:
+        """Refuse tasks whose observations or rewards are not mirrored as states are."""
+        task, dynamics = world.task, world.dynamics
+        if dynamics.measured or dynamics.spec.nq != task.declaration().spec.nq:
+            return  # a model of logs has no states to reflect
+        generator = torch.Generator(device=world.device).manual_seed(derive_seed(0, "mirror"))
+        state = task.start(_STATES, generator)
+        speed = torch.randn(state.qd.shape, generator=generator, device=world.device)
+        state = State(state.q, state.qd + speed)
+        read = dynamics.reader(None).read
+        torque = state.q.new_zeros(_STATES, dynamics.spec.nu) if dynamics.spec.control_kind == "torque" else None
+        found, rewards = [], []
+        for one in (state, self.mirror.state(task.declaration().spec, state)):
+            now = read(one, None, torque)
+            memory = task.begin(now, generator)
+            memory = replace(memory, command=torch.zeros_like(memory.command))
+            found.append(task.observe(now, memory))
+            if "contact" not in task.needs and not task.contacts:
+                rewards.append(torch.stack(list(task.reward(now, memory, memory.action).values())).sum(0))
+        off = (found[1] - _imaged(seen, found[0])).abs().amax(0) / (1.0 + found[0].abs().amax(0))
+        if float(off.max()) > 0.01:
+            worst = task.observations[int(off.argmax())]
+            raise InputError(
+                f"symmetry: column {worst!r} of task {task.name!r} is not mirrored as its name says; valid: say it in "
+                "`Task.mirrored`"
+            )
+        if rewards and not torch.allclose(rewards[0], rewards[1], rtol=0.02, atol=0.01):
+            raise InputError(f"symmetry: task {task.name!r} rewards one side more than the other; valid: others")
+
+
+def _map(names: Sequence[str], images: Sequence[tuple[str, float]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return index and sign: the image's column k is that of `index[k]` times `sign[k]`."""
+    index, sign = [0] * len(names), [1.0] * len(names)
+    places = {name: number for number, name in enumerate(names)}
+    for number, (other, factor) in enumerate(images):
+        if other not in places:
+            raise InputError(f"symmetry: {names[number]!r} becomes {other!r}, which is not there; valid: both sides")
+        index[places[other]], sign[places[other]] = number, factor
+    return torch.tensor(index, device=device), torch.tensor(sign, device=device)
+
+
+def _side_by_side(maps: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    index, begin = [], 0
+    for one, _ in maps:
+        index.append(one + begin)
+        begin += len(one)
+    return torch.cat(index), torch.cat([sign for _, sign in maps])
+
+
+def _imaged(by: tuple[Tensor, Tensor], values: Tensor) -> Tensor:
+    return values[..., by[0]] * by[1]
