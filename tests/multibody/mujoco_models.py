@@ -13,7 +13,7 @@ from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree
 from neurodyn.sim.mujoco.couplings import read_equalities, read_medium, read_tendons
-from neurodyn.sim.mujoco.shape_contacts import read_contacts
+from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 
 F64 = torch.float64
 EXACT = 'tolerance="0" iterations="100" ls_iterations="100" ls_tolerance="1e-10" jacobian="dense"'
@@ -52,6 +52,7 @@ def mechanism_of(model, ground=()):
             },
             limit_margins={name: float(model.jnt_margin[i]) for i, name in enumerate(names)},
             implicit=int(model.opt.integrator) == 3, free_point="origin", follows_capsules=True,
+            flat_sides=has_several_contacts(model),
             impratio=float(model.opt.impratio), cone="elliptic" if int(model.opt.cone) else "pyramidal",
         ),
     )  # fmt: skip

@@ -105,3 +105,78 @@ def test_derivatives_of_convex_shapes_that_touch_are_those_of_differences(crowd)
     assert len(found) > 40
     assert np.median(found) < 1e-6
     assert np.quantile(found, 0.8) < 1e-4  # close to other edges and corners, differences see those
+
+
+LYING = {
+    "brick": 'type="box" size=".1 .07 .05"', "stick": 'type="capsule" size=".05 .08"',
+    "wedge": 'type="mesh" mesh="wedge"', "roller": 'type="cylinder" size=".05 .08"',
+}  # fmt: skip
+HALF = 0.05  # of the height of each of them [m]
+SLAB = "-.4 -3 -.1  .4 -3 -.1  .4 3 -.1  -.4 3 -.1  -.4 -3 0  .4 -3 0  .4 3 0  -.4 3 0"
+WEDGE = "-.1 -.06 -.05  .12 -.06 -.05  .12 .06 -.05  -.1 .06 -.05  -.02 0 .09"
+
+
+@pytest.fixture(scope="module")
+def lying():
+    """The same of shapes that lie on their sides and edges on a mesh, some beyond its edge."""
+    bodies = "".join(
+        f'<body name="{name}"><freejoint/><geom {kind} margin=".002" contype="0"/></body>'
+        for name, kind in LYING.items()
+    )
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><option timestep=".002" {EXACT} ccd_tolerance="1e-12"/><asset><mesh name="slab" vertex="{SLAB}"/>'
+        f'<mesh name="wedge" vertex="{WEDGE}"/></asset><worldbody><geom type="mesh" mesh="slab" conaffinity="0"/>'
+        f"{bodies}</worldbody></mujoco>"
+    )
+    mechanism, stepper, rng = mechanism_of(model), Stepper(model), np.random.default_rng(1)
+    states = random_states(mechanism, 12, 0, 1.0, 0.3)
+    for state in states:
+        for number, name in enumerate(LYING):
+            heading, tilt = rng.uniform(0, 2 * np.pi), rng.normal(size=3) * [0.004, 0.004, 0]
+            turn, flat = np.zeros(4), np.array([np.cos(heading / 2), 0, 0, np.sin(heading / 2)])
+            mujoco.mju_mulQuat(turn, np.array([1.0, *tilt]) / np.linalg.norm([1.0, *tilt]), flat)
+            if name in ("stick", "roller"):
+                mujoco.mju_mulQuat(turn, turn.copy(), np.array([0.5**0.5, 0, 0.5**0.5, 0]))
+            place = [rng.uniform(-0.42, 0.42), number - 1.5, HALF - 0.001]
+            state[7 * number : 7 * number + 7] = torch.tensor([*place, *turn[1:], turn[0]])
+    touched = []
+    for state in states:
+        stepper.step(state)
+        touched.append(len(stepper.data.contact.dist))
+    return stepper, engine(mechanism, model.opt.timestep), states, touched
+
+
+def _errors(of, states, theirs):
+    """Errors of the velocities of each body, as a share of the greatest change."""
+    change = (theirs - states)[:, 28:].abs().max()
+    return (stepped(of, states) - theirs)[:, 28:].abs().reshape(-1, 6).max(1).values / change
+
+
+def test_a_step_of_shapes_that_lie_on_flat_sides_is_that_of_mujoco(lying):
+    stepper, of, states, touched = lying
+    errors = _errors(of, states, torch.stack([stepper.step(state) for state in states]))
+    assert np.mean(touched) > 10  # of 4 + 2 + 4 + 2
+    assert errors.median() < 1e-7
+    assert (errors < 1e-5).double().mean() > 0.85  # of more than four corners, MuJoCo may keep others
+
+
+def test_derivatives_of_shapes_that_lie_on_flat_sides_are_those_of_differences(lying):
+    _, of, states, _ = lying
+    weights, rng = torch.from_numpy(np.random.default_rng(2).normal(size=states.shape)), np.random.default_rng(3)
+    x = states.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((stepped(of, x) * weights).sum(), x)
+    found = []
+    for body in range(4):
+        direction = torch.zeros_like(states)
+        direction[:, 7 * body : 7 * body + 7] = torch.from_numpy(rng.normal(size=(len(states), 7)))
+        turn, change = (x[:, 7 * body + 3 : 7 * body + 7] for x in (states, direction))
+        change -= (change * turn).sum(1, keepdim=True) * turn  # quaternions keep their length
+        slopes = [
+            ((stepped(of, states + h * direction) - stepped(of, states - h * direction)) * weights).sum(1) / (2 * h)
+            for h in (1e-6, 2e-6)
+        ]
+        smooth = (slopes[0] - slopes[1]).abs() < 1e-6 * (1 + slopes[0].abs())  # no contact begins or ends between
+        found += (((gradient * direction).sum(1) - slopes[0]).abs() / (1 + slopes[0].abs()))[smooth].tolist()
+    assert len(found) > 30
+    assert np.median(found) < 1e-6
+    assert np.quantile(found, 0.9) < 1e-5

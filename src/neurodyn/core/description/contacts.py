@@ -392,6 +392,8 @@ class SoftConstraints(Config, frozen=True):
         follows_capsules: Whether the edges of a friction pyramid follow a capsule that stands on the ground, as in
             MuJoCo's C library; unset for the rule of MuJoCo Warp, where they are along the world's axes then.
         limit_margins: Distance from its limits at which they act, by joint; unset for 0 [rad or m].
+        flat_sides: Whether flat sides and straight edges that lie on each other have up to four contacts (MuJoCo's
+            `multiccd`); unset for one.
         implicit: Whether damping of tendons and drives, and the gyroscopic moment of single free bodies, are implicit
             in the velocity, as damping of joints always is: with MuJoCo's implicitfast, not with its Euler. Unset for
             drives alone.
@@ -409,6 +411,7 @@ class SoftConstraints(Config, frozen=True):
     joint_friction: dict[str, ConstraintParameters] = msgspec.field(default_factory=dict)
     follows_capsules: bool | UnsetType = UNSET
     limit_margins: dict[str, float] | UnsetType = UNSET
+    flat_sides: bool | UnsetType = UNSET
     implicit: bool | UnsetType = UNSET
     free_point: Literal["origin"] | UnsetType = UNSET
 

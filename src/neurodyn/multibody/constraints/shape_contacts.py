@@ -15,9 +15,10 @@ from neurodyn.multibody.constraints.inverse_weights import InverseWeights
 from neurodyn.multibody.constraints.layout import ConeGroup
 from neurodyn.multibody.contacts.colliders import COLLIDERS, convex
 from neurodyn.multibody.contacts.contact_model import Contacts
-from neurodyn.multibody.contacts.convex_search import ConvexPair, nearest_points
+from neurodyn.multibody.contacts.convex_search import FOUND, ConvexPair, nearest_points
+from neurodyn.multibody.contacts.flat_sides import CONTACTS, SIDED, flat_touches
 from neurodyn.multibody.contacts.hull_corners import HullOnPlane, lowest_corners
-from neurodyn.multibody.contacts.shape_pairs import PlacedShape
+from neurodyn.multibody.contacts.shape_pairs import Collider, PlacedShape, Touch
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.trace import Expression, Graph, mapped, maximum, safe_sqrt
@@ -25,7 +26,7 @@ from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
 
 _LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
 _SOFTNESS = (*(f"solref.{part}" for part in SOLREF), *(f"solimp.{part}" for part in SOLIMP))
-_CONVEX = ("convex shapes",)
+_CONVEX, _FLAT = ("convex shapes",), ("flat sides",)
 _SLOT = 12  # numbers of a contact: `layout.PER_CONE`
 
 
@@ -39,6 +40,15 @@ class _Pair:
 
 
 _PLANE = TouchingShape(name="", link="", kind="plane", size=(0.0, 0.0, 0.0))
+
+
+def _flat(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
+    """Return the contacts of two shapes with flat sides or straight edges."""
+    (single,) = convex(first, second, margin)
+    return flat_touches(first, second, single, second.found[FOUND:])
+
+
+_SEARCHED: dict[tuple[str, ...], tuple[Collider, int]] = {_CONVEX: (convex, 1), _FLAT: (_flat, CONTACTS)}
 
 
 @dataclass
@@ -86,7 +96,8 @@ class SurfaceContacts:
         alike: dict[tuple[str, ...], list[_Pair]] = {}
         for one in pairs:
             kinds = (one.first.kind, one.second.kind)
-            alike.setdefault(kinds if kinds in COLLIDERS else _CONVEX, []).append(one)
+            flat = self._mechanism.constraints.flat_sides and all(kind in SIDED for kind in kinds)
+            alike.setdefault(kinds if kinds in COLLIDERS else _FLAT if flat else _CONVEX, []).append(one)
         return [cones for kinds, own in alike.items() for cones in self._alike(kinds, own)]
 
     def of_points(self, touched: Sequence[tuple[ContactPoint, PointContact]], axes: Sequence[Any]) -> list[Cones]:
@@ -114,7 +125,7 @@ class SurfaceContacts:
 
     def _alike(self, kinds: tuple[str, ...], pairs: list[_Pair]) -> list[Cones]:
         """Return the contacts of pairs with the same collider, computed in a loop."""
-        collide, slots = (convex, 1) if kinds == _CONVEX else COLLIDERS[kinds[0], kinds[1]]
+        collide, slots = _SEARCHED[kinds] if kinds in _SEARCHED else COLLIDERS[kinds[0], kinds[1]]
         blocks = _Blocks()
         places: dict[Any, int] = {}
         numbers = _SurfaceNumbers([self._numbers_of(name) for name in dict.fromkeys(one.surface for one in pairs)])
@@ -131,8 +142,8 @@ class SurfaceContacts:
             at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varied(own)))
             items.append((at, [one.first.reach + one.second.reach, *_numbers(one.first), *_numbers(one.second)]))
         graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
-        if kinds == _CONVEX or "mesh" in kinds:
-            items = self._searched(graph, pairs, blocks.all, items)
+        if kinds in _SEARCHED or "mesh" in kinds:
+            items = self._searched(graph, pairs, blocks.all, items, flat=kinds == _FLAT)
         dt, plane = self._contacts.dt, kinds[0] == "plane"
 
         def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
@@ -164,7 +175,13 @@ class SurfaceContacts:
         return groups
 
     def _searched(
-        self, graph: Graph, pairs: list[_Pair], blocks: list[list[Any]], items: list[tuple[list[int], list[Any]]]
+        self,
+        graph: Graph,
+        pairs: list[_Pair],
+        blocks: list[list[Any]],
+        items: list[tuple[list[int], list[Any]]],
+        *,
+        flat: bool,
     ) -> list[tuple[list[int], list[Any]]]:
         """Return items with what a search in the program finds of their pairs."""
         margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
@@ -183,7 +200,7 @@ class SurfaceContacts:
                 )
                 for one, (at, reach, own) in zip(pairs, given, strict=True)
             ]
-            found = nearest_points(graph, hulls, shapes, blocks, margins)
+            found = nearest_points(graph, hulls, shapes, blocks, margins, flat=flat)
         return [(at, [*values, *own]) for (at, values), own in zip(items, found, strict=True)]
 
     def _group(self, first: int, second: int, surface: ContactSurface) -> Cones:

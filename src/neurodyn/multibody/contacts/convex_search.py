@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from neurodyn.core.description.shape_contacts import Hull
+from neurodyn.multibody.contacts.flat_sides import FOUND as FLAT
+from neurodyn.multibody.contacts.flat_sides import TEXT
 from neurodyn.multibody.contacts.hull_corners import hull_tables, listed
 from neurodyn.multibody.trace import Expression, Graph, Loop, Scalar, apply_loop
 
@@ -45,7 +47,7 @@ class ConvexPair:
 
 def nearest_points(
     graph: Graph, hulls: dict[str, Hull], pairs: Sequence[ConvexPair], blocks: Sequence[Sequence[Scalar]],
-    margins: Sequence[Scalar],
+    margins: Sequence[Scalar], *, flat: bool = False,
 ) -> list[list[Expression]]:  # fmt: skip
     """Return what is found (`FOUND`) of each pair; 0 for those whose spheres do not touch.
 
@@ -55,20 +57,23 @@ def nearest_points(
         pairs: The pairs.
         blocks: Rotation, by rows, and position of links, and more numbers.
         margins: Distance at which each pair already touches [m].
+        flat: Whether what `flat_sides` finds of a pair follows.
     """
     used = list(dict.fromkeys(name for one in pairs for name in one.hulls if name))
     given = [x for block in blocks for x in block]
     starts = list(accumulate((len(block) for block in blocks), initial=0))
     ends = [(one, end) for one in pairs for end in range(2)]
+    count = FOUND + (FLAT if flat else 0)
+    lying = "if (ends > 0) Convex::flat(shapes[0], shapes[1], ids, ends, result, margin, result + 30);" if flat else ""
     forward = f"""{hull_tables([hulls[name] for name in used])}
 static const int of[] = {{{listed(starts[one.blocks[end]] for one, end in ends)}}};
 static const int kind_of[] = {{{listed(KINDS.index(one.kinds[end]) for one, end in ends)}}};
 static const int hull_of[] = {{{listed(used.index(one.hulls[end]) if one.hulls[end] else 0 for one, end in ends)}}};
 static const number own[] = {{{listed(x for one, end in ends for x in one.numbers[end])}}};
 static const number reach[] = {{{listed(one.reach for one in pairs)}}};
-{_SEARCH}
+{_SEARCH}{TEXT if flat else ""}}};
 for (int k = 0; k < {len(pairs)}; ++k) {{
-real* found = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) found[i] = (real)0;
+real* found = out + {count} * k; for (int i = 0; i < {count}; ++i) found[i] = (real)0;
 real square = (real)0;
 for (int i = 0; i < 3; ++i) {{
 real apart = (real)0;
@@ -96,18 +101,20 @@ for (int l = 0; l < 3; ++l) one.turn[3 * i + j] += LANE(link[3 * i + l], lane) *
 }}
 }}
 }}
-double result[{FOUND}]; for (int i = 0; i < {FOUND}; ++i) result[i] = 0;
-Convex::find(shapes[0], shapes[1], sizeof(number) == 8 ? 1e6 : 1e2, result);
-for (int i = 0; i < {FOUND}; ++i) LANE(found[i], lane) = (number)result[i];
+double result[{count}]; for (int i = 0; i < {count}; ++i) result[i] = 0;
+int ids[8]; const double margin = LANE(in[{len(given)} + k], lane); (void)margin;
+const int ends = Convex::find(shapes[0], shapes[1], sizeof(number) == 8 ? 1e6 : 1e2, result, ids); (void)ends;
+{lying}
+for (int i = 0; i < {count}; ++i) LANE(found[i], lane) = (number)result[i];
 }}
 }}"""
-    inputs, outputs = len(given) + len(pairs), FOUND * len(pairs)
+    inputs, outputs = len(given) + len(pairs), count * len(pairs)
     loop = Loop(
         name="nearest points of convex shapes", inputs=inputs, outputs=outputs, saved=0, forward=forward, adjoint="",
         sufficient=outputs, fixed=inputs,
     )  # fmt: skip
     found = apply_loop(graph, loop, [*given, *margins])
-    return [found[FOUND * k : FOUND * (k + 1)] for k in range(len(pairs))]
+    return [found[count * k : count * (k + 1)] for k in range(len(pairs))]
 
 
 _SEARCH = """
@@ -305,7 +312,7 @@ if (s.kind == 2) x = ((i == j) * s.size[i] * s.size[i] - g[i] * g[j] / norm) / r
 L[at++] = x;
 }
 }
-static void find(Shape& one, Shape& other, double huge, double* out) {
+static int find(Shape& one, Shape& other, double huge, double* out, int* seen) {
 Corner c[97]; int n = 0, ids[4] = {0, 1, 2, 3}; double v[3], lambda[4] = {1, 0, 0, 0}, normal[3], depth = 0;
 const double flat = one.kind > 3 && other.kind > 3 ? 1e-13 : 1e-9;
 bool overlap = false; const bool round = one.kind < 2 || other.kind < 2;
@@ -327,20 +334,20 @@ if (known) break;
 n = closest(c, n + 1, lambda, v); apart = true;
 if (n == 4) { overlap = true; break; }
 }
-if (!apart || !n) return;
+if (!apart || !n) return 0;
 if (dot(v, v) < 1e-12) overlap = true;
 if (!overlap || !round) break;
 one.whole = other.whole = 1;
 }
-if (!overlap && one.whole && round) return;
+if (!overlap && one.whole && round) return 0;
 if (!overlap) {
 const double size = root(dot(v, v)); depth = -size; for (int l = 0; l < 3; ++l) normal[l] = -v[l] / size;
 out[27] = one.kind < 2 ? one.size[0] : 0; out[28] = other.kind < 2 ? other.size[0] : 0;
 } else {
 if (n < 4) n = extended(one, other, c, n);
-if (n < 4) return;
+if (n < 4) return 0;
 n = deepest(one, other, c, normal, flat, depth, ids, lambda);
-if (!n) return;
+if (!n) return 0;
 }
 const int turns = one.kind > 3 && other.kind > 3 ? 1 : 4;
 for (int turn = 0; turn < turns; ++turn) {
@@ -388,6 +395,8 @@ for (int l = 0; l < 3; ++l) step[l] += normal[l];
 size = root(dot(step, step)); for (int l = 0; l < 3; ++l) normal[l] = step[l] / size;
 }
 for (int l = 0; l < 3; ++l) out[l] = normal[l];
+for (int i = 0; i < n; ++i) { seen[i] = c[ids[i]].ia; seen[4 + i] = c[ids[i]].ib; }
 out[29] = 1;
+return n;
 }
-};"""
+"""

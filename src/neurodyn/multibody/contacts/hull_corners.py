@@ -111,20 +111,26 @@ def listed(values: Iterable[float]) -> str:
 
 
 def hull_tables(hulls: Sequence[Hull]) -> str:
-    """Return text with the corners of all hulls, their edges, and for each face at a corner its normal and others."""
-    corners, edges, normals, others = [], [], [], []
-    corners_from, edges_from, faces_from = [0], [0], [0]
+    """Return text with the corners of all hulls, their edges and faces, and for each face at a corner three others."""
+    corners, edges, normals, others, face_of, polygon, normals_of = [], [], [], [], [], [], []
+    corners_from, edges_from, faces_from, polygon_from = [0], [0], [0], [0]
     for hull in hulls:
         start = corners_from[-1]
         places = np.array(hull.vertices)
         outward = [_normal(places[list(face)]) for face in hull.faces]
+        first = len(polygon_from) - 1
+        for face, normal in zip(hull.faces, outward, strict=True):
+            polygon += [start + i for i in face]
+            polygon_from.append(len(polygon))
+            normals_of += normal
         for index, vertex in enumerate(hull.vertices):
             corners += vertex
             edges += [start + i for i in (hull.neighbours[index] if hull.neighbours else ())]
             edges_from.append(len(edges))
-            for face, normal in zip(hull.faces, outward, strict=True):
+            for number, (face, normal) in enumerate(zip(hull.faces, outward, strict=True)):
                 if index in face:
                     normals += normal
+                    face_of.append(first + number)
                     chosen = _largest(places, face, face.index(index))
                     others += [start + i if i >= 0 else -1 for i in chosen]
             faces_from.append(len(normals) // 3)
@@ -132,7 +138,8 @@ def hull_tables(hulls: Sequence[Hull]) -> str:
     tables = (
         ("int", "corners_from", corners_from), ("int", "edges_from", edges_from), ("int", "edges", edges),
         ("int", "faces_from", faces_from), ("int", "others", others), ("number", "corners", corners),
-        ("number", "normals", normals),
+        ("number", "normals", normals), ("int", "face_of", face_of), ("int", "polygon_from", polygon_from),
+        ("int", "polygon", polygon), ("number", "normals_of", normals_of),
     )  # fmt: skip
     return "\n".join(f"static const {kind} {name}[] = {{{listed(row)}}};" for kind, name, row in tables)
 

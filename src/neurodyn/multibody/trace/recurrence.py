@@ -241,11 +241,19 @@ def recurrence_texts(sizes: ProgramSizes, step: Step) -> ProgramTexts:
     numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
     # The new state replaces the old one after all of it is computed.
     assigned = [(f"after[{i}] =", x) for i, x in enumerate(after)]
-    before, body, _ = _around(graph, assigned, _FORWARD_ELEMENTS, keep=taped)
+    whole = _in_a_row(graph, taped)
+    single = {i: place for i, place in taped.items() if graph.nodes[i][0] != "result" or graph.nodes[i][1] not in whole}
+    writing = {index: f"KEEP({place}, v{index});" for index, place in single.items()}
+    writing |= {i: f"for (int i = 0; i < {n}; ++i) KEEP({at} + i, out_{i}[i]);" for i, (at, n) in whole.items()}
+    before, body, _ = _around(graph, assigned, _FORWARD_ELEMENTS, after=writing)
     forward = _FORWARD.format(before=before, body=body, **numbers)
-    reading = "\n".join(f"const real v{index} = KEPT({place});" for index, place in taped.items())
-    kept = {i: [f"v{x}" for x in results] for i, results in _sufficient(graph, taped).items()}
-    before, body, known = _around(graph, changes, _ADJOINT_ELEMENTS, taped, effects=True, kept=kept)
+    kept = {i: f"for (int i = 0; i < {n}; ++i) out_{i}[i] = KEPT({at} + i);" for i, (at, n) in whole.items()}
+    held = kept.keys() - {node[2] for node in graph.nodes if node[0] == "reverse"}  # which nothing goes back through
+    reading = "\n".join(
+        [f"const real v{index} = KEPT({place});" for index, place in single.items()]
+        + [f"real out_{i}[{max(graph.nodes[i][1].outputs, 1)}]; {kept[i]}" for i in sorted(held)]
+    )
+    before, body, known = _around(graph, changes, _ADJOINT_ELEMENTS, {*single, *held}, effects=True, kept=kept)
     by_parameters = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
     last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(by_parameters)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
@@ -319,19 +327,17 @@ def _around(
     arrays: Mapping[str, str],
     given: Collection[int] = (),
     *,
-    keep: Mapping[int, int] | None = None,
+    after: Mapping[int, str] | None = None,
     effects: bool = False,
-    kept: Mapping[int, Sequence[str]] | None = None,
+    kept: Mapping[int, str] | None = None,
 ) -> tuple[str, str, frozenset[int]]:
     """Return the texts before and inside a loop for the values assigned in it, and the nodes of the former.
 
-    `given` nodes come from elsewhere, nodes to `keep` are written to these places of the tape, and `kept` loops need
-    not run.
+    `given` nodes come from elsewhere, text follows the declarations of those in `after`, and `kept` loops need not run.
     """
     frontier = _frontier(graph, [value for _, value in assignments])
     before = statements(graph, [("(void)", x) for x in frontier], arrays)
     known = frozenset(live_nodes(graph, [x.index for x in frontier]))
-    after = {index: f"KEEP({place}, v{index});" for index, place in (keep or {}).items()}
     body = statements(graph, assignments, arrays, known | set(given), effects=effects, after=after, kept=kept)
     return before, body, known
 
@@ -348,6 +354,16 @@ def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> l
     ends = [x for i, found in _sufficient(graph, present).items() if i in needed for x in found]
     needed = live_nodes(graph, roots, slow | set(still) | set(ends))
     return sorted({*(i for i in needed if i in slow), *ends})
+
+
+def _in_a_row(graph: Graph, taped: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Return the loops whose first outputs are next to each other on the tape: the first place, and how many."""
+    found = {}
+    for index, results in _sufficient(graph, taped).items():
+        first = taped[results[0]]
+        if [taped[x] for x in results] == list(range(first, first + len(results))):
+            found[index] = first, len(results)
+    return found
 
 
 def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:

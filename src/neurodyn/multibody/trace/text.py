@@ -24,7 +24,7 @@ def statements(
     after: Mapping[int, str] | None = None,
     single: bool = False,
     also: Sequence[int] = (),
-    kept: Mapping[int, Sequence[str]] | None = None,
+    kept: Mapping[int, str] | None = None,
 ) -> str:
     """Return text that computes the assigned values and nothing else.
 
@@ -37,7 +37,7 @@ def statements(
         after: Text that follows the declarations of nodes.
         single: Whether values are equal in all lanes of a `real`, and therefore of type `number`.
         also: Further loops to run.
-        kept: Loops that need not run, with their first outputs.
+        kept: Loops that need not run, with text that fills their first outputs.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
@@ -89,7 +89,7 @@ class _Runs:
 
     def __init__(self, graph: Graph, fresh: Sequence[int], kept: Collection[int]) -> None:
         self._graph = graph
-        self._ready = {i for i in fresh if graph.nodes[i][0] in ("loop", "reverse")} - set(kept)
+        self._ready = {i for i in fresh if graph.nodes[i][0] in ("loop", "reverse")} | set(kept)
         self._fresh = set(fresh)
         self.named: set[int] = set()
         for index in fresh:
@@ -152,7 +152,7 @@ def _results(graph: Graph, index: int) -> str:
 
 
 def _declaration(
-    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: Sequence[str] | None, runs: _Runs
+    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: str | None, runs: _Runs
 ) -> str:
     kind, *rest = graph.nodes[index]
     left = f"const {'number' if single else 'real'} v{index} ="
@@ -179,10 +179,10 @@ def _operation(kind: str, names: list[str]) -> str:
     return f"::wp::{kind}({', '.join(names)})"
 
 
-def _loop(index: int, loop: Loop, given: str, ready: Sequence[str] | None) -> str:
+def _loop(index: int, loop: Loop, given: str, ready: str | None) -> str:
     sizes = f"real out_{index}[{max(loop.outputs, 1)}]; real saved_{index}[{max(loop.saved, 1)}];"
     if ready is not None:
-        return "\n".join([given, sizes, *(f"out_{index}[{i}] = {value};" for i, value in enumerate(ready))])
+        return f"{given}\n{sizes}\n{ready}"
     scope = f"const real* in = in_{index}; real* out = out_{index}; real* saved = saved_{index};"
     return f"{given}\n{sizes}\n{{ {scope} {_weights(loop, False)}\n{loop.forward}\n(void)in; (void)saved; }}"
 

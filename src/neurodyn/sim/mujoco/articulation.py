@@ -25,7 +25,7 @@ from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
 from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.engine import import_mujoco
-from neurodyn.sim.mujoco.shape_contacts import read_contacts
+from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 from neurodyn.sim.simulators import AssetLimits
 from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
@@ -298,9 +298,10 @@ def _constraints(
     margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_limited[joint]}
     margins = {name: margin for name, margin in margins.items() if margin}
     implicit = int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST)
+    several = robot.self_contacts and has_several_contacts(model)
     return msgspec.structs.replace(
         constraints, follows_capsules=True, free_point="origin", limit_margins=margins or UNSET,
-        implicit=implicit,
+        implicit=implicit, flat_sides=several or UNSET,
     ), springs  # fmt: skip
 
 

@@ -29,8 +29,6 @@ _KINDS: dict[str, TouchingKind] = {
     "mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_ELLIPSOID": "ellipsoid",
     "mjGEOM_CYLINDER": "cylinder", "mjGEOM_BOX": "box", "mjGEOM_MESH": "mesh",
 }  # fmt: skip
-_SIDED = ("capsule", "cylinder", "box", "mesh")  # kinds with flat sides or straight edges
-_CLOSED = {("capsule", "capsule"), ("capsule", "box"), ("box", "box")}  # pairs with all of MuJoCo's contacts
 _EXHAUSTIVE = 10  # vertices of a mesh below which MuJoCo compares all
 _LEAST, _LEAST_FRICTION = 1e-15, 1e-5
 _FILTER_PARENT = 1 << 10
@@ -46,7 +44,6 @@ class ReadContacts:
         ground: What geoms do in contacts with the ground, by the names given; without surfaces where they differ in
             nothing but the coefficient of sliding.
         hulls: Hulls of meshes, by name.
-        single: How many pairs of kinds of geoms have one contact where MuJoCo has several if flat sides meet.
         left_out: How many pairs of kinds of geoms have no collider, by their names in MJCF.
     """
 
@@ -54,7 +51,6 @@ class ReadContacts:
     contacts: tuple[ShapeContact, ...] = ()
     ground: dict[str, GroundShape] = field(default_factory=dict)
     hulls: dict[str, Hull] = field(default_factory=dict)
-    single: Counter[tuple[str, str]] = field(default_factory=Counter)
     left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -83,9 +79,13 @@ def read_contacts(
         )
         for geom, name in (ground or {}).items()
     }  # fmt: skip
-    return ReadContacts(
-        tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.single, reader.left_out
-    )
+    return ReadContacts(tuple(reader.surfaces.values()), tuple(contacts), shapes, reader.hulls, reader.left_out)
+
+
+def has_several_contacts(model: Any) -> bool:
+    """Return whether flat sides that lie on each other have several contacts."""
+    disabled = import_mujoco().mjtDisableBit
+    return not int(model.opt.disableflags) & (int(disabled.mjDSBL_MULTICCD) | int(disabled.mjDSBL_NATIVECCD))
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,8 @@ class _SurfaceReader:
     def __init__(self, model: Any, links: ModelLinks) -> None:
         self._model, self._links = model, links
         self._types = import_mujoco().mjtGeom
-        multiccd = int(import_mujoco().mjtDisableBit.mjDSBL_MULTICCD)
-        self._several = not int(model.opt.disableflags) & multiccd
         self.surfaces: dict[_Numbers, ContactSurface] = {}
         self.hulls: dict[str, Hull] = {}
-        self.single: Counter[tuple[str, str]] = Counter()
         self.left_out: Counter[tuple[str, str]] = Counter()
 
     def pairs(self, geoms: list[int]) -> Iterator[tuple[int, int, _Numbers]]:
@@ -156,9 +153,6 @@ class _SurfaceReader:
         ):
             self.left_out[kinds[0][7:].lower(), kinds[1][7:].lower()] += 1
             return None
-        pair = (_KINDS[kinds[0]], _KINDS[kinds[1]])
-        if self._several and all(kind in _SIDED for kind in pair) and pair not in _CLOSED:
-            self.single[pair] += 1
         return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
 
     def surface(self, numbers: _Numbers) -> str:

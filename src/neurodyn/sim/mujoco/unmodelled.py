@@ -49,12 +49,9 @@ def _contacts(model: Any) -> list[str]:
     names = [model.joint(joint).name or f"joint {joint}" for joint in range(model.njnt)]
     read = read_contacts(model, tree.where(names), touching)
     lines = [
-        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: {what}"
-        for counts, what in (
-            (read.left_out, "no contacts of theirs"), (read.single, "one contact, even where flat sides meet")
-        )
-        for kinds, count in sorted(counts.items())
-    ]  # fmt: skip
+        f"{count} {'pair' if count == 1 else 'pairs'} of {' and '.join(kinds)} that could touch: no contacts of theirs"
+        for kinds, count in sorted(read.left_out.items())
+    ]
     moving = model.body_weldid[model.geom_bodyid] != 0
     sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
     count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
