@@ -15,6 +15,7 @@ from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
+from neurodyn.policy.figures import policy_figures
 from neurodyn.policy.randomisation import open_randomisation, robust
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.train import open_training, train_policy
@@ -162,3 +163,13 @@ def test_worlds_of_a_network_differ_in_its_conditions(task):
     assert not torch.allclose(own, usual, atol=1e-4)
     with pytest.raises(InputError, match=r"matches no quantity; valid: .*hinge.length"):
         open_randomisation(("hinge.mass=1:2",), network)
+
+
+def test_policies_are_compared_over_the_same_robots():
+    texts = ("hinge.mass=x.5:2", "delay.action=0:.05")
+    found = policy_figures("pretrained-policy:cartpole", dynamics=("hybrid",), episodes=12, randomise=texts)
+    names = list(found.figures)
+    assert names[:2] == ["Return in hybrid", "Worst tenth in hybrid"]
+    assert found.figures["Worst tenth in hybrid"].value <= found.figures["Return in hybrid"].value
+    assert {"Rank correlation in hybrid with hinge.mass", "Rank correlation in hybrid with delay.action"} <= set(names)
+    assert "robots with hinge.mass=x.5:2, delay.action=0:.05" in found.of

@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from neurodyn.control.returns import Returns
+from neurodyn.control.returns import QuantitySensitivity, Returns
 from neurodyn.policy.evaluation import PolicyEvaluation, RewardError
 from neurodyn.policy.report import render_policy_report, write_policy_report
 
@@ -82,3 +82,23 @@ def test_gradients_through_the_dynamics_are_shown_by_horizon(folder):
     path = folder / "metrics.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert "Gradient of a return" in render_policy_report(folder, RESULT)
+
+
+def test_what_was_drawn_is_shown_with_what_came_of_it(folder):
+    numbers = {"root.mass": [float(i) for i in range(24)], "contact.friction": [0.5] * 24}
+    strongest = [
+        QuantitySensitivity(name=name, low=0.0, high=1.0, return_low=2.0, return_high=1.0, correlation=-0.5)
+        for name in numbers
+    ]
+    row = msgspec.structs.replace(
+        RESULT.results[0],
+        worst_tenth=900.0,
+        sensitivity=strongest,
+        drawn=numbers,
+        returns=[float(-i) for i in range(24)],
+    )
+    page = render_policy_report(folder, msgspec.structs.replace(RESULT, results=[row], randomise=("root.mass=0:23",)))
+    assert "Return in analytic against root.mass" in page
+    assert "Episodes by root.mass" in page
+    assert "against contact.friction" not in page  # which was the same everywhere
+    assert "Robots that differ" not in render_policy_report(folder, RESULT)

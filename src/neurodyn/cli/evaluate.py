@@ -2,7 +2,7 @@
 """`neurodyn evaluate`, `compare`, `view`: models beside simulators, logs and each other."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -73,6 +73,7 @@ def compare(
     ground: str | None = None,
     dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     episodes: int | None = None,
+    randomise: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     starts: str | None = None,
     task: str | None = None,
     device: Device = "cpu",
@@ -97,6 +98,8 @@ def compare(
         dynamics: Where policies act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for
             each. By default the simulator.
         episodes: Number of episodes of each policy; by default 256.
+        randomise: What is drawn for the robots of these episodes, as in `neurodyn policy train`, the same for all
+            policies; give the flag once for each.
         starts: HDF5 store after whose windows episodes of policies start in models of logs.
         task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
         device: Where it computes: cpu, cuda, cuda:1 ...
@@ -119,7 +122,8 @@ def compare(
 
     require_writable(json, report, text=True)
     if not any(is_policy(run) for run in runs):
-        given = {"dynamics": dynamics or None, "episodes": episodes, "starts": starts, "task": task}
+        given = {"dynamics": dynamics or None, "episodes": episodes, "starts": starts, "task": task,
+                 "randomise": randomise or None}  # fmt: skip
         for name, value in given.items():
             if value is not None:
                 raise InputError(f"--{name} is for policies, of which none is named here; valid: without it")
@@ -132,9 +136,10 @@ def compare(
             from neurodyn.policy.evaluation import EPISODES
             from neurodyn.policy.figures import policy_figures
 
+            asked: dict[str, Any] = {"randomise": randomise} if randomise else {}
             return policy_figures(
                 run, dynamics=dynamics, episodes=episodes or EPISODES, seed=seed, starts=starts, ground=ground,
-                task=task, device=device,
+                task=task, device=device, **asked,
             )  # fmt: skip
         return model_figures(
             run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, device=device,

@@ -15,7 +15,13 @@ _IMPLAUSIBLE = "implausible"
 """Name of what implausible ends earn, among the terms of a return."""
 
 
-_KEYS = {"mean": "return", "std": "return_std", "least": "return_min", "greatest": "return_max"}
+_KEYS = {
+    "returns": "episode_returns",
+    "mean": "return",
+    "std": "return_std",
+    "least": "return_min",
+    "greatest": "return_max",
+}
 
 
 class QuantitySensitivity(Record, frozen=True):
@@ -55,6 +61,8 @@ class Returns(Record, frozen=True, rename=_KEYS):
         greatest: Greatest mean return of a policy; UNSET of one policy.
         worst_tenth: Mean return of the tenth of episodes that return least, where robots differed; else UNSET.
         sensitivity: What the return depends on, strongest first; UNSET where robots did not differ.
+        drawn: What was drawn for each episode, by name; UNSET where robots did not differ.
+        returns: Return of each of these episodes, in the same order.
     """
 
     dynamics: str
@@ -70,6 +78,8 @@ class Returns(Record, frozen=True, rename=_KEYS):
     greatest: float | UnsetType = UNSET
     worst_tenth: float | UnsetType = UNSET
     sensitivity: list[QuantitySensitivity] | UnsetType = UNSET
+    drawn: dict[str, list[float]] | UnsetType = UNSET
+    returns: list[float] | UnsetType = UNSET
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from neurodyn.control.resolve import ANALYTIC
@@ -19,6 +20,9 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.nets.networks import weights_in
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluation import EPISODES, SEED, evaluate_policy
+
+_STRONGEST = 4
+"""Quantities that are named of those that the return depends on."""
 
 
 def policy_figures(
@@ -67,10 +71,18 @@ def _measured(
     for row in result.results:
         figures[f"Return in {row.dynamics}"] = Figure(value=row.mean, greater_is_better=True)
     for row in result.results:
+        if row.worst_tenth is not UNSET:
+            figures[f"Worst tenth in {row.dynamics}"] = Figure(value=row.worst_tenth, greater_is_better=True)
+    for row in result.results:
         figures[f"Failed in {row.dynamics} [%]"] = Figure(value=100 * row.failed)
+    for row in result.results:
+        for one in (row.sensitivity or [])[:_STRONGEST]:
+            name = f"Rank correlation in {row.dynamics} with {one.name}"
+            figures[name] = Figure(value=one.correlation, greater_is_better=True)
     settings, made_with = run_settings(folder)
     cost, _, trained = training_of(folder)
     ground = f", ground {asked['ground']}" if asked.get("ground") else ""
+    ground += f", robots with {', '.join(asked['randomise'])}" if asked.get("randomise") else ""
     return RunFigures(
         run=policy, of=f"policies for {config.task} in {', '.join(where)}{ground}: {episodes} episodes, seed {seed}",
         kind=str(settings.get("algorithm", DEFAULT_ALGORITHM)), figures=figures, series=_series(folder),

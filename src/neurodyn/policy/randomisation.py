@@ -164,10 +164,18 @@ def robust(returns: Returns, policies: Sequence[EpisodeOutcomes]) -> Returns:
     values = torch.cat([one.returns for one in policies]).double()
     numbers = torch.cat([one.robots for one in policies if one.robots is not None]).double()
     worst = values.sort().values[: max(1, len(values) // 10)].mean()
-    columns = zip(policies[0].drawn, numbers.unbind(1), strict=True)
-    found = [_sensitivity(name, column, values) for name, column in columns]
+    columns = dict(zip(policies[0].drawn, numbers.unbind(1), strict=True))
+    found = [_sensitivity(name, column, values) for name, column in columns.items()]
     found.sort(key=lambda one: -abs(one.correlation))
-    return msgspec.structs.replace(returns, worst_tenth=float(worst), sensitivity=found)
+    return msgspec.structs.replace(
+        returns, worst_tenth=float(worst), sensitivity=found,
+        drawn={name: _short(column) for name, column in columns.items()}, returns=_short(values),
+    )  # fmt: skip
+
+
+def _short(numbers: Tensor) -> list[float]:
+    """Return numbers at single precision, as they were drawn."""
+    return [float(f"{number:.7g}") for number in numbers.tolist()]
 
 
 def _sensitivity(name: str, numbers: Tensor, returns: Tensor) -> QuantitySensitivity:

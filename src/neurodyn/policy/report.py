@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec import UNSET
 
 from neurodyn.control.resolve import ANALYTIC, is_declared
@@ -28,7 +29,7 @@ from neurodyn.report.page import (
     paragraph,
     section,
 )
-from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, PlotCurve, plot
+from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
 from neurodyn.report.recording import Recording, film_of
 
 SECONDS = 6.0
@@ -61,6 +62,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
         paragraph(f"Verdict: {result.verdict}"),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result) if table.rows)),
+        _drawn(result),
         _training(read_metrics(folder)),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
@@ -152,6 +154,43 @@ def _sensitivity(result: PolicyEvaluation) -> list[Table]:
         for row in result.results
         if row.sensitivity is not UNSET
     ]  # fmt: skip
+
+
+_BINS, _TREND = 12, 8
+"""Columns of a histogram; parts of the episodes, by the number that was drawn, whose means make the trend."""
+
+
+def _drawn(result: PolicyEvaluation) -> str:
+    """Return what was drawn, and how the return of each episode goes with it, of what it depends on most."""
+    shown = []
+    for row in result.results:
+        if row.sensitivity is UNSET or row.drawn is UNSET or row.returns is UNSET:
+            continue
+        for place, one in enumerate(row.sensitivity[:_MOST_SENSITIVE]):
+            numbers, gained = np.array(row.drawn[one.name]), np.array(row.returns)
+            if numbers.min() == numbers.max():
+                continue
+            parts = np.array_split(np.argsort(numbers), min(_TREND, len(numbers)))
+            means = [(float(numbers[part].mean()), float(gained[part].mean())) for part in parts]
+            text = f"Return in {row.dynamics} against {one.name}: episodes, and means of eighths of them"
+            x, y = (list(column) for column in zip(*means, strict=True))
+            curves = [
+                PlotCurve("episodes", numbers.tolist(), gained.tolist(), QUIET, " ", 1.0, 0.5),
+                PlotCurve("mean", x, y, PREDICTED, "-", 1.8),
+            ]
+            name = f"{row.dynamics}-{place}"
+            drawing = plot(f"return-{name}", curves, x_label=one.name, bars=True, description=text)
+            shown.append(figure(drawing, text))
+            counts, edges = np.histogram(numbers, _BINS)
+            steps = PlotCurve(
+                None, np.repeat(edges, 2).tolist(), [0, *np.repeat(counts, 2).tolist(), 0], THIRD, "-", 1.5
+            )
+            text = f"Episodes by {one.name}"
+            shown.append(figure(plot(f"drawn-{name}", [steps], x_label=one.name, description=text), text))
+    lead = (
+        "Each episode has a robot of its own; those that the return depends on most, by rank correlation, come first."
+    )
+    return section("Robots that differ", grid(shown), lead=lead) if shown else ""
 
 
 def _terms(result: PolicyEvaluation) -> Table:
