@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from neurodyn.core.provenance import __version__
 from neurodyn.core.workers import available_cores
 
 _LITTLE_DISK, _LITTLE_MEMORY = 5.0, 4.0
@@ -45,9 +46,7 @@ def doctor() -> None:
 
 def findings() -> Iterator[Diagnosis]:
     """Yield the lines on this machine."""
-    yield Diagnosis(
-        "neurodyn", f"{version('neurodyn')}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-    )
+    yield Diagnosis("neurodyn", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")
     for package in ("torch", "warp-lang"):
         yield Diagnosis(package, version(package))
     yield from _extras()

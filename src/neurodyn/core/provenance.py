@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import torch
 
 
-__version__ = version("neurodyn")
+try:
+    __version__ = version("neurodyn")
+except PackageNotFoundError:  # a source tree on PYTHONPATH
+    __version__ = "0.0.0+source"
 """Version of the installed package."""
 
 _HERE = Path(__file__).resolve().parent.parent

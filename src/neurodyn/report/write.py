@@ -13,6 +13,7 @@ from msgspec import UNSET
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.provenance import __version__
 from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
 from neurodyn.learn.neural.settings import Settings, load_settings
@@ -285,7 +286,5 @@ def _(result: ForecastEvaluation, material: ReportMaterial) -> list[str]:
 
 
 def _footer() -> str:
-    from importlib.metadata import version
-
     words = "Every figure on this page comes from the run and its evaluation."
-    return f"<footer>neurodyn {version('neurodyn')}. {words}</footer>"
+    return f"<footer>neurodyn {__version__}. {words}</footer>"
