@@ -2,6 +2,7 @@
 """Quantities of the robot that a network takes as inputs: one network for a family of robots."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.batch import Environment
+from neurodyn.dynamics.batch import Environment, WorldParameters
 from neurodyn.geometry.tensors import index
 
 if TYPE_CHECKING:
@@ -64,8 +65,12 @@ class ConditionInputs(nn.Module):
 
     def forward(self, environment: Environment | None, batch: torch.Size) -> Tensor:
         """Return the inputs of worlds, which run along the first axis of `batch`, shape [*batch, conditions]."""
-        inputs = (self.of_worlds(environment) - self._middle) * self._gain
+        inputs = self.normalised(self.of_worlds(environment))
         return inputs.view(len(inputs), *(1,) * (len(batch) - 1), -1).expand(*batch, -1) if batch else inputs[0]
+
+    def normalised(self, numbers: Tensor) -> Tensor:
+        """Return the inputs of values, shape [..., conditions]."""
+        return (numbers - self._middle) * self._gain
 
     def of_worlds(self, environment: Environment | None) -> Tensor:
         """Return the values in an environment, shape [worlds, conditions], or [1, conditions] for all worlds."""
@@ -85,6 +90,23 @@ class ConditionInputs(nn.Module):
                 raise InputError(
                     f"{owner}: its networks do not know parameter {name!r}; valid: {choices(self.names) or 'none'}"
                 )
+
+
+def world_parameters(conditions: Sequence[Condition], numbers: Tensor | None) -> Environment | None:
+    """Return worlds with values of all conditions, shape [worlds, conditions]; None without any."""
+    if numbers is None or not conditions:
+        return None
+    return Environment(parameters=WorldParameters(tuple(one.name for one in conditions), numbers))
+
+
+def known_conditions(mixture: "Mixture", conditions: Sequence[Condition]) -> "Mixture":
+    """Return data with those parameters alone that are conditions of a model; with none where some lack one.
+
+    Where data have none, the model's own values hold.
+    """
+    names = [one.name for one in conditions]
+    whole = all(name in store.header.parameters for store in mixture.stores for name in names)
+    return replace(mixture, stores=tuple(store.differing_in(names if whole else ()) for store in mixture.stores))
 
 
 def fitted_conditions(mixture: "Mixture") -> tuple[Condition, ...]:

@@ -72,7 +72,7 @@ class Forecasts(ColumnErrors[WorldModel]):
     @classmethod
     def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[RolloutBatch] | None = None) -> "Forecasts":
         """Forecast from all starts, or from `batches` in their place."""
-        batches = starts.batches(model.spec.context, environments=False) if batches is None else batches
+        batches = measured_starts(model, starts) if batches is None else batches
         return cls(model, roll_out(model, counted(iter(batches), len(starts.windows))).path, starts.truth)
 
     @cached_property
@@ -145,9 +145,15 @@ class MemberErrors(ColumnErrors[NeuralDynamics]):
         return torch.ones_like(self.scale, dtype=torch.bool)
 
 
+def measured_starts(model: WorldModel, starts: Recorded) -> Iterator[RolloutBatch]:
+    """Return the starts of forecasts of a world model: of the log's environments it knows its conditions alone."""
+    names = tuple(one.name for one in model.conditions)
+    return starts.batches(model.spec.context, environments=False, names=names)
+
+
 def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[RolloutBatch]:
     """Yield starts whose histories are transformed as vectors of measured columns, shape [worlds, T + 1, size]."""
-    for batch in starts.batches(model.spec.context, environments=False):
+    for batch in measured_starts(model, starts):
         past = _history(batch.past)
         q, qd, channels = model.observation.split(change(model.observation.join(past.q, past.qd, past.channels)))
         yield replace(batch, past=Window(q, qd, past.torque, channels))

@@ -18,7 +18,16 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
-from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, State, Trajectory, Window, present_state
+from neurodyn.dynamics.batch import (
+    Control,
+    Environment,
+    RecordedEnvironments,
+    State,
+    Trajectory,
+    Window,
+    WorldParameters,
+    present_state,
+)
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.evaluate.records import About
@@ -202,7 +211,7 @@ class Recorded:
             first, start = self.context - min(seen, self.context), self.context
             channels = None if w.channels is None else w.channels[:, first : start + 1]
             past = Window(w.q[:, first : start + 1], w.qd[:, first : start + 1], w.control[:, first:start], channels)
-            where = None if recorded is None else recorded.of(w)
+            where = self._parameters(w, names) if recorded is None else recorded.of(w)
             yield RolloutBatch(
                 past if first < start else past.present, ControlSequence(torque=w.control[:, start:]), where
             )
@@ -217,6 +226,14 @@ class Recorded:
                 for w in self.windows
             ]
         )
+
+    def _parameters(self, windows: Windows, names: Sequence[str]) -> Environment | None:
+        """Return worlds that differ in parameters alone; None if the log lacks one."""
+        known = list(self.store.header.parameters)
+        if not names or windows.parameters is None or any(name not in known for name in names):
+            return None
+        columns = [known.index(name) for name in names]
+        return Environment(parameters=WorldParameters(tuple(names), windows.parameters[:, columns]))
 
     def parameters(self, names: Sequence[str]) -> Tensor | None:
         """Return values of parameters at each start, shape [starts, names]; None if the log lacks one."""

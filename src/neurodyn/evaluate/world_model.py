@@ -9,9 +9,11 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tell, tracked
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import present_state
+from neurodyn.dynamics.conditions import known_conditions
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.termination import FRAMES, Alarms, alarms_along
 from neurodyn.evaluate import calibration
@@ -40,7 +42,7 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
     if not model.spec.nc:
         return {}
     chances, labels, context = [], [], starts.context
-    for windows, batch in zip(starts.windows, starts.batches(model.spec.context, environments=False), strict=True):
+    for windows, batch in zip(starts.windows, calibration.measured_starts(model, starts), strict=True):
         assert windows.contacts is not None  # the log of a model with contacts has labels
         labels.append(windows.contacts[:, context + 1 :].flatten(0, 1))
         chances.append(_chances(model, batch).flatten(0, 1))
@@ -50,7 +52,8 @@ def contact_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores
 
 def failure_scores(model: WorldModel, store: Store, split: int | None, context: int) -> tuple[EventScores, Failures]:
     """Return scores of predicting which episodes terminate within `FRAMES` frames, from `context` frames of history."""
-    found: Alarms = alarms_along(model, (store,), split, context)
+    known = known_conditions(Mixture.of(store), model.conditions).stores
+    found: Alarms = alarms_along(model, known, split, context)
     said, is_so = found.raised, found.right
     failures = Failures(
         frames=FRAMES, starts=len(said), failed=float(is_so.double().mean()), predicted=float(said.double().mean())
@@ -61,7 +64,8 @@ def failure_scores(model: WorldModel, store: Store, split: int | None, context: 
 def _chances(model: WorldModel, batch: RolloutBatch) -> Tensor:
     start, control = model.observation.of_state(present_state(batch.past)), batch.drive.torque
     assert control is not None  # a log has controls
-    found = model.follow(model.begin(batch.past).hidden, start[None], control[None])
+    wide = model.in_environment(control, batch.environment)
+    found = model.follow(model.begin(batch.past, batch.environment).hidden, start[None], wide[None])
     assert found.logits is not None  # called only for models with contacts
     return found.logits[..., : model.spec.nc].sigmoid().mean(0)
 
@@ -210,5 +214,5 @@ def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, lis
 
 def _speed(model: WorldModel, starts: Recorded, frames: int) -> float:
     """Return forecast frames per second; a frame includes all members."""
-    batches = list(starts.batches(model.spec.context, environments=False))
+    batches = list(calibration.measured_starts(model, starts))
     return sum(len(w.group) for w in starts.windows) * frames / roll_out(model, batches).seconds

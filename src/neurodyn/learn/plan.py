@@ -58,6 +58,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
         validations: Number of validations by roll-out in place of 40 or one in 10 steps, whichever is less.
         validation_rollouts: Held-out windows in a validation.
         validation_frames: Frames of a validation roll-out, at most the frames of the longest episode.
+        conditions: Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ.
         threads: Threads of tensor operations. One is fastest for small networks. The order of sums, and so every bit
             of the result, depends on the number.
         seed: Seed of weights and batches.
@@ -77,6 +78,7 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
     validations: int | None = None
     validation_rollouts: int = 256
     validation_frames: int = 100
+    conditions: tuple[str, ...] = ()
     threads: int = 1
     seed: int = 0
 

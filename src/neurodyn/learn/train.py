@@ -152,6 +152,8 @@ def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[Worl
         require_log(robot, store)
     size = request.size
     settings = size if isinstance(size, WorldSettings) else load_world_settings(robot, str(size))
+    mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
+    settings = replaced(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
         settings = replaced(settings, net=replaced(settings.net, members=request.members))
     return settings, mixture

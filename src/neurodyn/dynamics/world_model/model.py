@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """World models: an ensemble that learns from logs what a robot measures, with its uncertainty; their files."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,6 +15,7 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.conditions import Condition, ConditionInputs
 from neurodyn.dynamics.ensemble import MARKS, between_marks, deviation, followed, in_turn, softly_bounded
 from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.geometry.tensors import Controls, WorldMask
@@ -28,10 +30,12 @@ class WorldCarry:
     Attributes:
         hidden: Hidden states of the members, shape [streams, worlds, width] each.
         member: The member that each world follows, shape [worlds]; None to follow the mean.
+        environment: Parameters of the worlds; None for the model's own.
     """
 
     hidden: Hidden
     member: Tensor | None
+    environment: Environment | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class WorldModel(LearnedDynamics):
     Attributes:
         spec: Names, order, units and dt of state and control; `context` frames of history are its warm-up.
         observation: From states to vectors and inputs.
+        conditioning: Inputs from quantities of the robot, which follow the controls.
         net: The members.
         normaliser: Statistics of the inputs.
         shift: Mean change over a frame, shape [size].
@@ -97,6 +102,7 @@ class WorldModel(LearnedDynamics):
         terminates: bool = False,
         own_bounds: bool = False,
         declaration: str | None = None,
+        conditions: Sequence[Condition] = (),
     ) -> None:
         """Build a model with random weights.
 
@@ -106,6 +112,7 @@ class WorldModel(LearnedDynamics):
             terminates: Whether the log says which episodes ended in a failure.
             own_bounds: See the attributes.
             declaration: Name or path of the robot's declaration; None for the name in `spec`.
+            conditions: Quantities of the robot in the inputs.
 
         Raises:
             InputError: A joint has more than one degree of freedom.
@@ -114,9 +121,10 @@ class WorldModel(LearnedDynamics):
         self.terminates = terminates
         self.termination_shift = 0.0
         self.observation = WorldObservation(spec)
-        size = self.observation.size
-        self.net = Ensemble(net, self.observation.inputs, size, spec.nc + terminates)
-        self.normaliser = Normaliser(self.observation.inputs)
+        self.conditioning = ConditionInputs(conditions)
+        size, inputs = self.observation.size, self.observation.inputs + len(conditions)
+        self.net = Ensemble(net, inputs, size, spec.nc + terminates)
+        self.normaliser = Normaliser(inputs)
         self.growth = nn.Parameter(torch.full((net.members, 1, 1, size), 0.5))
         for name in ("shift", "scale", "state_scale"):
             self.register_buffer(name, torch.full((size,), float(name != "shift")))
@@ -131,6 +139,31 @@ class WorldModel(LearnedDynamics):
     def members(self) -> int:
         """Number of members."""
         return self.net.config.members
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Quantities of the robot in the inputs."""
+        return self.conditioning.specs
+
+    def require_parameters(self, names: Sequence[str]) -> None:
+        """Raise an `InputError` for quantities that are none of the conditions."""
+        self.conditioning.require(names, f"world model of {self.spec.robot!r}")
+
+    def with_conditions(self, control: Tensor, numbers: Tensor | None) -> Tensor:
+        """Return controls [..., worlds, T, nu] with the conditions of their worlds behind them, as networks see them.
+
+        `numbers` are values of the conditions, shape [..., worlds, conditions]; None for the model's own.
+        """
+        if not self.conditioning.specs:
+            return control
+        rows = self.conditioning.normalised(self.conditioning.values if numbers is None else numbers)
+        return torch.cat([control, rows[..., None, :].expand(*control.shape[:-1], -1)], -1)
+
+    def in_environment(self, control: Tensor, environment: Environment | None) -> Tensor:
+        """Return controls [worlds, T, nu] with the conditions of worlds behind them; see `with_conditions`."""
+        if not self.conditioning.specs:
+            return control
+        return self.with_conditions(control, self.conditioning.of_worlds(environment))
 
     @property
     def network(self) -> str:
@@ -154,17 +187,19 @@ class WorldModel(LearnedDynamics):
 
         Args:
             context: History that ends in the present state, at best `spec.context` frames.
-            environment: None or empty: a world model only knows the environment of its logs.
+            environment: None, or parameters alone: a world model only knows the environment of its logs.
             members: The member that each world follows, shape [worlds]; None to take turns.
 
         Raises:
             InputError: An environment is given, or the context has other widths than the spec.
         """
-        self.resolve_environment(environment)
+        environment = (
+            self.resolve_environment(environment) if self.conditioning.specs or environment is not None else None
+        )
         worlds = present_state(context).worlds
         if members is None:
             members = in_turn(worlds, self.members, self.scale.device)
-        return WorldCarry(self._history(context), members)
+        return WorldCarry(self._history(context, environment), members, environment)
 
     def step(
         self, carry: WorldCarry, state: State, control: Control, *, noise: Tensor | None = None
@@ -184,7 +219,10 @@ class WorldModel(LearnedDynamics):
             the members' means, and the calibrated mean of their predicted standard deviations.
         """
         x = self.observation.of_state(state)
-        inputs = self._inputs(x, self.observation.of_control(control, state))[None]
+        given = self.observation.of_control(control, state)
+        if self.conditioning.specs:
+            given = self.in_environment(given[:, None], carry.environment)[:, 0]
+        inputs = self._inputs(x, given)[None]
         top, hidden = self.net.advance(inputs, carry.hidden)
         changes = torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
         logits = self.net.event_logits(top)
@@ -216,12 +254,13 @@ class WorldModel(LearnedDynamics):
         rows = mask.nonzero()[:, 0]
         if not len(rows):
             return carry
-        fresh = self._history(context.rows(rows))
+        around = None if carry.environment is None else carry.environment.rows(rows)
+        fresh = self._history(context.rows(rows), around)
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
         if carry.member is None:
-            return WorldCarry(hidden, None)
+            return replace(carry, hidden=hidden)
         following = (carry.member + 1) % self.members if members is None else members
-        return WorldCarry(hidden, torch.where(mask, following, carry.member))
+        return replace(carry, hidden=hidden, member=torch.where(mask, following, carry.member))
 
     def graft(self, carry: WorldCarry, mask: WorldMask, source: WorldCarry, chosen: Tensor) -> WorldCarry:
         """Replace the history of some worlds, which follow their next member; see `MeasuredDynamics.graft`."""
@@ -232,8 +271,9 @@ class WorldModel(LearnedDynamics):
         else:
             hidden = tuple(torch.where(mask[:, None], s.index_select(1, chosen), h) for h, s in pairs)
         if carry.member is None:
-            return WorldCarry(hidden, None)
-        return WorldCarry(hidden, torch.where(mask, (carry.member + 1) % self.members, carry.member))
+            return replace(carry, hidden=hidden)
+        member = torch.where(mask, (carry.member + 1) % self.members, carry.member)
+        return replace(carry, hidden=hidden, member=member)
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under controls (`StateSpec.control_kind`), shape [worlds, T, nu].
@@ -242,12 +282,12 @@ class WorldModel(LearnedDynamics):
         deviation, its aleatoric part the root mean square of their predicted standard deviations. Both are calibrated:
         the band of one standard deviation is the root of the sum of their squares.
         """
-        self.resolve_environment(environment)
+        environment = self.resolve_environment(environment)
         x = self.observation.of_state(present_state(context))
-        self.observation.require_controls(controls)
+        controls = self.in_environment(self.observation.require_controls(controls), environment)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (x, controls, *self.parameters()))
         with torch.set_grad_enabled(tracked):
-            found = self.follow(self._history(context), x[None], controls[None])
+            found = self.follow(self._history(context, environment), x[None], controls[None])
             path = torch.cat([x[:, None], found.states.mean(0)], 1)
             scales = between_marks(self.calibration_scales, controls.shape[1])
             q, qd, channels = self.observation.split(path)
@@ -265,7 +305,7 @@ class WorldModel(LearnedDynamics):
         Args:
             hidden: Hidden states.
             x: First states as vectors, shape [members or 1, worlds, size].
-            controls: Shape [members or 1, worlds, T, nu].
+            controls: Controls and conditions, shape [members or 1, worlds, T, nu + conditions].
             isolate: Whether no gradients of the spread reach the trunk.
         """
         hidden, states, tops = self.net.apart(hidden), [], []
@@ -287,7 +327,7 @@ class WorldModel(LearnedDynamics):
 
         Args:
             states: State vectors at the starts of the frames, shape [streams, worlds, T, size].
-            controls: Shape [streams, worlds, T, nu].
+            controls: Controls and conditions, shape [streams, worlds, T, nu + conditions].
 
         Returns:
             Inputs, and output of the trunk, shape [streams, T, worlds, ...], and the final hidden states.
@@ -336,11 +376,12 @@ class WorldModel(LearnedDynamics):
         clip = self.net.config.clip
         return n if clip is None else n.clamp(-clip, clip)
 
-    def _history(self, context: State | Window) -> Hidden:
+    def _history(self, context: State | Window, environment: Environment | None) -> Hidden:
         if isinstance(context, State) or not context.torque.shape[1]:
             return self.net.begin(context.q.shape[0], context.q)
         states = self.observation.of_state(context)[:, :-1]
-        return self.read(states[None], self.observation.require_controls(context.torque)[None])[2]
+        controls = self.in_environment(self.observation.require_controls(context.torque), environment)
+        return self.read(states[None], controls[None])[2]
 
 
 class WorldModelConfig(Config, frozen=True):
@@ -352,6 +393,7 @@ class WorldModelConfig(Config, frozen=True):
         robot: Name or path of the declaration that the model was trained for.
         terminates: Whether termination is predicted.
         own_bounds: See `WorldModel`.
+        conditions: Quantities of the robot in the inputs.
     """
 
     kind: Literal["world-model"]
@@ -359,6 +401,7 @@ class WorldModelConfig(Config, frozen=True):
     robot: str
     terminates: bool
     own_bounds: bool = False
+    conditions: tuple[Condition, ...] = ()
 
 
 class WorldModelSpec(Config, frozen=True):
@@ -378,8 +421,9 @@ class WorldModelSpec(Config, frozen=True):
 def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldModel:
     """Build a world model with fresh weights."""
     model = WorldModel(
-        spec.state, config.net, terminates=config.terminates, own_bounds=config.own_bounds, declaration=config.robot
-    )
+        spec.state, config.net, terminates=config.terminates, own_bounds=config.own_bounds, declaration=config.robot,
+        conditions=config.conditions,
+    )  # fmt: skip
     model.training_range, model.termination_shift = spec.training_range, spec.termination_shift
     return model
 
@@ -388,7 +432,7 @@ def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
     """Return the contents of a model's files."""
     config = WorldModelConfig(
         kind="world-model", net=model.net.config, robot=model.declaration, terminates=model.terminates,
-        own_bounds=model.own_bounds,
+        own_bounds=model.own_bounds, conditions=model.conditions,
     )  # fmt: skip
     known = WorldModelSpec(
         state=model.spec, training_range=model.training_range, termination_shift=model.termination_shift

@@ -16,6 +16,7 @@ from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import OpenWindows, windows_along
 from neurodyn.dynamics.batch import Control, State, Window
+from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.world_model.model import WorldModel
 
 LIKELY = 0.5
@@ -83,7 +84,8 @@ def _alarms(model: WorldModel, windows: OpenWindows, context: int) -> Alarms:
         None if channels is None else channels[:, : first + 1],
     )  # fmt: skip
     targets = model.spec.control_kind != "torque"
-    carry, state, chances = model.begin(past), past.present, []
+    around = world_parameters(model.conditions, windows.parameters)
+    carry, state, chances = model.begin(past, around), past.present, []
     for applied in control[:, first:].unbind(1):
         carry, step = model.step(carry, state, Control(target=applied) if targets else Control(torque=applied))
         state = _finite(step.state)

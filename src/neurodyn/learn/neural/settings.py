@@ -69,7 +69,6 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
         base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts, whose mechanism and quantities base
             "contact" uses; None for the mechanism of simulated data, or as declared for logs.
         members: Number of networks, whose disagreement is the epistemic uncertainty.
-        conditions: Parameters of the data as inputs: names or shell patterns of quantities in which episodes differ.
         bootstrap: Whether each of several members draws its own episodes, with replacement.
     """
 
@@ -82,7 +81,6 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
     base: str | None = None
     base_from: str | None = None
     members: int = 1
-    conditions: tuple[str, ...] = ()
     bootstrap: bool = True
 
     def __post_init__(self) -> None:

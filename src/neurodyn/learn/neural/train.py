@@ -2,7 +2,7 @@
 """Training and fine-tuning of neural dynamics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -28,7 +28,7 @@ from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import ROBOT, require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments
-from neurodyn.dynamics.conditions import fitted_conditions
+from neurodyn.dynamics.conditions import fitted_conditions, known_conditions
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -184,7 +184,7 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     settings, mixture = job.settings, Mixture.of(job.store)
     config, _ = NEURAL.read(job.base)
     model = NEURAL.load(job.base).requires_grad_(True).train()
-    mixture = _known_in(model, mixture)
+    mixture = known_conditions(mixture, model.conditions)
     for part, name in zip(mixture.stores, mixture.names, strict=True):
         require_match(model, part.header.spec, None, name or str(job.data))
     record, going_on = start_job(job, "neural", config.robot, ("torch", "newton"), base=job.base)
@@ -193,13 +193,6 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
     samples = _transitions(mixture, model.encoding.coordinates)
     learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device)
     return train_by_plan(learner, job, record, resume=going_on)
-
-
-def _known_in(model: NeuralDynamics, mixture: Mixture) -> Mixture:
-    """Return data with the parameters alone that are conditions of a model, which has values for those they lack."""
-    known = [condition.name for condition in model.conditions]
-    stores = [part.differing_in([name for name in known if name in part.header.parameters]) for part in mixture.stores]
-    return replace(mixture, stores=tuple(stores))
 
 
 def _commanded(robot: Robot, mixture: Mixture) -> Robot:

@@ -2,6 +2,7 @@
 """Training and fine-tuning of world models."""
 
 import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.conditions import fitted_conditions, known_conditions
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.learn.learner import TrainState
 from neurodyn.learn.manifest import RunRecord
@@ -42,7 +44,8 @@ def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
         InputError: The data are of another robot, too short, or have constant columns; or the run exists or cannot be
             resumed.
     """
-    settings, mixture = job.settings, Mixture.of(job.store)
+    settings = job.settings
+    mixture = Mixture.of(job.store).differing_in(settings.conditions)
     for part in mixture.stores:
         require_log(job.robot, part)
         if part.header.spec.contacts != mixture.header.spec.contacts:
@@ -55,7 +58,9 @@ def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
         bool((part.status[episodes_of(part, Split.TRAIN)] == Status.TERMINATED).any()) for part in mixture.stores
     )
     spec = mixture.header.spec.with_context(settings.context)
-    model = WorldModel(spec, settings.net, terminates=terminates, declaration=job.robot_name)
+    model = WorldModel(
+        spec, settings.net, terminates=terminates, declaration=job.robot_name, conditions=fitted_conditions(mixture)
+    )
     model.training_range = training_range(mixture)
     change = fit_statistics(model, mixture, settings)
     weights = event_weights(model, mixture, settings)
@@ -76,6 +81,7 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     settings, mixture = job.settings, Mixture.of(job.store)
     config, _ = WORLD_MODEL.read(job.base)
     model = WORLD_MODEL.load(job.base).requires_grad_(True).train()
+    mixture = known_conditions(mixture, model.conditions)
     for part, name in zip(mixture.stores, mixture.names, strict=True):
         require_match(model, part.header.spec, None, name or str(job.data))
     record, going_on = start_job(job, "world-model", config.robot, ("torch",), base=job.base)
@@ -83,7 +89,7 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
         require_long_enough(part, settings)
     if model.training_range is not None:
         model.training_range = model.training_range.joined(training_range(mixture))
-    states, _, following = _transitions(model, mixture)
+    states, _, following, _ = _transitions(model, mixture)
     change = Normaliser(model.observation.size, eps=1e-12).fit(following - states).std.clone()
     weights = event_weights(model, mixture, settings)
     learner = WorldModelLearner(job.out, model, mixture, settings, change, weights, device=job.device)
@@ -123,9 +129,9 @@ def fit_statistics(model: WorldModel, data: Store | Mixture, settings: WorldSett
 
     A constant column raises an InputError if the settings refuse it.
     """
-    states, control, following = _transitions(model, Mixture.of(data))
+    states, control, following, numbers = _transitions(model, Mixture.of(data))
     _require_varying(model, states, control, settings)
-    inputs = model.observation.features(states, control)
+    inputs = model.observation.features(states, model.with_conditions(control[:, None], numbers)[:, 0])
     model.normaliser.fit(inputs)
     outputs = Normaliser(model.observation.size, eps=1e-12).fit(following - states)
     solution = least_squares(model.normaliser, outputs, inputs, following - states, 1e-6)
@@ -161,9 +167,9 @@ def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSetti
     )
 
 
-def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
-    """Return states, controls and next states of an even sample of the training frames."""
-    parts: list[list[Tensor]] = [[], [], []]
+def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return states, controls, next states, and parameters if there are any, of an even sample of training frames."""
+    parts: list[list[Tensor]] = [[], [], [], []]
     for store, starts in zip(mixture.stores, mixture.sampled(Split.TRAIN, _SAMPLE, following=1), strict=True):
         rows = take(store.frames, starts, 2)
         for part, at in ((parts[0], rows[:, 0]), (parts[2], rows[:, 1])):
@@ -171,8 +177,10 @@ def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, T
                 model.observation.join(*(torch.from_numpy(store.columns(x, at)) for x in ("q", "qd", "channel")))
             )
         parts[1].append(torch.from_numpy(store.columns("control", rows[:, 0])))
-    states, control, following = (torch.cat(part) for part in parts)
-    return states, control, following
+        if store.parameters is not None:
+            parts[3].append(torch.from_numpy(store.parameters[np.searchsorted(store.offsets, starts, "right") - 1]))
+    states, control, following = (torch.cat(part) for part in parts[:3])
+    return states, control, following, torch.cat(parts[3]) if parts[3] else None
 
 
 def _require_varying(model: WorldModel, states: Tensor, control: Tensor, settings: WorldSettings) -> None:

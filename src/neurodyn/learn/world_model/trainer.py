@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learner of world models: the loss of forecasts from their own predictions, and validation on held-out episodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
 from neurodyn.dynamics.batch import Window
+from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.guard import Before, Fault, report
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
@@ -174,6 +176,9 @@ def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, 
     return (values.mean((1, 2)) * weights.event).sum(-1)
 
 
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
+
+
 class WorldModelLearner(WindowLearner):
     """Trains a world model in place, and calibrates the best one on the held-out episodes."""
 
@@ -213,7 +218,13 @@ class WorldModelLearner(WindowLearner):
     def draw(self) -> None:
         """Draw whole windows, and windows that a failure cuts off."""
         ends = self._sampler.draw_ends() if self._model.terminates else None
-        self._batch = (self._sampler.draw(), ends)
+        if ends is not None:
+            ends = EndingWindows(self._conditioned(ends.windows), ends.weight)
+        self._batch = (self._conditioned(self._sampler.draw()), ends)
+
+    def _conditioned(self, batch: AnyBatch) -> AnyBatch:
+        """Return windows with conditions behind their controls."""
+        return replace(batch, control=self._model.with_conditions(batch.control, batch.parameters))
 
     def windows(self) -> int:
         """Return the number of windows of each member, those that a failure cuts off last."""
@@ -235,7 +246,8 @@ class WorldModelLearner(WindowLearner):
         batch, ends = self._batch
         windows = batch if batch.q.shape[1] else ends.windows
         where, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
-        parts = (windows.q, windows.qd, windows.control, windows.channels)
+        control = windows.control[..., : self._model.spec.nu]  # without the conditions
+        parts = (windows.q, windows.qd, control, windows.channels)
         # The first of the members' windows at this place that is not finite, or the first if all are.
         sound = torch.stack([x[:, 0].isfinite().all((-1, -2)) for x in parts if x is not None]).all(0)
         m = int(sound.int().argmin())
@@ -349,7 +361,8 @@ class WorldValidation:
         first = self.context
         channels = None if batch.channels is None else batch.channels[:, : first + 1]
         past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first], channels)
-        found = model.rollout(past, batch.control[:, first:])
+        around = world_parameters(model.conditions, batch.parameters)
+        found = model.rollout(past, batch.control[:, first:], around)
         truth = model.observation.join(batch.q, batch.qd, batch.channels)[:, first + 1 :]
         error = model.observation.join(found.q, found.qd, found.channels)[:, 1:] - truth
         assert found.aleatoric is not None  # world models predict both
