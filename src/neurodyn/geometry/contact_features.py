@@ -169,7 +169,7 @@ class _Body(NamedTuple):
 
 
 class PlaneContacts(nn.Module):
-    """Contact features of a robot over fixed planes."""
+    """Contact features of a robot, and of free bodies beside it, over fixed planes."""
 
     _points: Tensor
     _sight: Tensor
@@ -177,7 +177,7 @@ class PlaneContacts(nn.Module):
     _frames: Tensor
     _children: Tensor
     _axes: Tensor
-    _centre: Tensor
+    _centres: Tensor
 
     def __init__(
         self, layout: ContactPointLayout, sight: list[tuple[float, float, float]], planes: list[tuple[float, ...]]
@@ -188,6 +188,11 @@ class PlaneContacts(nn.Module):
         self._groups = _groups(layout.joints)
         self._order = [-1, *(joint for group in self._groups for joint in group)]
         self._on = [self._order.index(point.joint) for point in layout.contact_points]
+        roots: list[int] = []
+        for index, joint in enumerate(layout.joints):
+            roots.append(index if joint.parent < 0 else roots[joint.parent])
+        self._roots = [self._order.index(roots[point.joint]) for point in layout.contact_points]
+        coms = layout.coms if isinstance(layout.coms, dict) else {}
         for name, rows in (
             ("points", [point.point for point in layout.contact_points]),
             ("sight", sight),
@@ -195,25 +200,33 @@ class PlaneContacts(nn.Module):
             ("frames", [joint.parent_frame for joint in layout.joints]),
             ("children", [joint.child_frame for joint in layout.joints]),
             ("axes", [joint.axis for joint in layout.joints]),
-            ("centre", layout.base_com),
+            ("centres", [layout.base_com, *(coms.get(joint.name, (0.0, 0.0, 0.0)) for joint in layout.joints[1:])]),
         ):
             self.register_buffer(f"_{name}", torch.tensor(rows), persistent=False)
 
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features, shape [worlds, 18 contact points], in base axes if the base floats."""
         bodies = self._bodies(q, qd)
-        turn, origin, speed, spin = (x[:, self._on] for x in bodies)
-        arm = rotation.rotate(turn, self._points.expand_as(origin))
-        place, moving = origin + arm, speed + torch.linalg.cross(spin, arm)
+        place, moving = self._moved(bodies)
         # The nearest plane counts; on a tie, the first.
         distances = torch.stack([((place - plane[:3]) * plane[3:]).sum(-1) for plane in self._planes.unbind()], -1)
         distance, nearest = distances.min(-1)
         upward = self._planes[nearest][..., 3:]
         if self._layout.floating:
-            base_turn, base_origin = bodies.turn[:, 1:2], bodies.origin[:, 1:2]  # after the world
-            to_base = rotation.conjugate(base_turn).expand_as(turn)
-            place, moving, upward = (rotation.rotate(to_base, x) for x in (place - base_origin, moving, upward))
+            to_base = rotation.conjugate(bodies.turn[:, 1:2]).expand(-1, len(self._on), -1)  # after the world
+            place, moving, upward = (
+                rotation.rotate(to_base, x) for x in (place - bodies.origin[:, self._roots], moving, upward)
+            )
         return contact_inputs(distance, upward, moving, place - distance[..., None] * upward, self._sight).flatten(1)
+
+    def points(self, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
+        """Return positions [m] and velocities [m/s] of the contact points, world axes, shapes [worlds, points, 3]."""
+        return self._moved(self._bodies(q, qd))
+
+    def _moved(self, bodies: _Body) -> tuple[Tensor, Tensor]:
+        turn, origin, speed, spin = (x[:, self._on] for x in bodies)
+        arm = rotation.rotate(turn, self._points.expand_as(origin))
+        return origin + arm, speed + torch.linalg.cross(spin, arm)
 
     def _bodies(self, q: Tensor, qd: Tensor) -> _Body:
         """Return the motion of all bodies in the order of `_order`, the world first, shapes [worlds, bodies, ...]."""
@@ -254,9 +267,7 @@ class PlaneContacts(nn.Module):
             velocity = parent.velocity + cross(parent.spin, arm) + cross(spin, lever - arm)
             return _Body(turn, parent.origin + lever, velocity, spin)
         lever = lever + rotation.rotate(in_world, value[..., :3])
-        # Only the first joint has a centre of mass that is not its origin.
-        centre = torch.stack([self._centre if joint == 0 else torch.zeros_like(self._centre) for joint in group])
-        own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(own_spin, _turned(turn, centre))
+        own_velocity = rotation.rotate(in_world, rate[..., :3]) - cross(own_spin, _turned(turn, self._centres[group]))
         return _Body(turn, parent.origin + lever, parent.velocity + cross(parent.spin, lever) + own_velocity, spin)
 
 

@@ -97,7 +97,11 @@ class ObjectContacts(nn.Module):
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features of states [worlds, nq] and [worlds, nv], shape [worlds, width]."""
         readings = self._query(None, q, qd)
-        point, moving = readings.position[:, self._points], readings.velocity[:, self._points]
+        return self.of_points(q, qd, readings.position, readings.velocity)
+
+    def of_points(self, q: Tensor, qd: Tensor, position: Tensor, velocity: Tensor) -> Tensor:
+        """Return the features from the motion of all contact points, shapes [worlds, points, 3] in world axes."""
+        point, moving = position[:, self._points], velocity[:, self._points]
         at = [column.q.start for column in self._columns]
         origin = torch.stack([q[:, start : start + 3] for start in at], 1)
         turn = torch.stack([q[:, column.quaternion] for column in self._columns], 1)
@@ -141,7 +145,9 @@ def _outward(local: Tensor, half: Tensor, radius: Tensor) -> tuple[Tensor, Tenso
     outside = squared > _LEAST
     length = torch.where(outside, squared, torch.ones_like(squared)).sqrt()
     depth, axis = (local.abs() - half).max(-1)
-    inward = torch.nn.functional.one_hot(axis, 3) * torch.where(local < 0, -1.0, 1.0).to(local)
+    inward = (axis[..., None] == torch.arange(3, device=local.device)).to(local) * torch.where(local < 0, -1.0, 1.0).to(
+        local
+    )
     distance = torch.where(outside, length, depth) - radius
     return distance, torch.where(outside[..., None], beyond / length[..., None], inward)
 

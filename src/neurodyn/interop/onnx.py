@@ -148,7 +148,16 @@ class PlainFrame(NeuralFrame):
             *memory, q_ahead, qd_ahead = rest
             start = BasePrediction(q_ahead, qd_ahead, qd_ahead - qd)
         start = self.encoding.viewed(start, self.environment)
-        return self._after(start, self.encoding.encode(start, control, self.environment, self._contacts), tuple(memory))
+        contacts = None if self._contacts is None else self._seen
+        return self._after(start, self.encoding.encode(start, control, self.environment, contacts), tuple(memory))
+
+    def _seen(self, q: Tensor, qd: Tensor) -> Tensor:
+        """Return the features of contacts with the ground and with objects."""
+        assert self._contacts is not None
+        of_objects = self.encoding.object_contact
+        if of_objects is None:
+            return self._contacts(q, qd)
+        return torch.cat([self._contacts(q, qd), of_objects.of_points(q, qd, *self._contacts.points(q, qd))], -1)
 
 
 def neural_frame(model: NeuralDynamics) -> OnnxFrame:

@@ -11,6 +11,7 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.geometry import rotation
+from neurodyn.geometry.contact_features import PlaneContacts
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.object_contacts import ObjectContacts, ObjectPoint
 
@@ -93,6 +94,25 @@ def test_the_outputs_for_a_next_state_lead_there(arm):
             found.q[:, place.quaternion] *= sign
     torch.testing.assert_close(found.q, after, rtol=0, atol=1e-9)
     torch.testing.assert_close(found.qd, rate, rtol=0, atol=1e-9)
+
+
+def test_exported_files_see_objects_as_the_kernels_do(arm):
+    spec, encoder = arm
+    _, layout = scene(spec.floating)
+    q, qd = states(spec)
+    sight = [(point.radius, 0.5, spec.dt) for point in layout.contact_points]
+    plain = PlaneContacts(layout, sight, [(0.0, 0.0, 0.0, 0.0, 0.0, 1.0)]).double()
+
+    def contacts(q, qd):
+        return torch.cat([plain(q, qd), encoder.object_contact.of_points(q, qd, *plain.points(q, qd))], -1)
+
+    ground = Environment(ground=Ground(Scene(shapes=(Plane(),))))
+    torque = torch.ones(len(q), 1, dtype=q.dtype)
+    start = encoder.predict_base(q, qd, torque, ground)
+    found, wanted = encoder.encode(start, torque, ground, contacts), encoded(encoder, q, qd)
+    features = 3 * 18  # of two points and the ground, and of one point and the box
+    assert (wanted[:, -features:].unflatten(1, (3, 18)).abs().amax((0, 2)) > 0.1).all()
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)  # float32 constants
 
 
 def test_free_flight_needs_no_residual_of_an_objects_place(arm):

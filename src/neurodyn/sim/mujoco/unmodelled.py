@@ -26,9 +26,7 @@ def _options(model: Any) -> list[str]:
     mujoco, found = import_mujoco(), []
     integrator = mujoco.mjtIntegrator(int(model.opt.integrator)).name[6:]
     if integrator in ("RK4", "IMPLICIT"):
-        found.append(f"integrator {integrator}: its steps are those of Euler")
-    if int(model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP):
-        found.append("eulerdamp disabled: joint damping is implicit nevertheless")
+        found.append(f"integrator {integrator}: implicitfast takes its place in the declaration")
     if model.opt.noslip_iterations:
         found.append(f"{model.opt.noslip_iterations} noslip iterations: none are done")
     return found
