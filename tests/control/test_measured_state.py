@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.control.measurement_noise import MeasurementNoise, measured
+from neurodyn.control.task_frames import MeasurementNoise, measured
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State

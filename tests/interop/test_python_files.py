@@ -14,8 +14,7 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
-from neurodyn.interop.isaaclab import write_isaaclab
-from neurodyn.interop.mjlab import write_mjlab
+from neurodyn.interop.trainers import write_isaaclab, write_mjlab
 from tests.interop import fakes
 from tests.interop.runs import identified_run, network_run, network_torques, write_arm
 

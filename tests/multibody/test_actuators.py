@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.actuation import BodyWrench
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.description.transmissions import BodyWrench
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.drives.drive_program import DriveProgram

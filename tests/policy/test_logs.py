@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.control.measurement_noise import MeasurementNoise
 from neurodyn.control.starts import home_ground
+from neurodyn.control.task_frames import MeasurementNoise
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.inspection import inspect_store

@@ -115,11 +115,11 @@ def _plan(request: ControlRequest) -> None:
     """Let a planner act."""
     from neurodyn.cli.terminal.console import ProgressBar, claimed, keep_result
     from neurodyn.cli.terminal.results import print_tables
-    from neurodyn.control.measurement_noise import MeasurementNoise
     from neurodyn.control.planning.closed_loop import control_tables, run, write_control_report
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.control.robot.in_loop import plant_of
+    from neurodyn.control.task_frames import MeasurementNoise
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import require_usable

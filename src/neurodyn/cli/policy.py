@@ -42,7 +42,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     from neurodyn.control.task_frames import require_fit
     from neurodyn.learn.devices import current_ranks
     from neurodyn.learn.metrics import read_metrics
-    from neurodyn.learn.tracking.session import require_tracker
+    from neurodyn.learn.tracking.tracker import require_tracker
     from neurodyn.policy.train import open_training, train_policy
 
     out, dynamics = request.out, request.dynamics
@@ -79,7 +79,7 @@ def distill(request: DistillPolicyRequest) -> None:
 
     require_learner()
     from neurodyn.learn.metrics import read_metrics
-    from neurodyn.learn.tracking.session import require_tracker
+    from neurodyn.learn.tracking.tracker import require_tracker
     from neurodyn.policy.distillation import open_distillation
     from neurodyn.policy.train import train_policy
 

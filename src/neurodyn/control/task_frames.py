@@ -2,7 +2,7 @@
 """Frames of a task in some dynamics: the loop body shared by policies, planners and evaluations.
 
 A frame turns actions into controls, advances the dynamics, and computes rewards and failures. Also checks that task and
-dynamics fit together.
+dynamics fit together. States may be seen as they are measured, with noise.
 """
 
 import math
@@ -15,13 +15,16 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.starts import heights_above, home_ground
-from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.config import Config
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.errors import InputError, MismatchError, require
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.guard import KEPT, MOST, Before, guard_bounds, report, state_fault
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.termination import LIKELY
+from neurodyn.geometry import rotation
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Memory, Task
 
@@ -356,3 +359,47 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
         found.append(f"dt is {given.dt:.6g} s instead of {wanted.dt:.6g} s")
     if found:
         raise MismatchError(f"task {task.name!r} is not for these dynamics of {name!r}: {'; '.join(found[:3])}")
+
+
+class MeasurementNoise(Config, frozen=True):
+    """Standard deviations of what is measured.
+
+    Attributes:
+        position: Of positions and rotations [rad or m].
+        velocity: Of velocities [rad/s or m/s].
+    """
+
+    position: float = 0.0
+    velocity: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("position", "velocity"):
+            require(0 <= getattr(self, name) < math.inf, f"noise of the {name}", getattr(self, name), "at least 0")
+
+
+def measured(spec: StateSpec, state: State, noise: MeasurementNoise, generator: torch.Generator) -> State:
+    """Return states as they are measured; quaternions are turned by a random vector, in world axes.
+
+    Args:
+        spec: Spec of the states.
+        state: The states.
+        noise: How far off measurements are.
+        generator: Draws the noise.
+    """
+    if not noise.position and not noise.velocity:
+        return state
+    q = state.q.clone()
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=q.dtype, device=q.device)
+
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if joint.scalar:
+            q[:, place.q] += noise.position * drawn(len(q), place.q.stop - place.q.start)
+            continue
+        turn = slice(place.q.stop - 4, place.q.stop)
+        q[:, turn] = rotation.multiply(rotation.exponential(noise.position * drawn(len(q), 3)), q[:, turn])
+        shift = slice(place.q.start, place.q.stop - 4)
+        q[:, shift] += noise.position * drawn(len(q), shift.stop - shift.start)
+    qd = state.qd + noise.velocity * drawn(*state.qd.shape)
+    return State.unchecked(q=q, qd=qd, channels=state.channels)

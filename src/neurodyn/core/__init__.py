@@ -7,7 +7,14 @@ with lazy(__name__):
     from neurodyn.core.activations import ACTIVATIONS, Activation
     from neurodyn.core.artifacts import pretrained_names, read_json, write_json
     from neurodyn.core.config import Config, from_dict, read_config, to_dict
-    from neurodyn.core.description.activation import DriveState, Muscle
+    from neurodyn.core.description.actuation import (
+        BodyWrench,
+        DriveState,
+        FrameOffset,
+        Muscle,
+        SliderCrank,
+        TurningJoint,
+    )
     from neurodyn.core.description.blueprint import STRUCTURES, Augmentation, Blueprint, Structure
     from neurodyn.core.description.contacts import (
         BodyContact,
@@ -32,7 +39,6 @@ with lazy(__name__):
     from neurodyn.core.description.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Sphere, Terrain
     from neurodyn.core.description.sensors import SENSOR_KINDS, Part, Sensor, SensorKind, Stream
     from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
-    from neurodyn.core.description.transmissions import BodyWrench, FrameOffset, SliderCrank, TurningJoint
     from neurodyn.core.errors import InputError, MismatchError, NeurodynError
     from neurodyn.core.progress import Progress, showing, tracked
     from neurodyn.core.seeds import derive_seed, generator

@@ -20,10 +20,9 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, EagerFrame, FixedFrame, Recorder, cuda_graph
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.control import require_torques
-from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.guard import watch_rollout
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.measures import ComparedRollouts, compared

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 SIMULATORS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
     "simulator to export to",
     newton="neurodyn.interop.newton:write_newton",
-    isaaclab="neurodyn.interop.isaaclab:write_isaaclab",
+    isaaclab="neurodyn.interop.trainers:write_isaaclab",
     mjcf="neurodyn.interop.mjcf:write_mjcf",
     urdf="neurodyn.interop.urdf:write_urdf",
-    mjlab="neurodyn.interop.mjlab:write_mjlab",
+    mjlab="neurodyn.interop.trainers:write_mjlab",
 )
 """Writers by target, from (identified robot, empty folder) to the names of the quantities that the target holds.
 

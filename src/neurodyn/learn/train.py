@@ -24,7 +24,7 @@ from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainingPlan, with_budget
 from neurodyn.learn.requests import FinetuneRequest, TrainRequest
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
-from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.learn.tracking.tracker import require_tracker, tracking
 from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot, load, locate

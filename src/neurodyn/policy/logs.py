@@ -24,12 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
 from neurodyn.control.starts import home_ground, plausible_starts
-from neurodyn.control.task_frames import FrameEnd, episode_bounds, judge, require_fit
+from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, episode_bounds, judge, measured, require_fit
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import from_dict, read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec

@@ -9,8 +9,7 @@ from typing import Any
 from rsl_rl.utils import LogWriter
 
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.tracking.session import tracking
-from neurodyn.learn.tracking.tracker import Logger
+from neurodyn.learn.tracking.tracker import Logger, tracking
 
 _SECONDS = "/time"
 """End of the tags whose step rsl_rl gives in seconds of training; the same numbers come by iteration, too."""

@@ -22,7 +22,7 @@ from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.tracking.session import tracking
+from neurodyn.learn.tracking.tracker import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.learner import begun_with
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest

@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment, State, Window
-from neurodyn.dynamics.fixed_frame import FixedFrame
+from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.guard import KEPT, Before, DivergedError, Fault, guard_bounds_of, report, state_fault, watching
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics

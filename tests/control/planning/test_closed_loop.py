@@ -5,10 +5,10 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.measurement_noise import MeasurementNoise
 from neurodyn.control.planning.closed_loop import control_tables, render_control_report, run
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.task_frames import MeasurementNoise
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.base import BaseDynamics

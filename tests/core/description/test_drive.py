@@ -7,9 +7,8 @@ import re
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.description.activation import DriveState, Muscle
+from neurodyn.core.description.actuation import PLACES, BodyWrench, DriveState, FrameOffset, Muscle, SliderCrank
 from neurodyn.core.description.drive import UNITS, Drive, bounds, require_drives
-from neurodyn.core.description.transmissions import PLACES, BodyWrench, FrameOffset, SliderCrank
 from neurodyn.core.errors import InputError
 
 

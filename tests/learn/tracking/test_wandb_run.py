@@ -20,7 +20,7 @@ from neurodyn.core.errors import InputError, Notice
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog, read_metrics, show_results
 from neurodyn.learn.plan import TrainingBudget
-from neurodyn.learn.tracking.session import read_tracker_file, require_tracker, tracking
+from neurodyn.learn.tracking.tracker import read_tracker_file, require_tracker, tracking
 from neurodyn.learn.train import train
 from tests.learn.callbacks import StopAt, Stopped
 from tests.learn.tracking.models import RECORD, Kept
@@ -160,7 +160,7 @@ import os, signal, subprocess, sys
 from pathlib import Path
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.plan import TrainingBudget
-from neurodyn.learn.tracking.session import tracking
+from neurodyn.learn.tracking.tracker import tracking
 from tests.learn.tracking.models import RECORD, Kept
 
 class Kills(Callback):
@@ -198,7 +198,7 @@ def test_a_tracker_that_dies_ends_nothing_and_is_told_of_once(tmp_path: Path):
 
 REQUIRES = """
 from neurodyn.core.errors import InputError
-from neurodyn.learn.tracking.session import require_tracker
+from neurodyn.learn.tracking.tracker import require_tracker
 try:
     require_tracker("wandb", "run")
 except InputError as error:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.activation import DriveState, Muscle
+from neurodyn.core.description.actuation import BodyWrench, DriveState, Muscle
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.transmissions import BodyWrench
 from neurodyn.robots import Robot
 from neurodyn.sim.mujoco.actuators import add_actuators, read_drives, takes_commands
 

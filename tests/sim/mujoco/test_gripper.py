@@ -11,7 +11,7 @@ import yaml
 
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.config import from_dict
-from neurodyn.core.description.activation import DriveState
+from neurodyn.core.description.actuation import DriveState
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap

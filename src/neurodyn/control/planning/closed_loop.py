@@ -13,13 +13,12 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
-from neurodyn.control.measurement_noise import MeasurementNoise, measured
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics
 from neurodyn.control.starts import home_ground
-from neurodyn.control.task_frames import Ending, FaultWatch, Moment, TaskFrames, require_fit
+from neurodyn.control.task_frames import Ending, FaultWatch, MeasurementNoise, Moment, TaskFrames, measured, require_fit
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import Record, to_dict, to_yaml
 from neurodyn.core.errors import InputError

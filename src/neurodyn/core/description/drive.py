@@ -11,15 +11,17 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config
-from neurodyn.core.description.activation import DriveState, Muscle, require_range
-from neurodyn.core.description.transmissions import (
+from neurodyn.core.description.actuation import (
     PLACES,
     BodyWrench,
+    DriveState,
     FrameOffset,
+    Muscle,
     SliderCrank,
     TurningJoint,
     links_of,
     require_factors,
+    require_range,
 )
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment, State
-from neurodyn.dynamics.fixed_frame import FixedFrame
+from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.geometry.launching import Chain
 from neurodyn.multibody.trace.program import TracedProgram
 

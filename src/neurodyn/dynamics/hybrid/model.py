@@ -24,8 +24,8 @@ from neurodyn.core.errors import InputError, nearest
 from neurodyn.core.workers import available_cores
 from neurodyn.dynamics.base import LearnedDynamics, renewed_memory
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.capture import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.control import frame_command, require_torques
-from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.geometry.ground import Ground

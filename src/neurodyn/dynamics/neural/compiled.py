@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment, State
+from neurodyn.dynamics.capture import KeptFrames, wants_torch
 from neurodyn.dynamics.conditions import ConditionInputs
-from neurodyn.dynamics.fixed_frame import KeptFrames, wants_torch
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.encoding import Encoding, Predict
 from neurodyn.dynamics.neural.kernels import CompiledNetwork, decode_launch, encode_launch, is_plain

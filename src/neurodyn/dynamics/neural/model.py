@@ -19,10 +19,10 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.conditions import Condition, with_values
 from neurodyn.dynamics.control import frame_input
 from neurodyn.dynamics.ensemble import MARKS, Groups, between_marks, deviation, followed, in_turn
-from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Outputs
 from neurodyn.geometry.ground import Ground

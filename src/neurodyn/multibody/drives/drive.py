@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from neurodyn.core.description.activation import DriveState
+from neurodyn.core.description.actuation import DriveState
 from neurodyn.core.description.drive import DRIVE_LAWS, Drive, Number
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.registry import imported

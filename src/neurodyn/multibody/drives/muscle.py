@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The force of a muscle in a traced step, and the rate of its activation; see `core.description.activation`."""
+"""The force of a muscle in a traced step, and the rate of its activation; see `core.description.actuation`."""
 
 from typing import Any
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from neurodyn.core.description.actuation import PLACES, BodyWrench, FrameOffset, SliderCrank, TurningJoint
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.transmissions import PLACES, BodyWrench, FrameOffset, SliderCrank, TurningJoint
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench
 from neurodyn.multibody.drives.drive import DrivenJoint

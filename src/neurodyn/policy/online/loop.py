@@ -21,7 +21,7 @@ from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import TrainingAgain
 from neurodyn.learn.run_folder import check_run
-from neurodyn.learn.tracking.session import require_tracker, tracking
+from neurodyn.learn.tracking.tracker import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.problem import OnlineProblem, pose
 from neurodyn.policy.online.record import SECONDS, OnlineResult, Round, best_of, settled, verdict

@@ -16,9 +16,16 @@ import numpy as np
 from msgspec import UNSET
 
 from neurodyn.core.config import to_dict
-from neurodyn.core.description.activation import DriveState, Muscle
+from neurodyn.core.description.actuation import (
+    PLACES,
+    BodyWrench,
+    DriveState,
+    FrameOffset,
+    Muscle,
+    SliderCrank,
+    TurningJoint,
+)
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.transmissions import PLACES, BodyWrench, FrameOffset, SliderCrank, TurningJoint
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
