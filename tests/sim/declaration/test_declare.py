@@ -198,7 +198,7 @@ def test_an_mjcf_keeps_its_actuators_keyframe_and_objects(tmp_path):
     assert [joint.kind for joint in robot.joints] == ["prismatic", "prismatic", "prismatic", "free"]
     assert robot.sampling.q["cube.x"] == pytest.approx((0.2, 0.4))
     assert {"drives", "self_contacts", "simulator"} <= {decision.what for decision in made.decisions}
-    found = neurodyn.sim.simulators(neurodyn.sim.articulation(robot), robot)
+    found = neurodyn.sim.mechanism(neurodyn.sim.articulation(robot), robot)
     assert [one.name for one in found.tendons or ()] == ["both"]
     assert [one.kind for one in found.equalities or ()] == ["joint"]
 
