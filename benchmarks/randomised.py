@@ -7,9 +7,11 @@ robots, which is its ceiling.
     python benchmarks/randomised.py --train policies --seeds 0 1 2
     python benchmarks/randomised.py --train policies --ceilings 5
     python benchmarks/randomised.py --policies policies/declared-0 policies/ranges-0
+    python benchmarks/randomised.py --throughput
 """
 
 import argparse
+import time
 from pathlib import Path
 
 import msgspec
@@ -17,9 +19,10 @@ import torch
 from torch import Tensor
 
 from _common import single_thread, write_result
+from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics import AnalyticDynamics, declared_hybrid
 from neurodyn.multibody import nominal
-from neurodyn.policy import SampledStarts
+from neurodyn.policy import PolicyEnvironment, SampledStarts
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.randomisation import open_randomisation
@@ -81,6 +84,30 @@ def trained(out: Path, seed: int, randomise: tuple[str, ...]) -> Path:
     return out
 
 
+def throughput(worlds: int = 256, frames: int = 30, repeats: int = 12) -> dict[str, float]:
+    """Return CPU seconds of an environment's step with one robot, and with robots that differ in 26 quantities."""
+    task, declared = load(TASK), declared_hybrid(load_robot("ant"))
+    opened = open_randomisation((*RANGES, "*.damping=x.8:1.2", "*.armature=x.8:1.2"), declared)
+    driven = declared.with_drives({name: Drive() for name in declared.spec.controls})
+    assert driven is not None
+    environments = {
+        "one robot": PolicyEnvironment(task, driven, SampledStarts(task, 0), worlds),
+        "robots that differ": PolicyEnvironment(
+            task, opened.dynamics, SampledStarts(task, 0), worlds, draws=opened.draws
+        ),
+    }
+    actions, times = torch.rand(worlds, len(task.actions)) - 0.5, {name: [] for name in environments}
+    for _ in range(repeats):
+        for name, environment in environments.items():
+            begin = time.process_time()
+            for _ in range(frames):
+                environment.step(actions)
+            times[name].append((time.process_time() - begin) / frames)
+    found = {f"{name}: step of {worlds} worlds [CPU-s]": min(times[name][1:]) for name in environments}
+    one, many = found.values()
+    return {**found, "ratio": many / one}
+
+
 def main() -> None:
     """Train and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -89,9 +116,13 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--ceilings", type=int, default=0, help="number of robots whose own policies are trained")
     parser.add_argument("--randomise", nargs="*", default=[], help="also train over these, as a run of `adapt`")
+    parser.add_argument("--throughput", action="store_true", help="only time a step with and without differences")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     single_thread()
+    if arguments.throughput:
+        write_result(arguments.json, "randomised", throughput(), {})
+        return
     policies, given = list(arguments.policies), tuple(arguments.randomise)
     kinds = {"declared": (), "ranges": RANGES} | ({"given": given} if given else {})
     if arguments.train is not None and not arguments.ceilings:
