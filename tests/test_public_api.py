@@ -19,6 +19,7 @@ NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
     "neurodyn.sim.newton_articulation", "neurodyn.cli.main", "neurodyn.control.starts",
+    "neurodyn.core.description.drive",
     "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.planning.sampling",
     "neurodyn.control.resolve", "neurodyn.control.returns", "neurodyn.core.artifacts", "neurodyn.core.config",
     "neurodyn.core.description.scene", "neurodyn.core.errors", "neurodyn.core.provenance", "neurodyn.data.header",

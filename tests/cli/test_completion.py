@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.cli.completion import candidates
+from neurodyn.cli.installation import candidates
 from neurodyn.cli.main import VERBS, run
 from tests import plant
 

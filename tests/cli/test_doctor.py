@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from neurodyn.cli import doctor
+from neurodyn.cli import installation as doctor
 from neurodyn.cli.main import run
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"

@@ -70,9 +70,9 @@ VERBS: Registry[Verb] = Registry(
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
     imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.control:imitate"),
     policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.main:POLICY_ACTIONS"),
-    doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
+    doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.installation:doctor"),
     export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.evaluate:export"),
-    completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.completion:completion"),
+    completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.installation:completion"),
 )
 """All verbs."""
 
@@ -176,7 +176,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"neurodyn {__version__}")
         return 0
     if arguments[:1] == ["--complete"]:
-        from neurodyn.cli.completion import candidates
+        from neurodyn.cli.installation import candidates
 
         print(*candidates(VERBS, arguments[1:]), sep="\n")
         return 0

@@ -12,14 +12,22 @@ from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
+from neurodyn.sim.articulation import (
+    Articulation,
+    BuiltShape,
+    ShapeKind,
+    Springs,
+    constraint_parameters,
+    constraints_of_shapes,
+    limit_spring,
+    rounded,
+)
 from neurodyn.sim.bodies import compose, inertia_entries, merged_body
 from neurodyn.sim.build import build, import_asset, moving_joints
 from neurodyn.sim.contact_points import rounded_pose, rounded_vector, shape_names
 from neurodyn.sim.engine import collides, import_newton
 from neurodyn.sim.fingerprint import body_groups, fingerprint, world_joints
 from neurodyn.sim.simulators import AssetLimits
-from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
 if TYPE_CHECKING:
     import newton

@@ -48,8 +48,8 @@ READERS: "Registry[LogFormat | Callable[..., Any]]" = Registry(
     npz="neurodyn.data.readers.npz:NPZ",
     mujoco="neurodyn.data.readers.mujoco:MUJOCO",
     lerobot="neurodyn.data.readers.lerobot:LEROBOT",
-    mcap="neurodyn.data.readers.mcap:MCAP",
-    rosbag2="neurodyn.data.readers.rosbag2:ROSBAG2",
+    mcap="neurodyn.data.readers.bags:MCAP",
+    rosbag2="neurodyn.data.readers.bags:ROSBAG2",
     robomimic="neurodyn.data.readers.robomimic:ROBOMIMIC",
     csv="neurodyn.data.readers.csv:CSV",  # last, because it recognises any text in columns
 )

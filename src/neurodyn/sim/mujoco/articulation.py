@@ -18,7 +18,16 @@ from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPri
 from neurodyn.core.description.scene import IDENTITY, Pose
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.robots import Robot, asset_path
-from neurodyn.sim.articulation import Articulation, BuiltShape, ShapeKind, Springs, limit_spring
+from neurodyn.sim.articulation import (
+    Articulation,
+    BuiltShape,
+    ShapeKind,
+    Springs,
+    constraint_parameters,
+    constraints_of_shapes,
+    limit_spring,
+    rounded,
+)
 from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, inertia_tensor, merged_body, rotation
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.mujoco.asset import compiled, read_spec
@@ -27,7 +36,6 @@ from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equa
 from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 from neurodyn.sim.simulators import AssetLimits
-from neurodyn.sim.soft_constraints import constraint_parameters, constraints_of_shapes, rounded
 
 _NEGLIGIBLE = 1e-9  # mass and inertia of a link in between, as a share of its body's
 _DIGITS = 9

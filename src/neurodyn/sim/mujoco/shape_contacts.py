@@ -20,10 +20,10 @@ from neurodyn.core.description.shape_contacts import (
     TouchingKind,
     TouchingShape,
 )
+from neurodyn.sim.articulation import constraint_parameters
 from neurodyn.sim.bodies import compose
 from neurodyn.sim.mujoco.couplings import ModelLinks
 from neurodyn.sim.mujoco.engine import import_mujoco
-from neurodyn.sim.soft_constraints import constraint_parameters
 
 _KINDS: dict[str, TouchingKind] = {
     "mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_ELLIPSOID": "ellipsoid",
