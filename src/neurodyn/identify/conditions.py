@@ -73,7 +73,7 @@ class ConditionSettings(Config, frozen=True):
     seconds: float = 0.5
     windows: int = 192
     candidates: int = 64
-    iterations: int = 20
+    iterations: int = 40
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -28,9 +28,10 @@ class GenerationRequest(Config, frozen=True, kw_only=False):
         reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
         ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
         frames: Length of a trajectory; by default the robot's own.
-        randomise: Quantities of the robot that each trajectory has a value of its own of, as "root.mass=+0:10" or
-            "*.damping=x.5:2", or a run of `neurodyn adapt`, whose posterior is drawn from; for robots with
-            solver mujoco or mujoco-c.
+        randomise: Quantity of the robot that each trajectory has a value of its own of, as root.mass=+0:10 (added),
+            *.damping=x.5:2 (times), contact.friction=.3:.9 (set), each also with :log or :normal behind it; or a run of
+            `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from. Give the flag once for each. Needs a
+            robot with solver mujoco or mujoco-c.
         device: Where it computes: cpu, cuda, cuda:1 ...
         threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
         resume: Go on from an interrupted run with the same settings.
@@ -49,7 +50,7 @@ class GenerationRequest(Config, frozen=True, kw_only=False):
     reset_fraction: float | None = None
     ground: str | None = None
     frames: int | None = None
-    randomise: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
+    randomise: Annotated[Sequence[str], Flag("each")] = ()
     device: Annotated[str, Flag("device")] = "cpu"
     threads: Annotated[int | None, Flag("threads")] = None
     resume: bool = False
