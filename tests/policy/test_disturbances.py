@@ -206,3 +206,21 @@ def test_terms_of_mjlab_are_the_same_quantities(task):
     biased = disturbances_of(["dr.encoder_bias=+-.1:.1"], load("anymal-velocity"))
     assert len(biased) == 12
     assert {one.names[0].rpartition(".")[0] for one in biased} == {"observation.joint_position"}
+
+
+def test_each_world_has_a_piece_of_a_ground():
+    task = load("ant-run")
+    opened = open_randomisation(["ground=rough", "root.mass=+0:5"], declared_hybrid("ant"), task)
+    around = opened.surroundings(task, 4, 0)
+    world = PolicyEnvironment(task, opened.dynamics, SampledStarts(task, 0), 4, draws=opened.draws, environment=around)
+    assert len(around.ground.pose.unique(dim=0)) == 4
+    for _ in range(20):
+        seen = world.step(torch.zeros(4, 8))[0]["policy"]
+    assert seen.isfinite().all()
+    assert world.parameters.names == ("root.mass",)
+    flat = open_randomisation([], declared_hybrid("ant"), task)
+    assert flat.surroundings(task, 4, 0) is None
+    with pytest.raises(InputError, match=r"rough, steps are several grounds; valid: one"):
+        open_randomisation(["ground=rough", "ground=steps"], declared_hybrid("ant"), task)
+    with pytest.raises(InputError, match=r"no ground of robot 'ant'; valid: flat"):
+        open_randomisation(["ground=moon"], declared_hybrid("ant"), task).surroundings(task, 4, 0)

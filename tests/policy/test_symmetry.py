@@ -17,7 +17,9 @@ from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.symmetry import MirroredBatches, mirror_of
 from neurodyn.policy.train import open_training, train_policy
 from neurodyn.robots import load as load_robot
+from neurodyn.sim.declaration.declare import declare
 from neurodyn.tasks import load
+from tests.tasks.test_velocity import QUADRUPED
 
 WORLDS = 16
 
@@ -117,3 +119,22 @@ def test_refusals(ant):
         mirror_of(declared_hybrid("cartpole").mechanism)
     with pytest.raises(InputError, match=r"'hip_1\.mass' becomes 'hip_4\.mass', which is not there"):
         batches(load("ant-run"), ant, "hip_1.mass=x.5:2")
+
+
+def test_a_quadruped_of_init_walks_the_same_on_both_sides(tmp_path):
+    (tmp_path / "dog.xml").write_text(QUADRUPED.replace("0.15 0.05 0.08", "0.15 0 0.08"))  # its load in the middle
+    declare(tmp_path / "dog.xml", tmp_path / "dog")
+    task = load(f"velocity@{tmp_path / 'dog'}")
+    dynamics = declared_hybrid(task.declaration())
+    both, _ = batches(task, dynamics)
+    assert both.mirror.partner["FL_thigh"] == "FR_thigh"
+    state, action = states(task), torch.rand(WORLDS, 8) - 0.5
+    ends = []
+    for one, acted in ((state, action), (both.mirror.state(task.declaration().spec, state), both.actions(action))):
+        now = dynamics.quantities(one)
+        control = task.control(acted, now, task.begin(now, torch.Generator().manual_seed(0)))
+        _, step = dynamics.step(dynamics.begin(one), one, control)
+        ends.append(step.state)
+    image = both.mirror.state(task.declaration().spec, ends[0])
+    torch.testing.assert_close(image.q, ends[1].q, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(image.qd, ends[1].qd, atol=1e-2, rtol=1e-2)

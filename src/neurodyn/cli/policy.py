@@ -61,7 +61,10 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     )
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
     require_usable(end.verdict, out)
-    print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
+    if job.settings.privileged:
+        print(f"next: neurodyn policy distill {out} --out {out}-student")
+    else:
+        print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
     print(f"verdict: {end.verdict}")
 
 

@@ -199,7 +199,6 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         )
     folders = names_of(folder)
     wanted, networks = _opened(folders, request.task)
-    environment = None if request.ground is None else task_ground(wanted, request.ground, episodes, seed)
     names = dict.fromkeys(dynamics or default_dynamics(folders))
     # All are opened, and so checked, before the first episode is played.
     opened = {
@@ -212,6 +211,10 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
     for name, where in opened.items():
         drawn[name] = open_randomisation(request.randomise, where.dynamics, wanted)
         opened[name] = replace(where, dynamics=drawn[name].dynamics)
+    grounds = {request.ground, *(one.ground for one in drawn.values())} - {None}
+    if len(grounds) > 1:
+        raise InputError(f"--ground and --randomise ground are {' and '.join(sorted(map(str, grounds)))}; valid: one")
+    environment = task_ground(wanted, str(grounds.pop()), episodes, seed) if grounds else None
     logged = [name for name, where in opened.items() if where.log is not None]
     from_logs = tuple(name for name, where in opened.items() if where.dynamics.from_logs)
     outcomes: dict[str, list[EpisodeOutcomes]] = {}

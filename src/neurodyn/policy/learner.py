@@ -70,7 +70,7 @@ class PolicyLearner(Learner):
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             reward_scale=settings.reward_scale, draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
             history=settings.network.history, with_actions=settings.network.with_actions,
-            frames=settings.frames,
+            frames=settings.frames, environment=self._robots.surroundings(task, settings.worlds, seed),
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
@@ -217,7 +217,7 @@ class PolicyLearner(Learner):
         drawn = self._robots if where is self._plays else Randomisation(where.dynamics, None)
         return play(
             network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, draws=drawn.draws,
-            disturbed=drawn.disturbed,
+            disturbed=drawn.disturbed, environment=drawn.surroundings(self._task, count, _EVALUATION),
         )  # fmt: skip
 
 

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.returns import EpisodeOutcomes, QuantitySensitivity, Returns
+from neurodyn.control.starts import task_ground
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.batch import WorldParameters, device_generator
+from neurodyn.dynamics.batch import Environment, WorldParameters, device_generator
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
@@ -23,6 +24,8 @@ from neurodyn.multibody.engine import nominal
 from neurodyn.policy.disturbances import Disturbances, EpisodeDraws, disturbances_of, is_disturbance
 from neurodyn.sim.draws import JoinedDraws, QuantityDraws, draws_of_drives, quantity_draws
 from neurodyn.tasks import Task
+
+_GROUND = "ground="
 
 
 class DrawnRobots:
@@ -102,11 +105,17 @@ class Randomisation:
         dynamics: The dynamics.
         draws: The distribution of quantities of the robot; None for one robot.
         disturbed: What disturbs it (`policy.disturbances`).
+        ground: Ground of which each world has a piece; None for the robot's own.
     """
 
     dynamics: Dynamics
     draws: QuantityDraws | None
     disturbed: tuple[RandomisedQuantity, ...] = ()
+    ground: str | None = None
+
+    def surroundings(self, task: Task, worlds: int, seed: int) -> Environment | None:
+        """Return the pieces of ground of some worlds; None for the robot's own ground."""
+        return None if self.ground is None else task_ground(task, self.ground, worlds, seed)
 
 
 def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | None = None) -> Randomisation:
@@ -114,16 +123,20 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | No
 
     A text is a distribution (`core.description.randomisation`), or a run of `neurodyn identify` or `neurodyn adapt`,
     whose posterior is drawn from. Quantities of drives ("actuator.JOINT.gain") may be drawn of robots that declare no
-    drives, too. With a task it may also be a disturbance (`policy.disturbances`), in any dynamics.
+    drives, too. With a task it may also be a disturbance (`policy.disturbances`), in any dynamics, or "ground=NAME".
 
     Raises:
         InputError: A text is malformed or names an unknown quantity, or worlds of the dynamics cannot differ.
     """
     others = [text for text in texts if task is not None and is_disturbance(text)]
     disturbed = () if task is None else disturbances_of(others, task)
-    texts = [text for text in texts if text not in others]
+    grounds = [text.removeprefix(_GROUND) for text in texts if task is not None and text.startswith(_GROUND)]
+    if len(grounds) > 1:
+        raise InputError(f"randomise: {', '.join(grounds)} are several grounds; valid: one")
+    ground = grounds[0] if grounds else None
+    texts = [text for text in texts if text not in others and not (grounds and text.startswith(_GROUND))]
     if not texts:
-        return Randomisation(dynamics, None, disturbed)
+        return Randomisation(dynamics, None, disturbed, ground)
     if dynamics.conditions:
         values = {condition.name: condition.value for condition in dynamics.conditions}
         return Randomisation(dynamics, quantity_draws(texts, values, {}), disturbed)
@@ -140,7 +153,7 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | No
     draws = quantity_draws(texts, values, model.mechanism.bounds())
     if isinstance(dynamics, HybridDynamics):
         dynamics = dynamics.freeing(draws.names)
-    return Randomisation(dynamics, draws, disturbed)
+    return Randomisation(dynamics, draws, disturbed, ground)
 
 
 def _with_drives(dynamics: HybridDynamics | AnalyticDynamics) -> HybridDynamics | AnalyticDynamics:

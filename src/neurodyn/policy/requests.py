@@ -48,7 +48,8 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
         randomise: Quantity in which the robot differs between worlds and episodes, as root.mass=+0:10 (added),
             *.damping=x.5:2 (times), contact.friction=.3:.9 (set), each also with :log or :normal behind it; or a run of
             `neurodyn adapt` or `neurodyn identify`, whose posterior is drawn from; or what disturbs it, as
-            push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step. Give the flag once for each.
+            push.velocity=0:1, delay.action=0:.04, observation.*=+-.1:.1:step; or ground=NAME, of which each world has a
+            piece. Give the flag once for each.
         privileged: The policy sees what is drawn for the robot, as its critic does: a teacher for `neurodyn policy
             distill`.
         history: Frames of observations that the policy sees at once.

@@ -60,7 +60,7 @@ def test_a_recording_is_written(policy, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["fly"], "unknown policy action 'fly'; valid: evaluate"),
+        (["fly"], "unknown policy action 'fly'; valid: distill, evaluate"),
         (["train", "hover", "--dynamics", "analytic", "--out", "x"], "unknown task 'hover'"),
         (["train", "cartpole-swingup", "--dynamics", "moon", "--out", "x"], "'moon': no such dynamics"),
         (["train", "ant-run", "--dynamics", "pretrained:cartpole", "--out", "x"],
