@@ -15,11 +15,11 @@ from neurodyn.core.artifacts import pretrained_names
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-PRETRAINED = {"solver_swap.py", "gradient.py"}
+PRETRAINED = {"solver_swap.py", "gradient.py", "boxes.py"}
 ARGUMENTS = {
     "gradient.py": ["--worlds", "8", "--iterations", "50"],
     "solver_swap.py": ["--worlds", "8", "--frames", "30"],
-    "boxes.py": ["--worlds", "4", "--frames", "4"],
+    "boxes.py": ["--worlds", "4", "--frames", "4", "--solver", "neural"],
     "link_lengths.py": ["--grid", "2"],
     "swimmer.py": ["--seconds", "0.5"],
     "walking.py": ["--seconds", "0.3", "--decisions", "300", "--episodes", "1"],
@@ -45,14 +45,11 @@ def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(subprocess, "run", run_here)
     if script in PRETRAINED:
         pytest.importorskip("newton")
-        if "cartpole" not in pretrained_names():
-            pytest.skip("pretrained:cartpole does not ship with this tree")
+        if not pretrained_names():
+            pytest.skip("no pretrained models ship with this tree")
     model: list[str] = []
     if script == "pushing.py":
         pytest.importorskip("newton")
-    if script == "boxes.py":
-        pytest.importorskip("newton")
-        model = ["--run", briefly_trained("ant", tmp_path)]
     if script in LOGS:
         pytest.importorskip("newton")
         if not LOGS[script].is_file():
@@ -74,16 +71,6 @@ def run_here(arguments: list[str], **options: Any) -> subprocess.CompletedProces
     if arguments[:3] != [sys.executable, "-m", "neurodyn.cli.main"]:
         return STARTED(arguments, **options)
     return subprocess.CompletedProcess(arguments, run(arguments[3:]))
-
-
-def briefly_trained(robot: str, folder: Path) -> str:
-    """Return the pretrained model of a robot where one ships, else one of a few steps."""
-    if robot in pretrained_names():
-        return f"pretrained:{robot}"
-    store, model = str(folder / "data.h5"), str(folder / "run")
-    assert run(["generate", robot, "--transitions", "3000", "--worlds", "30", "--out", store]) == 0
-    assert run(["train", robot, "--data", store, "--out", model, "--steps", "3"]) == 0
-    return model
 
 
 @pytest.mark.slow
