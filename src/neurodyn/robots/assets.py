@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
@@ -133,7 +133,7 @@ def relocate_mjcf(
 ) -> list[Path]:
     """Rewrite the file names in an MJCF or an included file in place; return the paths of the included files.
 
-    Missing files are left unchanged. Asset directories set in the file are merged into the names.
+    Missing files are left unchanged. Asset directories set in the file, or else in the MJCF, are merged into the names.
 
     Args:
         main: The MJCF.
@@ -144,9 +144,9 @@ def relocate_mjcf(
     """
     compiler = root.find("compiler")
     settings = {} if compiler is None else {key: compiler.attrib.pop(key, None) for key in _DIRECTORIES}
-    own = settings.get("meshdir") or settings.get("assetdir")
-    folders = {"mesh": own, "hfield": own, "texture": settings.get("texturedir") or settings.get("assetdir") or own}
-    strip = (settings.get("strippath") or "").lower() in {"true", "1"}
+    outer = None if path.resolve() == main.resolve() or (whole := _parse(main)) is None else whole.find("compiler")
+    folders, strip = _folders(settings)
+    outer_folders, _ = _folders({} if outer is None else outer.attrib)
     included = []
     for parent in list(root.iter()):
         for element in list(parent):
@@ -160,14 +160,27 @@ def relocate_mjcf(
                 file = file.replace("\\", "/").rsplit("/", 1)[-1]
             name = str(Path(folders.get(element.tag) or "") / file)
             element.set("file", name)
-            try:
-                source = Path(resolve_asset(main, str(path.parent), name))
-            except InputError:
+            for folder in (folders, outer_folders):
+                try:
+                    source = Path(
+                        resolve_asset(main, str(path.parent), str(Path(folder.get(element.tag) or "") / file))
+                    )
+                except InputError:
+                    continue
+                break
+            else:
                 continue
             element.set("file", place(source))
             if element.tag == "include":
                 included.append(source)
     return included
+
+
+def _folders(settings: Mapping[str, str | None]) -> tuple[dict[str, str | None], bool]:
+    """Return the folders of an MJCF's files by tag, and whether the paths in it are stripped."""
+    own = settings.get("meshdir") or settings.get("assetdir")
+    folders = {"mesh": own, "hfield": own, "texture": settings.get("texturedir") or settings.get("assetdir") or own}
+    return folders, (settings.get("strippath") or "").lower() in {"true", "1"}
 
 
 def fits_meshes(root: ElementTree.Element) -> bool:

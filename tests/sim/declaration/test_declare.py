@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+import trimesh
 
 import neurodyn
 from neurodyn.core.description.scene import Plane
@@ -253,3 +254,26 @@ def test_commands_without_a_range_get_one_that_is_said(tmp_path):
     assert made.robot.control_intervals() == (pytest.approx((-np.pi, np.pi)),)
     (said,) = [one.value for one in made.decisions if one.what == "commands"]
     assert said == "angle -3.14159 to 3.14159"
+
+
+TABLE = """<mujoco><compiler meshdir="parts"/><include file="arm.xml"/><worldbody>
+<body name="room"><geom type="plane" size="2 2 .1"/></body>
+<body name="table" pos=".4 0 .2"><geom name="table" type="box" size=".1 .1 .2"/></body>
+<body name="cube" pos=".4 0 .45"><freejoint name="cube"/><geom name="cube" type="box" size=".03 .03 .03"/></body>
+</worldbody></mujoco>"""
+ARM_OF_MESH = """<mujoco><asset><mesh name="link" file="link.stl"/></asset><worldbody><body name="arm" pos="0 0 .6">
+<joint name="turn" axis="0 1 0" range="4.1 4.108" damping="1"/><geom name="arm" type="mesh" mesh="link"/></body>
+</worldbody><actuator><motor joint="turn" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_a_table_meshes_of_an_included_file_and_narrow_limits_are_kept(tmp_path):
+    (tmp_path / "parts").mkdir()
+    trimesh.creation.box((0.4, 0.05, 0.05)).export(tmp_path / "parts" / "link.stl")
+    (tmp_path / "arm.xml").write_text(ARM_OF_MESH)
+    (tmp_path / "table.xml").write_text(TABLE)
+    robot = declare(tmp_path / "table.xml", tmp_path / "made").robot
+    robot = msgspec.structs.replace(robot, colliders=("arm",))
+    assert robot.sampling.q["turn"][0] < robot.sampling.q["turn"][1]
+    found = neurodyn.sim.mechanism(neurodyn.sim.articulation(robot), robot)
+    touching = {frozenset((one.first.name, one.second.name)) for one in found.shape_contacts or ()}
+    assert touching == {frozenset(("arm", "table"))}  # the cube was taken out

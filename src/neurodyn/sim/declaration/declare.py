@@ -186,9 +186,7 @@ class _Draft:
         self.tree["nominal"] = {}
         if self.stands:
             rest = {joint.name: round(rest_position(joint), 3) for joint in self.scalars}
-            within = {
-                joint.name: joint for joint in self.scalars if joint.lower is not None
-            }  # keyframes may break limits
+            within = {one.name: one for one in self.scalars if one.lower is not None}  # keyframes may break limits
             self.tree["nominal"] = rest | {
                 name: round(min(max(value, _least(within[name])), _most(within[name])) if name in within else value, 3)
                 for name, value in self.facts.pose.items()
@@ -295,9 +293,7 @@ class _Draft:
         if self.facts.floating and rest:
             self._decide("note", f"{rest} tilted plane{'s' * (rest > 1)} beside the floor: left out", "")
         elif rest or self.facts.floor_height:
-            self._decide(
-                "ground", f"{len(self.facts.floor)} planes, the floor at {self.facts.floor_height:g} m", "the asset"
-            )
+            self._decide("ground", f"{len(self.facts.floor)} planes, floor {self.facts.floor_height:g} m", "the asset")
         if self.facts.floating:
             self.tree["ground_sampling"] = {"ground": "flat", "height": [-0.2, 0.2], "tilt": 0.15, "absent": 0.03}
             self.tree["material"] = {"friction": 0.8}
@@ -323,7 +319,8 @@ class _Draft:
                 low, high = max(low, -math.pi), min(high, math.pi)  # a turn is enough to see
             elif joint.lower is not None or joint.kind == "revolute":
                 continue  # limits, or a whole turn
-            q[joint.name] = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]
+            rounded = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]
+            q[joint.name] = rounded if rounded[0] < rounded[1] else [low, high]
         places: dict[str, list[float]] = {}  # of objects at resets: as high as in the asset
         for joint in self.objects:
             for axis, value, rise in zip("xyz", joint.place or (), (0.0, 0.0, _RISE), strict=True):
@@ -362,10 +359,7 @@ class _Draft:
         )
 
     def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
-        """Return the heights at which random poses are clear of a flat ground [m], shape [count].
-
-        Those of a floating base are above the ground, positions of a joint that lifts a guided one are its own.
-        """
+        """Return heights above ground, or positions of what lifts, at which random poses are clear [m], shape [count]."""
         rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
         built, ranges = articulation(robot), self.tree[section]["q"]
         rows = []

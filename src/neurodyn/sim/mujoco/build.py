@@ -248,7 +248,10 @@ def _set_masses(model: Any, robot: Robot) -> None:
 
 
 def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
-    """Let the declared colliders touch scenes with the declared material; each other, and with margins, if declared."""
+    """Let the declared colliders touch scenes with the declared material; each other, and with margins, if declared.
+
+    Fixed bodies of the asset, as a table, are there for all of them.
+    """
     material = robot.material or ContactMaterial()
     scene = model.geom_bodyid == _scene_body(model)
     touching = ((model.geom_contype != 0) | (model.geom_conaffinity != 0)) & ~scene
@@ -262,6 +265,9 @@ def _set_contacts(model: Any, robot: Robot, clear: frozenset[str]) -> None:
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
             f"{choices({short_label(name) for names in labels.values() for name in names})}"
         )
+    chosen_geoms += [
+        geom for geom in labels if geom not in chosen_geoms and not model.body_weldid[model.geom_bodyid[geom]]
+    ]
     grounded = [geom for geom in chosen_geoms if model.geom(geom).name not in clear]
     bits = (model.geom_contype.copy(), model.geom_conaffinity.copy())
     model.geom_contype[:], model.geom_conaffinity[:] = 0, 0
