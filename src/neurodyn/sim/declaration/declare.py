@@ -359,7 +359,7 @@ class _Draft:
         )
 
     def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
-        """Return heights above ground, or positions of what lifts, at which random poses are clear [m], shape [count]."""
+        """Return heights above ground, or positions of a lift, at which random poses are clear [m], shape [count]."""
         rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
         built, ranges = articulation(robot), self.tree[section]["q"]
         rows = []
