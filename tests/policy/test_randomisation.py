@@ -111,6 +111,11 @@ def test_the_critic_sees_the_robot_and_the_policy_does_not(tmp_path):
     policy, critic = (weights[f"{name}_state_dict"]["mlp.0.weight"].shape[1] for name in ("actor", "critic"))
     assert critic == policy + len(TEXTS)
     assert read_plain(tmp_path / "a" / "config.yaml")["settings"]["randomise"] == list(TEXTS)
+    (tmp_path / "run").mkdir()
+    artifacts.write_tensors(tmp_path / "run" / POSTERIOR, {"hinge.mass": 1.0 + 0.1 * torch.rand(50)})
+    trained(out=tmp_path / "of-posterior", randomise=(str(tmp_path / "run"),))
+    weights = artifacts.read_tree(tmp_path / "of-posterior" / "state", "training")["learner"]
+    assert weights["critic_state_dict"]["mlp.0.weight"].shape[1] == policy  # robots that are nearly alike
     trained(out=tmp_path / "b", policy=str(tmp_path / "a"))  # its critic has other inputs: begun anew
     trained(out=tmp_path / "c", policy=str(tmp_path / "b"), randomise=TEXTS)
 
