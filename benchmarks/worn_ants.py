@@ -107,7 +107,9 @@ def returned(ant: str, policy: str, episodes: int) -> float:
     found = play(load_policy(policy)[1], task, AntInMujoco(ant), SampledStarts(task, seed=7), episodes, seed=7)
     spread = float(found.returns.std()) / episodes**0.5
     failed = float(found.failed.float().mean())
-    print(f"{ant}: {policy} returns {float(found.returns.mean()):.0f} ± {spread:.0f}, {failed:.0%} fail")
+    worst = float(found.returns.sort().values[: max(1, episodes // 10)].mean())
+    words = f"{ant}: {policy} returns {float(found.returns.mean()):.0f} ± {spread:.0f}, worst tenth {worst:.0f}"
+    print(f"{words}, {failed:.0%} fail")
     return float(found.returns.mean())
 
 
