@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from neurodyn.core.activations import ACTIVATIONS, require_activation
 from neurodyn.core.config import Config, from_dict, load_preset, require_numbers, to_dict
+from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
 from neurodyn.nets.networks import require_size
 
@@ -221,7 +222,7 @@ class TrainingSettings(Config, frozen=True):
         apart by: it does not see them.
         """
         drawn = ["robot"] if self.randomise else []
-        alike = not all("=" in text for text in self.randomise)
+        alike = any(is_run(text) for text in self.randomise)
         critic = drawn if self.privileged or not alike else []
         return {"actor": ["policy", *(drawn if self.privileged else [])], "critic": ["policy", *critic]}
 

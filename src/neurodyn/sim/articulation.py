@@ -12,10 +12,10 @@ import numpy as np
 
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ChainJoint, Cone, ConstraintParameters, SoftConstraints
 from neurodyn.core.description.elements import ForceElement
-from neurodyn.core.description.mechanism import Fingerprint, Link
+from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Fingerprint, Link
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import places
-from neurodyn.core.errors import choices, notice
+from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
 from neurodyn.sim.bodies import Pose, inertia_tensor
@@ -267,6 +267,38 @@ def _about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
     skew = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     sine, cosine = np.sin(angle)[:, None, None], np.cos(angle)[:, None, None]
     return np.eye(3) + sine * skew + (1 - cosine) * (skew @ skew)
+
+
+INERTIAL = ("mass", *(f"com.{axis}" for axis in "xyz"), *(f"inertia.{entry}" for entry in INERTIA_ENTRIES))
+"""Quantities of a link that simulators have as numbers of a body."""
+
+
+def require_differing(known: bool, name: str, simulator: str, joints: Iterable[str]) -> None:
+    """Raise an `InputError` for a quantity in which the worlds of a simulator cannot differ."""
+    if not known:
+        raise InputError(
+            f"parameter {name!r}: {simulator}'s worlds cannot differ in it; valid: mass, com, inertia, damping, "
+            f"armature, friction, stiffness, rest, lower or upper of {choices(list(joints)[:4])} ..., or "
+            "contact.friction, contact.solref and contact.solimp"
+        )
+
+
+def shapes_with(constraints: SoftConstraints, what: str, shapes: Iterable[str]) -> tuple[str, list[str]]:
+    """Return a property of contacts, and the shapes that have their number of it from a quantity.
+
+    Args:
+        constraints: The constraints of the robot.
+        what: The quantity without "contact.": a property, or SHAPE.property.
+        shapes: Names of the robot's shapes.
+
+    Returns:
+        The property; and the shape that the quantity names, if it has a number of its own, or all that have none.
+    """
+    names = list(shapes)
+    shape = next((name for name in names if what.startswith(f"{name}.")), None)
+    field = what if shape is None else what[len(shape) + 1 :]
+    own = constraints.own(field)
+    return field, [name for name in names if (name not in own if shape is None else name == shape and name in own)]
 
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.description.parameter import CONFIDENCE, Bounds, select_parameters
-from neurodyn.core.description.randomisation import RandomisedQuantity, changed, randomised_quantities
+from neurodyn.core.description.randomisation import RandomisedQuantity, changed, is_run, randomised_quantities
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 
@@ -163,8 +163,8 @@ def quantity_draws(texts: Sequence[str], values: Mapping[str, float], bounds: Bo
     Raises:
         InputError: A text is malformed, names an unknown quantity, or a run without a posterior.
     """
-    parts: list[QuantityDraws] = [SampledDraws(*read_posterior(Path(text))) for text in texts if _is_run(text)]
-    plain = [text for text in texts if not _is_run(text)]
+    parts: list[QuantityDraws] = [SampledDraws(*read_posterior(Path(text))) for text in texts if is_run(text)]
+    plain = [text for text in texts if not is_run(text)]
     if plain:
         least = {spec.name: spec.lower for spec in select_parameters(values, ["*"], bounds)}
         found = randomised_quantities(plain, values, bounds=least)
@@ -179,10 +179,6 @@ def draws_of_drives(texts: Sequence[str]) -> bool:
 
 
 _ACTUATOR = "actuator."
-
-
-def _is_run(text: str) -> bool:
-    return "=" not in text
 
 
 def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES
-from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.articulation import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import body_groups, world_joints
 from neurodyn.sim.newton_articulation import geoms_of_shapes
@@ -72,12 +71,7 @@ class NewtonParameters:
     def require(self, names: Sequence[str]) -> None:
         """Raise an `InputError` that names the quantities that have no number in the model."""
         for name in names:
-            if self._writer(name, set()) is None:
-                raise InputError(
-                    f"parameter {name!r}: Newton's worlds cannot differ in it; valid: mass, com, inertia, damping, "
-                    f"armature, friction, stiffness, rest, lower or upper of {choices(list(self._joint)[:4])} ..., or "
-                    "contact.friction, contact.solref and contact.solimp"
-                )
+            require_differing(self._writer(name, set()) is not None, name, "Newton", self._joint)
 
     def write(self, values: Mapping[str, Tensor]) -> int:
         """Set quantities to values of shape [worlds], all others to the declared ones.
@@ -95,7 +89,7 @@ class NewtonParameters:
             assert writer is not None  # `require` has refused it
             writer(value)
             owner, _, what = name.partition(".")
-            if what.partition(".")[0] in ("mass", "com", "inertia"):
+            if what in INERTIAL:
                 inertial.setdefault(self._joint[owner], {})[what] = value
         for joint, given in inertial.items():
             self._write_inertial(joint, given)
@@ -151,8 +145,7 @@ class NewtonParameters:
         if what == "rest" and declared.scalar:
             first = int(self._model.joint_q_start.numpy()[joint])
             return self._columns("joint_rest_q", slice(first, first + 1), "JOINT_REFERENCE_POSE_PROPERTIES", flags)
-        known = ("mass", *(f"com.{x}" for x in "xyz"), *(f"inertia.{x}" for x in INERTIA_ENTRIES))
-        return _nothing if what in known else None
+        return _nothing if what in INERTIAL else None
 
     def _columns(self, array: str, columns: slice, flag: str, flags: set[str]) -> Write:
         def write(value: Tensor) -> None:
@@ -163,11 +156,9 @@ class NewtonParameters:
 
     def _contact_writer(self, what: str, flags: set[str]) -> Write | None:
         """Return what writes a quantity of contacts with the scene, of one shape or of those without their own."""
-        shape = next((name for name in self._geoms if what.startswith(f"{name}.")), None)
-        field = what if shape is None else what[len(shape) + 1 :]
-        own = self._articulation.constraints.own(field)
-        geoms = [geom for name, geom in self._geoms.items() if (name not in own if shape is None else name == shape)]
-        if not geoms or field not in _CONTACT or (shape is not None and shape not in own):
+        field, shapes = shapes_with(self._articulation.constraints, what, self._geoms)
+        geoms = [self._geoms[name] for name in shapes]
+        if not geoms or field not in _CONTACT:
             return None
         array, column = _CONTACT[field]
 

@@ -109,6 +109,11 @@ def randomised_quantities(
     return tuple(found)
 
 
+def is_run(text: str) -> bool:
+    """Return whether a text is no distribution, but names a run whose posterior is drawn from."""
+    return "=" not in text
+
+
 def _malformed(text: str) -> InputError:
     return InputError(f"randomise {text!r} is malformed; valid: {_FORMS}")
 

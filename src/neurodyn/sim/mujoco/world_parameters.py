@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link
-from neurodyn.core.errors import InputError, choices
-from neurodyn.sim.articulation import Articulation
+from neurodyn.sim.articulation import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.bodies import inertia_tensor
 from neurodyn.sim.mujoco.articulation import BodyTree, names_of_geoms
 from neurodyn.sim.mujoco.build import BuiltModel
 from neurodyn.sim.mujoco.engine import import_mujoco
 
-_INERTIAL = ("mass", "com", "inertia")
 _PASSIVE = {"damping": "dof_damping", "armature": "dof_armature", "friction": "dof_frictionloss"}
 _RANGE = {"lower": 0, "upper": 1}
 _CONTACT = {
@@ -50,13 +48,7 @@ class WorldModels:
     def require(self, names: Sequence[str]) -> None:
         """Raise an `InputError` that names the quantities that have no number in the model."""
         for name in names:
-            if self._writer(name) is None:
-                links = list(self._joint)[:4]
-                raise InputError(
-                    f"parameter {name!r}: plain MuJoCo's worlds cannot differ in it; valid: mass, com, inertia, "
-                    f"damping, armature, friction, stiffness, rest, lower or upper of {choices(links)} ..., or "
-                    "contact.friction, contact.solref and contact.solimp"
-                )
+            require_differing(self._writer(name) is not None, name, "plain MuJoCo", self._joint)
 
     def write(self, model: Any, values: Mapping[str, float]) -> None:
         """Set quantities in a copy of the model, in which others have their own values already."""
@@ -66,7 +58,7 @@ class WorldModels:
             assert writer is not None  # `require` has refused it
             writer(model, value)
             link, _, what = name.partition(".")
-            if what.partition(".")[0] in _INERTIAL:
+            if what in INERTIAL:
                 inertial.setdefault(link, {})[what] = value
         for link, given in inertial.items():
             self._write_inertial(model, self._joint[link], given)
@@ -93,16 +85,13 @@ class WorldModels:
         if what == "rest":
             return lambda model, value: model.qpos_spring.__setitem__(position, value)
         carries = self._tree.link_of(int(self._model.jnt_bodyid[joint])) == joint
-        known = what == "mass" or what in _parts("com", "xyz") or what in _parts("inertia", INERTIA_ENTRIES)
-        return _nothing if carries and known else None
+        return _nothing if carries and what in INERTIAL else None
 
     def _contact_writer(self, what: str) -> Callable[[Any, float], None] | None:
         """Return what writes a quantity of contacts with the scene, of one shape or of those without their own."""
-        shape = next((name for name in self._geoms.values() if what.startswith(f"{name}.")), None)
-        field = what if shape is None else what[len(shape) + 1 :]
-        own = self._articulation.constraints.own(field)
-        geoms = [geom for geom, name in self._geoms.items() if (name not in own if shape is None else name == shape)]
-        if not geoms or field not in _CONTACT or (shape is not None and shape not in own):
+        field, shapes = shapes_with(self._articulation.constraints, what, self._geoms.values())
+        geoms = [geom for geom, name in self._geoms.items() if name in shapes]
+        if not geoms or field not in _CONTACT:
             return None
         numbers, column = _CONTACT[field]
         return lambda model, value: getattr(model, numbers).__setitem__((geoms, column), value)
@@ -128,10 +117,6 @@ class WorldModels:
         if self._scratch is None:
             self._scratch = mujoco.MjData(self._model)
         mujoco.mj_setConst(model, self._scratch)
-
-
-def _parts(name: str, parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{name}.{part}" for part in parts)
 
 
 def _nothing(model: Any, value: float) -> None:
