@@ -168,6 +168,7 @@ def test_worlds_of_a_network_differ_in_its_conditions(task):
     assert not torch.allclose(own, usual, atol=1e-4)
     with pytest.raises(InputError, match=r"matches no quantity; valid: .*hinge.length"):
         open_randomisation(("hinge.mass=1:2",), network)
+    assert open_randomisation(("hinge.length=.8:1.5", "ground=rough"), network, task).ground == "rough"
 
 
 def test_policies_are_compared_over_the_same_robots():

@@ -139,7 +139,7 @@ def open_randomisation(texts: Sequence[str], dynamics: Dynamics, task: Task | No
         return Randomisation(dynamics, None, disturbed, ground)
     if dynamics.conditions:
         values = {condition.name: condition.value for condition in dynamics.conditions}
-        return Randomisation(dynamics, quantity_draws(texts, values, {}), disturbed)
+        return Randomisation(dynamics, quantity_draws(texts, values, {}), disturbed, ground)
     if not isinstance(dynamics, HybridDynamics | AnalyticDynamics):
         raise InputError(
             f"randomise: worlds of {dynamics.kind} dynamics cannot differ in quantities of the robot; valid: hybrid, a "
