@@ -109,6 +109,19 @@ def test_more_than_memory_holds_is_refused_at_once():
         evaluate("pretrained:cartpole", horizon=10**9, rollouts=2)
 
 
+@pytest.mark.parametrize("name", pretrained_names())
+def test_the_caveat_that_is_shown_is_that_of_the_weights(name):
+    from neurodyn import load
+    from neurodyn.robots.listing import list_policies, list_robots
+
+    model = PRETRAINED + name
+    shown = next(robot.caveats.get(model, "") for robot in list_robots() if model in robot.pretrained)
+    caveat = load(model).caveat
+    assert shown == caveat
+    assert (caveat == "compiled contacts, network silent") is (name in {"ant", "anymal-c"})
+    assert all(policy.caveat == caveat for policy in list_policies() if policy.dynamics == model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pretrained_names())
 def test_the_errors_that_are_shown_are_those_of_the_model(name):

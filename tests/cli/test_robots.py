@@ -17,6 +17,12 @@ def test_every_robot_is_listed_and_written(tmp_path, capsys):
     found = {robot["name"]: robot for robot in listed["robots"]}
     assert "pretrained-policy:ant-run" in listed["policies"]
     assert "pretrained-policy:cartpole: cartpole-swingup, trained in pretrained:cartpole" in printed
+    assert "pretrained:ant (compiled contacts, network silent): " in printed
+    assert (
+        "pretrained-policy:ant-run: ant-run, trained in pretrained:ant (compiled contacts, network silent)" in printed
+    )
+    assert found["ant"]["caveats"] == {"pretrained:ant": "compiled contacts, network silent"}
+    assert found["cartpole"]["caveats"] == {}
     assert sorted(found) == names()
     assert all(name in printed for name in found)
     assert found["cartpole"]["controls"] == ["slider"]

@@ -63,8 +63,24 @@ def test_a_silent_predictor_without_a_skip_connection_is_zero(config, members):
     predictor = build_predictor(plain, 4, 2, members=members).double().fit(x, y)
     rows = torch.from_numpy(x[None, :50])
     assert predictor(rows).abs().max() > 1e-3 * abs(y).max()
+    assert not predictor.silent
     predictor.silence()
+    assert predictor.silent
     assert predictor(rows).abs().max() < 1e-12 * abs(y).max()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.kind)
+def test_a_predictor_is_silent_only_if_every_output_is_zero(config):
+    predictor, _, _ = fitted(config)
+    assert not predictor.silent  # the skip connection acts
+    predictor.silence()
+    assert predictor.float().silent  # after rounding, too
+    predictor.skip.bias[1] += 1e-3
+    assert not predictor.silent
+    predictor.silence()
+    predictor.net.output_layer.weight[0, 0] = 1e-3
+    assert not predictor.silent
 
 
 def test_collinear_and_constant_inputs_give_a_finite_solution():

@@ -45,6 +45,13 @@ def test_it_says_where_two_dynamics_do_not_begin_in_the_same_states(folder):
         assert ("analytic to runs/&lt;x&gt; (other starts)" in page) is not paired
 
 
+def test_a_silent_network_is_named(folder):
+    told = "compiled contacts, network silent"
+    assert told not in render_policy_report(folder, RESULT)
+    page = render_policy_report(folder, msgspec.structs.replace(RESULT, caveats={"runs/<x>": told}))
+    assert page.count(f"runs/&lt;x&gt; ({told})") == 2  # in the lead and in the table
+
+
 def test_returns_and_reward_errors_are_shown_and_escaped(folder):
     page = render_policy_report(folder, RESULT)
     for text in ("1200.5", "25%", "-300.5", "25.00%", "300 frames in 4 CPU-s", "runs/&lt;x&gt;"):

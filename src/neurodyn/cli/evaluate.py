@@ -261,6 +261,8 @@ def _export_onnx(run: str, out: Path | None) -> None:
             model = load(run)
             require_writable(out)
             difference = export_model(model, out)
+        if model.caveat:
+            print(f"{run}: {model.caveat}")
     print(f"differs from the {what} by at most {difference:.1e} in ONNX Runtime: {out}")
 
 

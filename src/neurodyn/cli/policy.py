@@ -55,6 +55,8 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
         reference = open_reference(job.task, job.where, request.reference)
     with ProgressBar(f"training {request.task} in {dynamics}") as bar:
         end = train_policy(replaced(job, reference=reference, progress=bar))
+    if job.where.dynamics.caveat:
+        print(f"{dynamics}: {job.where.dynamics.caveat}")
     print(
         f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"

@@ -53,10 +53,13 @@ def _list(json: Path | None) -> None:
     for robot in found:
         for model, measured in robot.measured.items():
             errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())
-            print(f"{model}: {errors}; {measured.what}, {measured.rollouts:,} roll-outs of {measured.horizon} frames")
+            caveat = f" ({robot.caveats[model]})" if model in robot.caveats else ""
+            motion = f"{measured.what}, {measured.rollouts:,} roll-outs of {measured.horizon} frames"
+            print(f"{model}{caveat}: {errors}; {motion}")
     policies = list_policies()
     for policy in policies:
-        print(f"{policy.name}: {policy.task}, trained in {policy.dynamics}")
+        caveat = f" ({policy.caveat})" if policy.caveat else ""
+        print(f"{policy.name}: {policy.task}, trained in {policy.dynamics}{caveat}")
     missing = [robot.name for robot in found if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")

@@ -190,6 +190,11 @@ class BaseDynamics(ABC):
         return self.kind
 
     @property
+    def caveat(self) -> str:
+        """What these dynamics are not, though their kind suggests it: nothing."""
+        return ""
+
+    @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None if the dynamics feel none."""
         return None

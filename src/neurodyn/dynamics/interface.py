@@ -55,6 +55,11 @@ class Dynamics(Protocol):
         ...
 
     @property
+    def caveat(self) -> str:
+        """What these dynamics are not, though their kind suggests it; empty for nothing."""
+        ...
+
+    @property
     def robot(self) -> Robot | None:
         """The declaration of the robot; None if there is none."""
         ...

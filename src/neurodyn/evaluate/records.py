@@ -47,7 +47,10 @@ class Result(Record, frozen=True, rename=_KEYS):
 
 
 class About(Result, frozen=True):
-    """Subject of an evaluation: roll-outs of `horizon` frames of `dt` [s]; `seed` is that of starts or noise."""
+    """Subject of an evaluation: roll-outs of `horizon` frames of `dt` [s]; `seed` is that of starts or noise.
+
+    `caveat` is that of the dynamics; UNSET for none.
+    """
 
     robot: str
     kind: str
@@ -57,6 +60,7 @@ class About(Result, frozen=True):
     rollouts: int
     seed: int
     dt: float
+    caveat: str | UnsetType = UNSET
 
 
 class ErrorSummary(Result, frozen=True):

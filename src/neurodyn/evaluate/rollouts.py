@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
@@ -163,6 +164,7 @@ def about(model: Dynamics, horizon: int, rollouts: int, seed: int) -> About:
     return About(
         robot=model.spec.robot, kind=model.kind, network=model.network, parameters=weights_in(model.parameters()),
         horizon=horizon, rollouts=rollouts, seed=seed, dt=model.spec.dt,
+        caveat=model.caveat or UNSET,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from neurodyn.core.verdict import as_verdict, together
 from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import (
     PERSISTENCE,
+    About,
     Evaluation,
     ForecastEvaluation,
     Logged,
@@ -89,12 +90,18 @@ def figures_of(run: str, result: Evaluation) -> RunFigures:
     score = {"Held-out score by training time": series} if series is not None else {}
     verdict = result.verdict if isinstance(result.verdict, str) else "ok"
     return RunFigures(
-        run=run, of=_of(result), kind=" ".join(dict.fromkeys([about.kind, about.network or about.kind])),
+        run=run, of=_of(result), kind=_kind(about),
         figures=dict(_figures(result)), baselines=_baselines(result), series={**_series(result), **score},
         settings=settings, seed=seed,
         cost=msgspec.structs.replace(cost, parameters=about.parameters, bytes=size_of(folder / "model")),
         verdict=str(together([as_verdict(verdict), trained])),
     )  # fmt: skip
+
+
+def _kind(about: About) -> str:
+    """Return kind and network, once where they are the same, and the caveat."""
+    kind = " ".join(dict.fromkeys([about.kind, about.network or about.kind]))
+    return f"{kind} ({about.caveat})" if about.caveat else kind
 
 
 def _log_of(run: str | Path, data: str | None) -> Path | None:

@@ -61,15 +61,17 @@ def export_model(model: Dynamics, path: Path) -> float:
     frame: OnnxFrame = KINDS[model.kind].export.get(f"export of {model.spec.robot!r}")(model)
     return write_onnx(
         path, frame.module, list(frame.inputs.values()), inputs=list(frame.inputs), outputs=frame.outputs,
-        metadata=describe(model.spec, model.kind, frame), before=frame.before, reference=frame.reference,
+        metadata=describe(model, frame), before=frame.before, reference=frame.reference,
     )  # fmt: skip
 
 
-def describe(spec: StateSpec, kind: str, frame: OnnxFrame) -> dict[str, Any]:
-    """Return the metadata of a model's file: names in order, units, time step [s], shapes of the memory."""
+def describe(model: Dynamics, frame: OnnxFrame) -> dict[str, Any]:
+    """Return the metadata of a model's file: names in order, units, time step [s], memory's shapes, a caveat if any."""
+    spec = model.spec
     memory = {name: list(x.shape[1:]) for name, x in frame.inputs.items() if f"{name}_next" in frame.outputs[2:]}
     return {
-        "kind": kind,
+        "kind": model.kind,
+        **({"caveat": model.caveat} if model.caveat else {}),
         "robot": spec.robot,
         "dt": spec.dt,
         "q_names": list(spec.q_names),

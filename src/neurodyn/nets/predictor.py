@@ -15,6 +15,9 @@ from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS, NetConfig, require
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
+_SILENT = 1e-5
+"""Rounding within which biases are those of a zero output, in standard deviations of the outputs."""
+
 
 class Predictor(nn.Module):
     r"""$y = \bar y + \sigma_y (W n + b + net(n))$ with $n = (x - \bar x)/\sigma_x$.
@@ -104,6 +107,17 @@ class Predictor(nn.Module):
         last = self.net.output_layer if self.skip is None else self.skip
         last.weight.zero_()
         last.bias.copy_(self.denormaliser(torch.zeros_like(last.bias)))
+
+    @property
+    def silent(self) -> bool:
+        """Whether all outputs are zero, whatever the inputs: weights are zero, and biases stand for a zero output."""
+        last = [self.net.output_layer] if self.skip is None else [self.net.output_layer, self.skip]
+        if any(bool(layer.weight.any()) for layer in last):
+            return False
+        biases: list[Tensor] = [layer.bias for layer in last if layer.bias is not None]
+        bias = torch.stack(biases).sum(0) if biases else torch.zeros(self.net.outputs)
+        zero = self.denormaliser(torch.zeros_like(bias))
+        return bool(torch.allclose(bias, zero, rtol=_SILENT, atol=_SILENT))
 
     def normalise_input(self, x: Tensor) -> Tensor:
         """Return normalised and clipped inputs, shape [..., inputs]."""

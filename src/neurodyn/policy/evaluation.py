@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import msgspec
 import numpy as np
 import torch
 from msgspec import UNSET, UnsetType
@@ -120,6 +121,7 @@ class PolicyEvaluation(Record, frozen=True):
         verdict: Whether models made from logs, or else the simulator, contradict the returns elsewhere
             (`core.verdict`).
         from_logs: Dynamics that logs of the robot made.
+        caveats: By dynamics, what they are not (`Dynamics.caveat`), where there is something to say.
     """
 
     task: str
@@ -133,6 +135,7 @@ class PolicyEvaluation(Record, frozen=True):
     policies: tuple["PolicyEvaluation", ...] = ()
     verdict: str = "ok"
     from_logs: tuple[str, ...] = ()
+    caveats: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @torch.no_grad()
@@ -207,6 +210,7 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
         )
         for name in names
     }
+    caveats = {name: where.dynamics.caveat for name, where in opened.items() if where.dynamics.caveat}
     drawn: dict[str, Randomisation] = {}
     for name, where in opened.items():
         drawn[name] = open_randomisation(request.randomise, where.dynamics, wanted)
@@ -239,6 +243,7 @@ def evaluate_policy(request: EvaluatePolicyRequest) -> PolicyEvaluation:
             results=results,
             verdict=str(_judged(results, from_logs)),
             from_logs=from_logs,
+            caveats=caveats,
             reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}, logged),
             ground=UNSET if request.ground is None else request.ground,
             randomise=request.randomise or UNSET,

@@ -54,7 +54,7 @@ def write_policy_report(
 
 def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequence[str] = ()) -> str:
     """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
-    names = ", ".join(row.dynamics for row in result.results)
+    names = ", ".join(_named(row.dynamics, result) for row in result.results)
     lead = f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
     body = [
         header(f"A policy for {result.task}"),
@@ -126,10 +126,13 @@ def returns(result: PolicyEvaluation) -> list[Table]:
 
 
 def _named(dynamics: str, result: PolicyEvaluation) -> str:
-    """Return the name of dynamics with what they are to the robot, where its logs made some of them."""
+    """Return the name of dynamics with their caveat, and what they are to the robot where logs made some of them."""
+    told = [result.caveats[dynamics]] if dynamics in result.caveats else []
     if dynamics in result.from_logs:
-        return f"{dynamics} (made from logs)"
-    return f"{dynamics} (declared simulator)" if result.from_logs and is_declared(dynamics) else dynamics
+        told.append("made from logs")
+    elif result.from_logs and is_declared(dynamics):
+        told.append("declared simulator")
+    return f"{dynamics} ({'; '.join(told)})" if told else dynamics
 
 
 def _title(result: PolicyEvaluation) -> str:

@@ -32,6 +32,7 @@ def headline(material: ReportMaterial) -> str:
     if _finite(result) < 1:
         entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
     told = "" if result.verdict is UNSET else paragraph(f"Verdict: {result.verdict}")
+    told = (paragraph(f"Note: {result.about.caveat}.") if result.about.caveat else "") + told
     return told + cards(entries)
 
 
@@ -39,6 +40,7 @@ def in_a_sentence(result: Evaluation) -> str:
     """Return one line on what was evaluated, and how."""
     found = result.about
     network = f"{found.network}, {found.parameters:,} weights" if found.network else found.kind
+    network += f" ({found.caveat})" if found.caveat else ""
     where = f", ground {result.ground}" if isinstance(result, Simulated) and result.ground else ""
     if isinstance(result, Simulated) and result.hold is not None:
         where += f", held by kp {result.hold[0]:g}, kd {result.hold[1]:g}"
@@ -58,6 +60,7 @@ def about(material: ReportMaterial) -> str:
         ("Robot", _robot(material)),
         ("Frame", f"{digits(1e3 * found.dt)} ms ({digits(1 / found.dt)} Hz)"),
         ("Network", f"{network_name(found.network)}, {found.parameters:,} parameters"),
+        ("What acts", found.caveat or ""),
         ("Training data", _data(material)),
         ("Trained for", trained),
         ("Training seed", str(config.settings.get("seed", "")) if config else ""),

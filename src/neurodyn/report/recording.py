@@ -116,7 +116,7 @@ def record(
         title=(driven_title if driven else passive_title) + (f", ground {where.name}" if where.grounded else ""),
         predicted=found.path,
         truth=truth.path,
-        predicted_label=model.kind,
+        predicted_label=f"{model.kind}: {model.caveat}" if model.caveat else model.kind,
         truth_label="analytic",
         worlds=tuple(f"start {i + 1} of seed {seed}" for i in range(worlds)),
         ground=starts.environment.ground,

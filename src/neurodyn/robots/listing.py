@@ -2,6 +2,7 @@
 """Lists the shipped robots with their pretrained models, and the shipped policies."""
 
 from neurodyn.core.artifacts import (
+    PRETRAINED,
     PRETRAINED_POLICY,
     pretrained_names,
     pretrained_policy_names,
@@ -37,6 +38,7 @@ class ListedRobot(Config, frozen=True, rename={"simulator": "teacher"}):
     pretrained: tuple[str, ...]  # its shipped models, as `pretrained:NAME`
     installed: bool  # whether the package with its asset is installed
     measured: dict[str, ShippedErrors]  # errors by `pretrained:NAME`
+    caveats: dict[str, str]  # what a model is not, though its kind suggests it, by `pretrained:NAME`
 
 
 def list_robots() -> list[ListedRobot]:
@@ -57,6 +59,7 @@ def list_robots() -> list[ListedRobot]:
                 pretrained=tuple(own),
                 installed=is_installed(robot),
                 measured={model: read_config(resolve_run(model) / "errors.json", ShippedErrors) for model in own},
+                caveats={model: text for model in own if (text := _caveat_of(model))},
             )
         )
     return listings
@@ -68,6 +71,7 @@ class ListedPolicy(Config, frozen=True):
     name: str  # `pretrained-policy:NAME`
     task: str
     dynamics: str  # the only ones it was trained in
+    caveat: str  # that of a shipped model which it was trained in
 
 
 def list_policies() -> list[ListedPolicy]:
@@ -75,8 +79,15 @@ def list_policies() -> list[ListedPolicy]:
     found = []
     for name in (f"{PRETRAINED_POLICY}{name}" for name in pretrained_policy_names()):
         record = read_plain(resolve_policy(name) / "config.yaml")
-        found.append(ListedPolicy(name=name, task=record["task"], dynamics=record["dynamics"]))
+        where = record["dynamics"]
+        caveat = _caveat_of(where) if where.startswith(PRETRAINED) else ""
+        found.append(ListedPolicy(name=name, task=record["task"], dynamics=where, caveat=caveat))
     return found
+
+
+def _caveat_of(pretrained: str) -> str:
+    """Return the caveat that a shipped model was written with, see `Dynamics.caveat`."""
+    return read_json(resolve_run(pretrained) / "model" / "config.json").get("caveat", "")
 
 
 def _robot_of(pretrained: str) -> str | None:

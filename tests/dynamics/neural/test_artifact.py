@@ -67,6 +67,19 @@ def test_a_saved_model_replaces_the_one_before(run: Path):
     assert sorted(p.name for p in (run / "model").iterdir()) == ["config.json", "model.safetensors", "spec.json"]
 
 
+def test_a_silent_network_is_written_down_and_found_without_that(run: Path, tmp_path: Path):
+    acting, config = NEURAL.load(run), run / "model" / "config.json"
+    assert acting.caveat == ""
+    assert "caveat" not in read_json(config)
+    NEURAL.save(tmp_path / "silent", acting.base_alone())
+    config = tmp_path / "silent" / "model" / "config.json"
+    written = read_json(config)
+    assert written["caveat"] == NEURAL.load(tmp_path / "silent").caveat == "no motion, network silent"
+    del written["caveat"]  # as older files
+    config.write_text(json.dumps(written))
+    assert NEURAL.load(tmp_path / "silent").caveat == "no motion, network silent"
+
+
 @pytest.mark.parametrize("name", damage.FILES)
 @pytest.mark.parametrize("keep", damage.KEPT)
 def test_missing_and_truncated_files_are_bad_input(name: str, keep: float | None, run: Path):

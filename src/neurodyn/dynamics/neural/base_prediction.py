@@ -49,9 +49,14 @@ class BoundMotion:
 
 
 class BaseMotion(ABC):
-    """Known part of the motion of a robot over one frame; if `whole`, the network starts from a correction of zero."""
+    """Known part of the motion of a robot over one frame; if `whole`, the network starts from a correction of zero.
+
+    Attributes:
+        title: What it is, for a reader of results.
+    """
 
     whole = False
+    title = "a base"
 
     def __deepcopy__(self, memo: Any) -> "BaseMotion":
         """Return itself: the motion is constant, so copies of a model share it."""
@@ -90,6 +95,8 @@ class BaseMotion(ABC):
 class FreeBase(BaseMotion):
     """Motion without contacts, joint limits and joint friction."""
 
+    title = "compiled motion without contacts"
+
     def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
         """Trace the motion of a mechanism; an `InputError` for identified values."""
         from neurodyn.multibody.motion import FreeMotion  # loads Warp
@@ -117,6 +124,7 @@ class ContactBase(BaseMotion):
     """Motion with soft contacts, joint limits and joint friction."""
 
     whole = True
+    title = "compiled contacts"
 
     def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
         """Trace the motion of a mechanism."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.config import Config, replaced
@@ -101,6 +102,14 @@ class NeuralDynamics(LearnedDynamics):
     def network(self) -> str:
         """Kind of network."""
         return self.predictor.net.title
+
+    @property
+    def caveat(self) -> str:
+        """That the base does all and the network nothing, as where validation silenced it; empty where it acts."""
+        if not self.predictor.silent:
+            return ""
+        motion = self.encoding.motion
+        return f"{'no motion' if motion is None else motion.title}, network silent"
 
     @property
     def members(self) -> int:
@@ -370,6 +379,7 @@ class ModelConfig(Config, frozen=True):
         encoding: Constants of the encoding.
         robot: Name or path of the declaration that the model was trained for.
         members: Number of networks.
+        caveat: That of the weights, for those who do not read them (`NeuralDynamics.caveat`); absent in older files.
     """
 
     kind: Literal["neural"]
@@ -377,6 +387,7 @@ class ModelConfig(Config, frozen=True):
     encoding: EncodingConfig
     robot: str
     members: int = 1
+    caveat: str | UnsetType = UNSET
 
 
 class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
@@ -416,7 +427,8 @@ def describe(model: NeuralDynamics) -> tuple[ModelConfig, ModelSpec]:
             f"model of {model.spec.robot!r}: its network has no configuration; build it by build_predictor"
         )
     config = ModelConfig(
-        kind="neural", net=net, encoding=encoding.config, robot=model.declaration, members=model.members
+        kind="neural", net=net, encoding=encoding.config, robot=model.declaration, members=model.members,
+        caveat=model.caveat or UNSET,
     )  # fmt: skip
     return config, ModelSpec(
         state=model.spec, fingerprint=model.fingerprint, contact_points=encoding.layout, scene=model.scene,

@@ -40,6 +40,7 @@ def render_page(out: Path, result: OnlineResult) -> str:
     body = [
         header(f"{result.task}: learned in turns with a {result.kind} model"),
         paragraph(f"From {beginning}; reference: {result.reference}. Verdict: {result.verdict}."),
+        *(paragraph(f"Model of round {one.number}: {caveat}.") for one in result.rounds if (caveat := _caveat(one))),
         cards(_headline(result)),
         section("Rounds", grid(_plots(result)), rounds_table(result).html(), lead=_LEAD),
         section("Ends of episodes", ends_table(result).html()),
@@ -287,11 +288,17 @@ def frames_of(reference: str) -> str:
     return "robot frames" if is_file(reference) else "simulator frames"
 
 
+def _caveat(one: Round) -> str:
+    """Return what the model of a round is not; empty for nothing."""
+    return one.model.caveat or "" if one.model is not None else ""
+
+
 def line(one: Round, frames: int) -> str:
     """Return a round in a line."""
+    told = f" ({caveat})" if (caveat := _caveat(one)) else ""
     error = "not known" if one.model_error is None else f"{one.model_error:.3g}"
     return (
-        f"round {one.number}: return {one.imagined.mean:.4g} in the model, {one.real.mean:.4g} in {one.real.dynamics} "
-        f"({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model error "
-        f"{error}; {frames:,} {frames_of(one.real.dynamics)} in all"
+        f"round {one.number}: return {one.imagined.mean:.4g} in the model{told}, {one.real.mean:.4g} in "
+        f"{one.real.dynamics} ({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model "
+        f"error {error}; {frames:,} {frames_of(one.real.dynamics)} in all"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec import UNSET, UnsetType
 
 from neurodyn.control.returns import Returns
 from neurodyn.core import artifacts
@@ -22,10 +23,11 @@ from neurodyn.dynamics.interface import Dynamics
 
 
 class FittedModel(Record, frozen=True):
-    """The model of a round: its run directory, and the processor time of its fit since it last went on [s]."""
+    """The model of a round: its run directory, processor time of its fit since it last went on [s], and caveat."""
 
     run: str
     cpu_seconds: float
+    caveat: str | UnsetType = UNSET
 
 
 class TrainedPolicy(Record, frozen=True):

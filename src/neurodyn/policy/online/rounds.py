@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import Starts
@@ -121,7 +122,8 @@ class RoundInProgress:
                 _begun(run), problem.device, self._stage("model"),
             )
         )  # fmt: skip
-        return FittedModel(run=str(run), cpu_seconds=time.process_time() - began)
+        seconds = time.process_time() - began
+        return FittedModel(run=str(run), cpu_seconds=seconds, caveat=load(run, device=problem.device).caveat or UNSET)
 
     def _train(self) -> TrainedPolicy:
         problem, out, where = self.problem, self.folder / "policy", self._where
