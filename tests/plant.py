@@ -114,7 +114,7 @@ class PlantDynamics:
     """The plant behind the interface of dynamics: a model without error, or with one that is asked for."""
 
     differentiable = False
-    kind, network, device = "neural", "plant", "cpu"
+    kind, network, caveat, device = "neural", "plant", "", "cpu"
     conditions = ()
 
     def __init__(self, distort: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> None:

@@ -26,7 +26,7 @@ class Coasting:
 
     spec = SPEC
     differentiable, conditions = False, ()
-    kind, network, device = "coasting", None, "cpu"
+    kind, network, caveat, device = "coasting", None, "", "cpu"
 
     def parameters(self):
         return iter(())
