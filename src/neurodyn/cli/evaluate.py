@@ -8,7 +8,7 @@ import tyro
 
 from neurodyn.cli.terminal.flags import Device, Format, LoggerFlag, Threads, command, one_of
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
-from neurodyn.interop.formats import POLICY_FORMATS, SIMULATORS, WRITERS
+from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATORS, WRITERS
 
 
 @command(EvaluationRequest)
@@ -208,7 +208,7 @@ def export(
     /,
     *,
     out: Path | None = None,
-    to: Annotated[str | None, one_of(WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
+    to: Annotated[str | None, one_of(CODE, WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
 ) -> None:
     """Write a model or a policy as an ONNX file, what was identified of a robot for a simulator, or data for others.
 
@@ -221,14 +221,17 @@ def export(
             RUN/newton, RUN/mjcf and so on.
         to: Of a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. Of a dataset, the format:
             lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). Of a policy: rsl-rl (a
-            checkpoint that Isaac Lab's play.py --checkpoint loads).
+            checkpoint that Isaac Lab's play.py --checkpoint loads). Of a policy or a model: c (a pair of C99 files) or
+            cpp-header, into a folder.
 
     Example:
         neurodyn export runs/cartpole
         neurodyn export walks.h5 --to lerobot --out walks
     """
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
-    if to is not None and to in SIMULATORS and not is_data:
+    if to is not None and to in CODE and not is_data:
+        _export_code(run, to, out)
+    elif to is not None and to in SIMULATORS and not is_data:
         _export_identified(run, to, out)
     elif to is not None and to in POLICY_FORMATS and not is_data:
         _export_policy(run, to, out)
@@ -264,6 +267,16 @@ def _export_onnx(run: str, out: Path | None) -> None:
         if model.caveat:
             print(f"{run}: {model.caveat}")
     print(f"differs from the {what} by at most {difference:.1e} in ONNX Runtime: {out}")
+
+
+def _export_code(run: str, to: str, out: Path | None) -> None:
+    """Write a model or a policy as code without dependencies."""
+    from neurodyn.cli.terminal.console import ProgressBar
+    from neurodyn.interop.c_code.export import export_code
+
+    with ProgressBar(f"exporting {run}"):
+        folder = export_code(run, to, out)
+    print(f"{', '.join(sorted(path.name for path in folder.iterdir()))}: {folder}; how to compile: first line of main")
 
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:

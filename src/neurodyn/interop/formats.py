@@ -10,6 +10,7 @@ from neurodyn.core.registry import Registry
 if TYPE_CHECKING:
     from neurodyn.data.store import Store
     from neurodyn.dynamics.base import LearnedDynamics
+    from neurodyn.interop.c_code.source import CUnit
     from neurodyn.interop.identified import IdentifiedRobot
     from neurodyn.robots import Robot
 
@@ -40,6 +41,14 @@ POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry(
     "format of a policy", **{"rsl-rl": "neurodyn.interop.policies:export_rsl_rl"}
 )
 """Writers by format, from (policy, folder to write) to the file that the other trainer loads."""
+
+
+CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry(
+    "code to export to",
+    c="neurodyn.interop.c_code.source:written_c",
+    **{"cpp-header": "neurodyn.interop.c_code.source:written_cpp"},
+)
+"""Writers by language, from (what is exported, its name in the code) to the texts of files by name."""
 
 
 WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies, drives and models as C99 without dependencies."""

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C files of a function with a memory: header, source, a program that times it; or one header for C++."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Literal
+
+from neurodyn.multibody.trace import Graph, Scalar
+from neurodyn.multibody.trace.text import statements
+
+
+@dataclass(frozen=True)
+class CArray:
+    """An array of numbers that a C function takes, returns or keeps.
+
+    Attributes:
+        name: Its name in C.
+        width: Number of its elements.
+        about: Names of the elements, or what they are.
+        kind: Type of an element; whole numbers are kept as `int`.
+    """
+
+    name: str
+    width: int
+    about: str = ""
+    kind: Literal["real", "int"] = "real"
+
+
+@dataclass(frozen=True)
+class CFunction:
+    """A C function of arrays.
+
+    Attributes:
+        name: Its name, without the prefix of the file.
+        about: What it does.
+        given: Arrays that it reads.
+        results: Arrays that it writes; each may be one of those it reads.
+        body: Statements, in which the arrays and `state` are known.
+        memory: Whether it reads or changes the memory; empty for neither.
+    """
+
+    name: str
+    about: str
+    given: tuple[CArray, ...]
+    results: tuple[CArray, ...]
+    body: str
+    memory: Literal["", "reads", "changes"] = ""
+
+
+@dataclass(frozen=True)
+class CUnit:
+    """What goes into a pair of C files.
+
+    Attributes:
+        title: First line of the comment, such as "Policy ant-run of ant".
+        about: Further lines.
+        functions: The functions; the first is timed by the program beside them.
+        memory: What is kept between calls.
+        numbers: Constants of the header by name, without prefix.
+        helpers: Tables and static functions.
+        begins: Arrays that the timed function's arguments begin with, by name; a result NAME_next then replaces NAME.
+        double: Whether numbers are of double precision, unless the user says otherwise.
+    """
+
+    title: str
+    about: tuple[str, ...]
+    functions: tuple[CFunction, ...]
+    memory: tuple[CArray, ...] = ()
+    numbers: dict[str, float | int] = field(default_factory=dict)
+    helpers: str = ""
+    begins: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    double: bool = False
+
+
+_PRELUDE = """
+typedef @_real real;
+typedef @_real number;
+typedef bool mask;
+#define LANES 1
+#define SELECT(condition, a, b) ((condition) ? (a) : (b))
+#define ANY(condition) (condition)
+#define ALL(condition) (condition)
+#define NOT(condition) (!(condition))
+#define LANE(x, n) (x)
+#if @UPPER_DOUBLE
+#define MATH(name) name
+#else
+#define MATH(name) name##f
+#endif
+"""
+
+_UNDEFINED = "".join(f"#undef {name}\n" for name in ("LANES", "SELECT", "ANY", "ALL", "NOT", "LANE", "MATH", "AFFINE"))
+
+_FUNCTIONS = {"abs": "fabs", "min": "fmin", "max": "fmax"}
+
+AFFINE = 32
+"""Outputs of a layer that are summed at once; layers are padded to multiples."""
+
+
+def math_calls(text: str) -> str:
+    """Return text with calls of C's functions in place of Warp's."""
+    return re.sub(r"::wp::(\w+)", lambda found: f"MATH({_FUNCTIONS.get(found[1], found[1])})", text)
+
+
+def assigned(graph: Graph, results: Sequence[tuple[str, Sequence[Scalar]]], arrays: Sequence[str]) -> str:
+    """Return statements that compute the elements of arrays, from those of the arrays that inputs are named by."""
+    lefts = [(f"{name}[{i}] =", value) for name, values in results for i, value in enumerate(values)]
+    text = statements(graph, lefts, {name: f"{name}[{{}}]" for name in arrays})
+    # Tables in a function would be filled anew at every call.
+    return math_calls(re.sub(r"(?<!static )const int (\w+)\[\] =", r"static const int \1[] =", text))
+
+
+def identifier(name: str) -> str:
+    """Return a name that is valid in C."""
+    text = re.sub(r"\W+", "_", name).strip("_").lower() or "model"
+    return f"n_{text}" if text[0].isdigit() else text
+
+
+def written_c(unit: CUnit, name: str) -> dict[str, str]:
+    """Return the texts of NAME.h, NAME.c and main.c."""
+    guard = f"{name.upper()}_H"
+    header = [*_comment(unit), f"#ifndef {guard}", f"#define {guard}", "", _declared(unit, name), ""]
+    header += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+    header += [f"{_about(one)}\n{_signature(one, name)};\n" for one in unit.functions]
+    header += [f"{_RESET}\nvoid {name}_reset({name}_state *state);\n" if unit.memory else ""]
+    header += ["#ifdef __cplusplus", "}", "#endif", "", "#endif"]
+    source = [f"/* {unit.title}: see {name}.h. */", f'#include "{name}.h"', "", *_includes(), _defined(unit, name, "")]
+    return {
+        f"{name}.h": _joined(header), f"{name}.c": _joined(source), "main.c": _bench(unit, name, f'#include "{name}.h"')
+    }  # fmt: skip
+
+
+def written_cpp(unit: CUnit, name: str) -> dict[str, str]:
+    """Return the texts of NAME.hpp, with a class over the same functions, and main.cpp."""
+    upper = name.upper()
+    text = [*_comment(unit), "#pragma once", "", *_includes(), f"#ifdef {upper}_EIGEN", "#include <Eigen/Core>"]
+    text += ["#endif", "", f"namespace {name} {{", "", _declared(unit, name), _defined(unit, name, "inline ")]
+    text += [*(_class(unit, name)), "", f"}}  // namespace {name}", "", _UNDEFINED]
+    first = f'#include "{name}.hpp"\nusing namespace {name};'
+    return {f"{name}.hpp": _joined(text), "main.cpp": _bench(unit, name, first)}
+
+
+_RESET = "/* Begins anew, with an empty memory. */"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
+
+
+def _includes() -> list[str]:
+    return [*(f"#include <{file}.h>" for file in ("math", "stdbool", "string")), ""]
+
+
+def _comment(unit: CUnit) -> list[str]:
+    paragraphs = [unit.title + ", written by neurodyn.", *unit.about]
+    paragraphs.append(
+        "Functions are reentrant: what is kept between calls is in the state, which the caller holds and resets. "
+        "Results may be written over what is given. Nothing is allocated; link with -lm."
+    )
+    lines = [line for text in paragraphs for line in (*wrap(text.replace("*/", "* /"), 110), "")]
+    return ["/*", *(f" * {line}".rstrip() for line in lines[:-1]), " */"]
+
+
+def _declared(unit: CUnit, name: str) -> str:
+    """Return constants and types."""
+    upper = name.upper()
+    lines = [f"#ifndef {upper}_DOUBLE", f"#define {upper}_DOUBLE {int(unit.double)} /* precision of all numbers */"]
+    lines += ["#endif", f"#if {upper}_DOUBLE", f"typedef double {name}_real;", "#else", f"typedef float {name}_real;"]
+    lines += ["#endif", ""]
+    known = {array.name: array.width for one in unit.functions for array in (*one.given, *one.results)}
+    numbers = {**{f"{key}_size": width for key, width in known.items()}, **unit.numbers}
+    lines += [f"#define {upper}_{key.upper()} {value!r}" for key, value in numbers.items()]
+    if unit.memory:
+        lines += ["", "typedef struct {"]
+        kinds = {"real": f"{name}_real", "int": "int"}
+        lines += [f"  {kinds[array.kind]} {array.name}[{array.width}];{_remark(array)}" for array in unit.memory]
+        lines += [f"}} {name}_state;"]
+    return "\n".join([*lines, ""])
+
+
+def _remark(array: CArray) -> str:
+    return f" /* {array.about} */" if array.about else ""
+
+
+def _defined(unit: CUnit, name: str, inline: str) -> str:
+    """Return the tables and the functions."""
+    parts = [_PRELUDE, math_calls(unit.helpers)]
+    for one in unit.functions:
+        parts.append(f"{inline}{_signature(one, name)} {{\n{one.body}\n}}\n")
+    if unit.memory:
+        parts.append(f"{inline}void {name}_reset({name}_state *state) {{\nmemset(state, 0, sizeof *state);\n}}\n")
+    return "\n".join(parts).replace("@UPPER", name.upper()).replace("@", name)
+
+
+def _arrays(one: CFunction) -> list[tuple[CArray, bool]]:
+    arrays = [*((array, False) for array in one.given), *((array, True) for array in one.results)]
+    return [(array, writes) for array, writes in arrays if array.width]
+
+
+def _signature(one: CFunction, name: str) -> str:
+    state = {"": [], "reads": [f"const {name}_state *state"], "changes": [f"{name}_state *state"]}[one.memory]
+    arrays = [f"{'' if writes else 'const '}{name}_real *{array.name}" for array, writes in _arrays(one)]
+    return f"void {name}_{one.name}({', '.join([*state, *arrays])})"
+
+
+def _about(one: CFunction) -> str:
+    lines = wrap(one.about, 110)
+    for array, writes in _arrays(one):
+        text = f"{array.name}[{array.width}]{' (result)' if writes else ''}"
+        lines += wrap(f"{text}: {array.about}" if array.about else text, 110, subsequent_indent="    ")
+    return "/* " + "\n * ".join(lines) + " */"
+
+
+def _class(unit: CUnit, name: str) -> list[str]:
+    """Return a class that holds the state."""
+    lines = ["class Model {", " public:"]
+    if unit.memory:
+        lines += ["  Model() { reset(); }", f"  void reset() {{ {name}_reset(&state_); }}"]
+    for one in unit.functions:
+        arrays = _arrays(one)
+        state = ["&state_"] if one.memory else []
+        const = "" if one.memory == "changes" else " const"
+        for eigen in (False, True):
+            types = [_cpp_type(array, writes, name, eigen) for array, writes in arrays]
+            given = ", ".join(f"{kind}{array.name}" for kind, (array, _) in zip(types, arrays, strict=True))
+            passed = ", ".join([*state, *(array.name + (".data()" if eigen else "") for array, _ in arrays)])
+            method = f"  void {one.name}({given}){const} {{ {name}_{one.name}({passed}); }}"
+            lines += [f"#ifdef {name.upper()}_EIGEN", method, "#endif"] if eigen else [method]
+    lines += [*(["", " private:", f"  {name}_state state_;"] if unit.memory else []), "};"]
+    return lines
+
+
+def _cpp_type(array: CArray, writes: bool, name: str, eigen: bool) -> str:
+    if not eigen:
+        return f"{'' if writes else 'const '}{name}_real *"
+    vector = f"Eigen::Matrix<{name}_real, {array.width}, 1>"
+    return f"Eigen::Ref<{vector}> " if writes else f"const Eigen::Ref<const {vector}> &"
+
+
+_MAIN = """/* Mean and worst time of a step: {how} */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 199309L
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+{include}
+
+static double now(void) {{
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return at.tv_sec * 1e6 + at.tv_nsec * 1e-3;
+}}
+
+int main(int count, char **arguments) {{
+  const long steps = count > 1 ? atol(arguments[1]) : 10000;
+  double sum = 0, worst = 0, total = 0;
+{declared}
+  for (long step = 0; step < steps; ++step) {{
+    if (step % 100 == 0) {{
+      {began}
+    }}
+{changed}
+    const double begun = now();
+    {call}
+    const double taken = now() - begun;
+    sum += taken;
+    if (taken > worst) worst = taken;
+    total += (double){last}[0];
+{carried}
+  }}
+  printf("%ld steps: mean %.3f us, worst %.3f us (first result, summed: %g)\\n", steps, sum / steps, worst, total);
+  return 0;
+}}
+"""
+
+
+def _bench(unit: CUnit, name: str, include: str) -> str:
+    """Return a program that calls the first function again and again."""
+    one, arrays, cpp = unit.functions[0], _arrays(unit.functions[0]), ".hpp" in include
+    how = f"{'g++ -std=c++11' if cpp else 'gcc -std=c99'} -O2 -march=native main.{'cpp' if cpp else 'c'}"
+    how += f"{'' if cpp else f' {name}.c'} -o bench -lm && ./bench [steps]"
+    declared = [f"  {name}_real {array.name}[{array.width}];" for array, _ in arrays]
+    began: list[str] = []
+    if unit.memory:
+        declared.append(f"  {name}_state memory;")
+        began.append(f"{name}_reset(&memory);")
+    changed, carried = [], []
+    for array in (array for array, writes in arrays if not writes):
+        each = f"for (int i = 0; i < {array.width}; ++i) {array.name}[i] ="
+        if array.name not in unit.begins:
+            changed.append(f"    {each} ({name}_real)((step * 7 + i * 3) % 13 - 6) / 8;")
+            continue
+        values = ", ".join(f"{value!r}" for value in unit.begins[array.name])
+        declared.append(f"  static const double first_{array.name}[] = {{{values}}};")
+        began.append(f"{each} ({name}_real)first_{array.name}[i];")
+        if any(result.name == f"{array.name}_next" for result in one.results):
+            carried.append(f"    {each} {array.name}_next[i];")
+    passed = [*(["&memory"] if one.memory else []), *(array.name for array, _ in arrays)]
+    return _MAIN.format(
+        how=how, include=include, declared="\n".join(declared), began="\n      ".join(began),
+        changed="\n".join(changed), call=f"{name}_{one.name}({', '.join(passed)});", last=one.results[0].name,
+        carried="\n".join(carried),
+    )  # fmt: skip

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of tensors traced into a graph of scalars, for one world: what torch computes, as straight-line C."""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from neurodyn.core.errors import InputError
+from neurodyn.multibody.trace import Expression, Graph, Scalar
+from neurodyn.multibody.trace.expression import (
+    absolute,
+    arctan2,
+    cos,
+    exp,
+    log,
+    maximum,
+    minimum,
+    select_less,
+    sin,
+    tanh,
+)
+
+Traced = np.ndarray
+"""An array of expressions and numbers, in the shape of the tensor that it stands for; masks are 0 or 1."""
+
+
+def traced(
+    graph: Graph, function: Callable[..., Any], given: Sequence[Sequence[Scalar]], what: str
+) -> list[list[Expression]]:
+    """Return what a function computes from vectors, each of which it sees as a tensor of one world, shape [1, width].
+
+    Args:
+        graph: The graph.
+        function: Function of float32 tensors that returns a tensor or a tuple of tensors, without side effects.
+        given: The vectors.
+        what: What the function is, for the error message.
+
+    Returns:
+        The numbers of each tensor that it returns, in row-major order.
+
+    Raises:
+        InputError: The function does something that has no form in C.
+    """
+    examples = [torch.linspace(0.1, 0.9, len(values))[None] for values in given]
+    with torch.no_grad():
+        module = make_fx(lambda *tensors: function(*tensors), tracing_mode="real")(*examples)
+    arrays = [_objects([graph.lift(x) for x in values], (1, len(values))) for values in given]
+    found = _Interpreter(module, what).run(*arrays)
+    found = found if isinstance(found, tuple | list) else (found,)
+    return [[graph.lift(x) for x in _array(one).ravel()] for one in found]
+
+
+def _objects(values: Sequence[Any], shape: tuple[int, ...]) -> Traced:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def _array(value: Any) -> Traced:
+    """Return numbers and tensors as arrays of Python numbers."""
+    if isinstance(value, Tensor):
+        return _objects([float(x) for x in value.double().flatten().tolist()], tuple(value.shape))
+    return value if isinstance(value, np.ndarray) else _objects([value], ())
+
+
+def _plain(value: Any) -> bool:
+    """Return whether a value holds nothing that was traced."""
+    if isinstance(value, list | tuple):
+        return all(map(_plain, value))
+    return not isinstance(value, np.ndarray)
+
+
+class _Interpreter(torch.fx.Interpreter):
+    """Runs a graph of torch operators on traced arrays; what depends on no input is left to torch."""
+
+    def __init__(self, module: torch.fx.GraphModule, what: str) -> None:
+        super().__init__(module)
+        self._what = what
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Apply an operator."""
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if _plain(args) and _plain(list(kwargs.values())):
+            return super().call_function(target, args, kwargs)
+        name = target._schema.name.removeprefix("aten::")
+        if name not in _OPERATORS:
+            raise InputError(f"{self._what}: torch's operator {name!r} has no form in C; valid: the ONNX export")
+        return _OPERATORS[name](*args, **kwargs)
+
+
+def _each(function: Callable[..., Any], *values: Any) -> Traced:
+    """Apply a function element by element, with broadcasting."""
+    arrays = np.broadcast_arrays(*(_array(x) for x in values))
+    found = [function(*(x.item() if isinstance(x, np.generic) else x for x in row))
+             for row in zip(*(a.ravel() for a in arrays), strict=True)]  # fmt: skip
+    return _objects(found, arrays[0].shape)
+
+
+def _folded(function: Callable[..., Any]) -> Callable[..., Traced]:
+    return lambda *values, **_: _each(function, *values)
+
+
+def _scaled(sign: float) -> Callable[..., Traced]:
+    """Return addition of a multiple of the second operand."""
+
+    def added(a: Any, b: Any, alpha: float = 1) -> Traced:
+        return _each(lambda x, y: x + sign * alpha * y, a, b)
+
+    return added
+
+
+def _root(x: Any) -> Any:
+    x = maximum(x, 0.0)
+    return x.graph.operation("sqrt", x) if isinstance(x, Expression) else math.sqrt(x)
+
+
+def _less(a: Any, b: Any) -> Any:
+    return select_less(a, b, 1.0, 0.0)
+
+
+def _not_less(a: Any, b: Any) -> Any:
+    return select_less(a, b, 0.0, 1.0)
+
+
+def _equal(a: Any, b: Any) -> Any:
+    return select_less(a, b, 0.0, select_less(b, a, 0.0, 1.0))
+
+
+def _select(mask: Any, a: Any, b: Any) -> Any:
+    return select_less(0.0, mask, a, b)
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    if exponent == 0.5:
+        return _root(x)
+    if float(exponent).is_integer() and exponent >= 1:
+        return x ** int(exponent)
+    raise InputError(f"the power {exponent} has no form in C; valid: whole numbers of at least 1")
+
+
+def _remainder(x: Any, period: Any) -> Any:
+    """Return the remainder of a division, at least 0 and below a positive period, by its angle on a circle."""
+    if not isinstance(x, Expression):
+        return x % period
+    turn = 2.0 * math.pi / period
+    angle = arctan2(sin(x * turn), cos(x * turn)) * (1.0 / turn)
+    return select_less(angle, 0.0, angle + period, angle)
+
+
+def _clamp(x: Any, low: Any = None, high: Any = None, **names: Any) -> Traced:
+    low, high = names.get("min", low), names.get("max", high)
+    found = _array(x)
+    found = found if low is None else _each(maximum, found, low)
+    return found if high is None else _each(minimum, found, high)
+
+
+def _sum(x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Traced:
+    return _reduced(lambda a, b: a + b, x, dim, keepdim)
+
+
+def _mean(x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Traced:
+    found = _sum(x, dim, keepdim)
+    return _each(lambda value: value * (found.size / _array(x).size), found)
+
+
+def _reduced(function: Callable[[Any, Any], Any], x: Any, dim: Any, keepdim: bool) -> Traced:
+    array = _array(x)
+    axes = tuple(range(array.ndim)) if dim is None or dim == [] else tuple(np.atleast_1d(dim) % max(array.ndim, 1))
+    rest = [axis for axis in range(array.ndim) if axis not in axes]
+    rows = array.transpose([*rest, *axes]).reshape(*(array.shape[axis] for axis in rest), -1)
+    found = rows[..., 0]
+    for number in range(1, rows.shape[-1]):
+        found = _each(function, found, rows[..., number])
+    found = _array(found)
+    return np.expand_dims(found, axes) if keepdim else found
+
+
+def _least(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
+    """Return the least values along an axis, and the index of the first of them."""
+    rows = np.moveaxis(_array(x), dim, -1)
+    value, index = rows[..., 0], _objects([0.0] * rows[..., 0].size, rows.shape[:-1])
+    for number in range(1, rows.shape[-1]):
+        index = _each(lambda a, b, i, number=number: select_less(a, b, number, i), rows[..., number], value, index)
+        value = _each(minimum, value, rows[..., number])
+    pair = _array(value), _array(index)
+    return tuple(np.expand_dims(one, dim) for one in pair) if keepdim else pair  # type: ignore[return-value]
+
+
+def _norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Traced:
+    if order != 2:
+        raise InputError(f"a norm of order {order} has no form in C; valid: 2")
+    return _each(_root, _sum(_each(lambda a: a * a, x), dim, keepdim))
+
+
+def _cross(a: Any, b: Any, dim: int = -1) -> Traced:
+    one, other = (np.moveaxis(x, dim, -1) for x in np.broadcast_arrays(_array(a), _array(b)))
+    parts = [
+        _each(lambda p, q, r, s: p * q - r * s, one[..., j], other[..., k], one[..., k], other[..., j])
+        for j, k in ((1, 2), (2, 0), (0, 1))
+    ]
+    return np.moveaxis(np.stack(parts, -1), -1, dim)
+
+
+def _product(a: Any, b: Any) -> Traced:
+    return np.matmul(_array(a), _array(b))
+
+
+def _gathered(x: Any, dim: int, index: Any, **_: Any) -> Traced:
+    """Return the elements of `x` at an index, which may be traced, along an axis."""
+    if isinstance(index, Tensor):
+        return np.take_along_axis(_array(x), index.numpy(), dim)
+    rows, at = np.moveaxis(_array(x), dim, -1), np.moveaxis(_array(index), dim, -1)
+    parts = [_picked(rows, at[..., number]) for number in range(at.shape[-1])]
+    return np.moveaxis(np.stack(parts, -1), -1, dim)
+
+
+def _picked(rows: Traced, index: Traced) -> Traced:
+    found = rows[..., 0]
+    for number in range(1, rows.shape[-1]):
+        found = _each(lambda i, a, b, n=number: select_less(i, n - 0.5, a, b), index, found, rows[..., number])
+    return _array(found)
+
+
+def _indexed(x: Any, indices: Sequence[Any]) -> Traced:
+    """Return elements by index tensors; a traced one must be the only one, along the first axis."""
+    array = _array(x)
+    if _plain(list(indices)):
+        return array[tuple(slice(None) if i is None else i.numpy() for i in indices)]
+    index = _array(indices[0])
+    rows = np.broadcast_to(np.moveaxis(array, 0, -1), (*index.shape, *array.shape[1:], array.shape[0]))
+    return _picked(rows, index.reshape(*index.shape, *(1 for _ in array.shape[1:])))
+
+
+def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Traced:
+    array = _array(x)
+    places = [slice(None)] * array.ndim
+    places[dim] = slice(start, end, step)
+    return array[tuple(places)]
+
+
+def _chosen(x: Any, dim: int, index: int) -> Traced:
+    return _array(np.take(_array(x), index, axis=dim))
+
+
+def _expanded(x: Any, shape: Sequence[int], **_: Any) -> Traced:
+    array = _array(x)
+    own = (1,) * (len(shape) - array.ndim) + array.shape
+    return np.broadcast_to(array, [a if b == -1 else b for a, b in zip(own, shape, strict=True)])
+
+
+def _split(x: Any, sizes: Any, dim: int = 0) -> list[Traced]:
+    array = _array(x)
+    if isinstance(sizes, int):
+        sizes = [sizes] * (array.shape[dim] // sizes)
+    return np.split(array, np.cumsum(sizes)[:-1].tolist(), axis=dim)
+
+
+def _joined(parts: Sequence[Any], dim: int = 0) -> Traced:
+    kept = [array for array in map(_array, parts) if array.shape != (0,)]
+    return np.concatenate(kept, axis=dim)
+
+
+def _like(value: float) -> Callable[..., Traced]:
+    def filled(x: Any, *_: Any, **__: Any) -> Traced:
+        return _objects([value] * _array(x).size, _array(x).shape)
+
+    return filled
+
+
+def _same(x: Any, *_: Any, **__: Any) -> Traced:
+    return _array(x)
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": _scaled(1.0),
+    "sub": _scaled(-1.0),
+    "rsub": lambda a, b, alpha=1: _each(lambda x, y: y - alpha * x, a, b),
+    "mul": _folded(lambda a, b: a * b),
+    "div": _folded(lambda a, b: a / b),
+    "reciprocal": _folded(lambda a: 1.0 / a),
+    "neg": _folded(lambda a: -a),
+    "sin": _folded(sin),
+    "cos": _folded(cos),
+    "exp": _folded(exp),
+    "log": _folded(log),
+    "tanh": _folded(tanh),
+    "sqrt": _folded(_root),
+    "rsqrt": _folded(lambda a: 1.0 / _root(a)),
+    "sigmoid": _folded(lambda a: 1.0 / (1.0 + exp(-a))),
+    "atan2": _folded(arctan2),
+    "abs": _folded(absolute),
+    "square": _folded(lambda a: a * a),
+    "pow": _folded(_power),
+    "relu": _folded(lambda a: maximum(a, 0.0)),
+    "minimum": _folded(minimum),
+    "maximum": _folded(maximum),
+    "clamp": _clamp,
+    "clamp_min": _folded(maximum),
+    "clamp_max": _folded(minimum),
+    "lt": _folded(_less),
+    "gt": _folded(lambda a, b: _less(b, a)),
+    "ge": _folded(_not_less),
+    "le": _folded(lambda a, b: _not_less(b, a)),
+    "eq": _folded(_equal),
+    "ne": _folded(lambda a, b: 1.0 - _equal(a, b)),
+    "remainder": _folded(_remainder),
+    "where": _folded(_select),
+    "logical_not": _folded(lambda a: 1.0 - a),
+    "bitwise_not": _folded(lambda a: 1.0 - a),
+    "logical_and": _folded(lambda a, b: a * b),
+    "bitwise_and": _folded(lambda a, b: a * b),
+    "logical_or": _folded(maximum),
+    "bitwise_or": _folded(maximum),
+    "addcmul": lambda x, a, b, value=1: _each(lambda u, v, w: u + value * (v * w), x, a, b),
+    "lerp": _folded(lambda a, b, w: a + w * (b - a)),
+    "sum": _sum,
+    "mean": _mean,
+    "min": _least,
+    "amin": lambda x, dim=None, keepdim=False: _reduced(minimum, x, dim, keepdim),
+    "amax": lambda x, dim=None, keepdim=False: _reduced(maximum, x, dim, keepdim),
+    "linalg_vector_norm": _norm,
+    "norm": _norm,
+    "linalg_cross": _cross,
+    "mm": _product,
+    "bmm": _product,
+    "addmm": lambda x, a, b: _each(lambda u, v: u + v, x, _product(a, b)),
+    "gather": _gathered,
+    "index": _indexed,
+    "index_select": lambda x, dim, index: np.take(_array(x), index.numpy(), axis=dim),
+    "slice": _slice,
+    "select": _chosen,
+    "expand": _expanded,
+    "view": lambda x, shape: _array(x).reshape(shape),
+    "_unsafe_view": lambda x, shape: _array(x).reshape(shape),
+    "reshape": lambda x, shape: _array(x).reshape(shape),
+    "permute": lambda x, dims: _array(x).transpose(dims),
+    "transpose": lambda x, a, b: _array(x).swapaxes(a, b),
+    "t": lambda x: _array(x).T,
+    "unsqueeze": lambda x, dim: np.expand_dims(_array(x), dim if dim >= 0 else _array(x).ndim + 1 + dim),
+    "squeeze": lambda x, dim=None: np.squeeze(_array(x), None if dim is None else tuple(np.atleast_1d(dim))),
+    "unbind": lambda x, dim=0: [_array(one) for one in np.moveaxis(_array(x), dim, 0)],
+    "split": _split,
+    "split_with_sizes": _split,
+    "cat": _joined,
+    "stack": lambda parts, dim=0: np.stack([_array(x) for x in parts], dim),
+    "zeros_like": _like(0.0),
+    "ones_like": _like(1.0),
+    "new_zeros": lambda x, shape, **_: _objects([0.0] * int(np.prod(shape)), tuple(shape)),
+    "flip": lambda x, dims: np.flip(_array(x), dims),
+    "repeat": lambda x, times: np.tile(_array(x), times),
+    "diagonal": lambda x, offset=0, dim1=0, dim2=1: np.diagonal(_array(x), offset, dim1, dim2),
+    **dict.fromkeys(
+        ("clone", "alias", "detach", "_to_copy", "lift_fresh_copy", "contiguous", "to", "_conj", "positive"), _same
+    ),
+}
+"""Operators by name, on traced arrays."""
