@@ -18,7 +18,7 @@ from neurodyn.multibody import nominal
 from neurodyn.robots import Joint
 from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.mujoco.build import build_model
-from neurodyn.sim.mujoco.world_parameters import WorldModels
+from neurodyn.sim.mujoco.simulator import WorldModels
 from neurodyn.sim.simulators import articulation
 from tests.sim.mujoco.test_simulator import MACHINE, declared
 

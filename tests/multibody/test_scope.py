@@ -8,8 +8,7 @@ import torch
 
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.memory import StepMemory
-from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes

@@ -10,8 +10,7 @@ import torch
 from neurodyn.core.description.blueprint import STRUCTURES, Augmentation, Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.multibody.memory import StepMemory
-from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.structures import FORMS
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.program import TracedProgram

@@ -14,8 +14,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluation import play
-from neurodyn.policy.figures import policy_figures
+from neurodyn.policy.evaluation import play, policy_figures
 from neurodyn.policy.randomisation import open_randomisation, robust
 from neurodyn.policy.requests import TrainPolicyRequest
 from neurodyn.policy.train import open_training, train_policy

@@ -134,8 +134,7 @@ def compare(
     def measure(run: str) -> RunFigures:
         if is_policy(run):
             require_learner()
-            from neurodyn.policy.evaluation import EPISODES
-            from neurodyn.policy.figures import policy_figures
+            from neurodyn.policy.evaluation import EPISODES, policy_figures
 
             asked: dict[str, Any] = {"randomise": randomise} if randomise else {}
             return policy_figures(

@@ -439,7 +439,7 @@ class BaseDynamics(ABC):
 
 
 def renewed_memory(known: Tensor | None, fresh: Tensor | None, mask: WorldMask) -> Tensor | None:
-    """Return memories of drives and networks (`multibody.memory`), shape [worlds, memory], with some worlds restarted.
+    """Return memories of drives and networks (`StepMemory`), shape [worlds, memory], with some worlds restarted.
 
     Worlds where `mask` [worlds] is true get the memory `fresh`, the others keep `known`; None stands for zeros.
     """

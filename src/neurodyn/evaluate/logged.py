@@ -28,8 +28,7 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.evaluate.calibration import member_calibration
-from neurodyn.evaluate.conditions import errors_by_condition
-from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
+from neurodyn.evaluate.metrics import Compared, compare, errors_by_condition, horizons_up_to, percentiles
 from neurodyn.evaluate.records import (
     ConditionErrors,
     ErrorSummary,

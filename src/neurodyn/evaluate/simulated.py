@@ -30,8 +30,14 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.evaluate.calibration import member_calibration
-from neurodyn.evaluate.conditions import drawn_conditions, errors_by_condition
-from neurodyn.evaluate.metrics import Compared, compare, horizons_up_to, percentiles
+from neurodyn.evaluate.metrics import (
+    Compared,
+    compare,
+    drawn_conditions,
+    errors_by_condition,
+    horizons_up_to,
+    percentiles,
+)
 from neurodyn.evaluate.records import (
     ConditionErrors,
     Drift,

@@ -32,11 +32,10 @@ from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torqu
 from neurodyn.multibody.drives.transmissions import DrivenMotion, Transmission, transmission
 from neurodyn.multibody.elements import ElementMotion, element_forces
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
-from neurodyn.multibody.medium import medium_forces
-from neurodyn.multibody.memory import StepMemory
-from neurodyn.multibody.passive import carrying_forces, turning_springs
+from neurodyn.multibody.medium import carrying_forces, medium_forces
+from neurodyn.multibody.passive import along, turning_damping, turning_inertia, turning_springs
 from neurodyn.multibody.points import add_wrench, link_poses
-from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.sensors import Instant
 from neurodyn.multibody.structures import heavier
 from neurodyn.multibody.tendons.lengths import tendon_damping, tendon_motions, tendon_torques, with_inertia
@@ -44,7 +43,6 @@ from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.trace.text import live_nodes
-from neurodyn.multibody.turning import along, turning_damping, turning_inertia
 from neurodyn.multibody.vectors import Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
@@ -106,7 +104,7 @@ class Engine:
         config: The configuration.
         constants: Nominal values of all quantities that do not depend on the state.
         program: The recurrence over the state [q, qd, memory] with control, held ground, parameters and weights.
-        memory: Numbers that a step keeps beside q and qd (`multibody.memory`); 0 for none.
+        memory: Numbers that a step keeps beside q and qd (`multibody.scope.StepMemory`); 0 for none.
         names: Names of all quantities that the step uses, in order of use; a blueprint may act on these.
     """
 

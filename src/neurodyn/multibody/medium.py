@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forces of a medium on the links in a traced step: MuJoCo's inertia boxes and ellipsoids, in one loop of each kind."""
+"""Forces of a medium on the links in a traced step (MuJoCo's inertia boxes and ellipsoids), and what carries weight."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from neurodyn.core.description.elements import MEDIUM, ImmersedBody, Medium
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity, Wrenches
 from neurodyn.multibody.drives.actuators import ImplicitRow
-from neurodyn.multibody.mass_matrix import sparse
+from neurodyn.multibody.mass_matrix import SparseRow, sparse
 from neurodyn.multibody.points import Kinematics, add_wrench
 from neurodyn.multibody.tendons.attachments import AttachedMotion
 from neurodyn.multibody.trace import Expression, absolute, mapped, maximum, safe_sqrt, select_less
@@ -138,3 +138,16 @@ def _ellipsoid(shared: list[Any], blocks: list[list[Any]], item: list[Any]) -> l
     force = force - drag * velocity
     moment = moment - (viscosity * twisting + density * safe_sqrt(dot(twist, twist))) * spin
     return [*(interaction * moment), *(interaction * force)]
+
+
+def carrying_forces(links: Kinematics, qd: list[Any], quantity: Quantity) -> SparseRow:
+    """Return the generalised forces that carry the weight of the links' `carried` mass."""
+    attached, found = AttachedMotion(links, qd), dict[int, Any]()
+    for link in links.tree.links:
+        if not link.carried:
+            continue
+        name = link.joint.name
+        force = -1.0 * quantity(f"{name}.carried") * links.tree.vector("gravity")
+        for dof, x in sparse(attached.row(attached.point(name, array(link.carried_at)), force)).items():
+            found[dof] = found[dof] + x if dof in found else x
+    return found

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passive forces beside those of single joints: springs of ball and free joints, and what carries a link's weight."""
+"""Passive forces beside those of joints with one degree of freedom, along MuJoCo's velocities of ball and free joints.
+
+These are the velocity of the body's origin and the angular velocity in body axes; those of a mechanism are the velocity
+of the nominal centre of mass and the angular velocity in the axes of the joint's frame in the parent.
+"""
 
 from typing import Any
 
 from msgspec import UNSET
 
+from neurodyn.core.description.mechanism import Link
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.mass_matrix import SparseRow, sparse
+from neurodyn.multibody.articulated import Quantity, Tree
+from neurodyn.multibody.mass_matrix import SparseRow
 from neurodyn.multibody.points import Kinematics
-from neurodyn.multibody.rates import polynomial
-from neurodyn.multibody.tendons.attachments import AttachedMotion
-from neurodyn.multibody.trace import safe_sqrt
-from neurodyn.multibody.turning import turning_rows
-from neurodyn.multibody.vectors import array, dot, matrix_quaternion, rotation_vector
+from neurodyn.multibody.trace import absolute, safe_sqrt
+from neurodyn.multibody.vectors import IDENTITY, array, cross, dot, matrix_quaternion, rotation_vector
 
 
 def turning_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> SparseRow:
@@ -38,14 +40,79 @@ def turning_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> Spar
     return found
 
 
-def carrying_forces(links: Kinematics, qd: list[Any], quantity: Quantity) -> SparseRow:
-    """Return the generalised forces that carry the weight of the links' `carried` mass."""
-    attached, found = AttachedMotion(links, qd), dict[int, Any]()
-    for link in links.tree.links:
-        if not link.carried:
-            continue
-        name = link.joint.name
-        force = -1.0 * quantity(f"{name}.carried") * links.tree.vector("gravity")
-        for dof, x in sparse(attached.row(attached.point(name, array(link.carried_at)), force)).items():
-            found[dof] = found[dof] + x if dof in found else x
+def turning_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow], list[SparseRow]]:
+    """Return MuJoCo's linear and angular velocities of a free or ball joint as rows over the velocity coordinates."""
+    dofs = tree.v_of(index, list(range(tree.mechanism.nv)))
+    spins = dofs[-3:]
+    turn = array(quaternion_matrix(tree.q_of(index, q)[-4:]))
+    angular = [dict(zip(spins, turn[:, axis], strict=True)) for axis in range(3)]
+    if tree.links[index].joint.kind == "ball":
+        return [], angular
+    arm = tree.arm(index, q)
+    linear = [
+        {dofs[axis]: 1.0, **dict(zip(spins, -1.0 * cross(arm, IDENTITY[axis]), strict=True))} for axis in range(3)
+    ]
+    return linear, angular
+
+
+def turning_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = False) -> list[tuple[SparseRow, Any]]:
+    """Return the damping of free and ball joints, as forces -c J^T J qd: rows J with their c.
+
+    With `slope`, c is minus the derivative of the force along a row by its rate.
+    """
+    found = []
+    for row, value, link in _weighted(tree, q, "damping", ("free", "ball")):
+        if curved(link):
+            rate = absolute(along(row, qd))
+            value = polynomial(link, tree.quantity, link.joint.name, "damping", rate, slope=slope)
+        found.append((row, value))
     return found
+
+
+def turning_inertia(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
+    """Return the rotor inertia of free joints as inertias along rows; that of ball joints is known to `Tree`."""
+    return [(row, value) for row, value, _ in _weighted(tree, q, "armature", ("free",))]
+
+
+def _weighted(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any, Link]]:
+    found = []
+    for index, link in enumerate(tree.links):
+        given = getattr(link, what) or (what == "damping" and curved(link))
+        if link.joint.kind in kinds and given:
+            value = tree.quantity(f"{link.joint.name}.{what}") if getattr(link, what) else 0.0
+            found += [(row, value, link) for rows in turning_rows(tree, index, q) for row in rows]
+    return found
+
+
+def along(row: SparseRow, velocities: list[Any]) -> Any:
+    """Return the velocity along a row."""
+    return sum((x * velocities[dof] for dof, x in row.items()), start=0.0)
+
+
+def polynomial(one: Any, quantity: Quantity, name: str, what: str, x: Any, *, slope: bool = False) -> Any:
+    """Return k + a x + b x^2, the stiffness or damping of a joint or tendon; with `slope`, k + 2 a x + 3 b x^2.
+
+    Args:
+        one: The joint's link, or the tendon.
+        quantity: Returns a quantity by name.
+        name: How the names of its quantities begin.
+        what: "stiffness" or "damping".
+        x: Elongation, or the absolute value of a rate.
+        slope: Whether to return the derivative of the force by x.
+    """
+    total = quantity(f"{name}.{what}") if getattr(one, what) or not curved(one, what) else 0.0
+    if getattr(one, f"{what}_square"):
+        total = total + (2.0 if slope else 1.0) * quantity(f"{name}.{what}_square") * x
+    if getattr(one, f"{what}_cube"):
+        total = total + (3.0 if slope else 1.0) * quantity(f"{name}.{what}_cube") * x * x
+    return total
+
+
+def damping_slope(one: Any, quantity: Quantity, name: str, rate: Any) -> Any:
+    """Return minus the derivative of a damper's force by the rate of its joint or tendon."""
+    return polynomial(one, quantity, name, "damping", absolute(rate) if curved(one) else rate, slope=True)
+
+
+def curved(one: Any, what: str = "damping") -> bool:
+    """Return whether the damping of a link's joint or of a tendon depends on its rate, or its stiffness on x."""
+    return bool(getattr(one, f"{what}_square") or getattr(one, f"{what}_cube"))

@@ -12,9 +12,8 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench, Wrenches
 from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import is_zero
-from neurodyn.multibody.memory import StepMemory
 from neurodyn.multibody.points import Kinematics
-from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, turned
 
 

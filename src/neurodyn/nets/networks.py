@@ -51,7 +51,7 @@ NETWORKS: "Registry[type[SequenceNet]]" = Registry(
 """Sequence networks by name."""
 
 MEMBER_NETWORKS: Registry[Callable[[Sequence[Any]], Any]] = Registry(
-    "network with members", mlp="neurodyn.nets.member_nets:MemberMLP", gru="neurodyn.nets.member_nets:MemberRecurrent"
+    "network with members", mlp="neurodyn.nets.predictor:MemberMLP", gru="neurodyn.nets.predictor:MemberRecurrent"
 )
 """Combinations of several networks into one with members, from a list of them, by the name of their kind."""
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returns of policies in any number of dynamics, and the errors of models' returns (`neurodyn policy evaluate`)."""
+"""Returns of policies in any number of dynamics, errors of models' returns, and figures of policies to compare."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,15 +16,23 @@ from torch import Tensor
 from neurodyn.control.resolve import ANALYTIC, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns, returns_in
 from neurodyn.control.starts import Starts, task_ground
+from neurodyn.core import artifacts
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import Record, read_plain
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
+from neurodyn.core.provenance import __version__, of_files
 from neurodyn.core.requests import names_of, taking
-from neurodyn.core.verdict import Verdict, of_failed, of_returns, of_unconfirmed, together
+from neurodyn.core.verdict import Verdict, as_verdict, of_failed, of_returns, of_unconfirmed, together
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.evaluate.run_comparison import Figure, FigureSeries, RunFigures, kept, run_settings, training_of
+from neurodyn.evaluate.run_figures import Say, said
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM
+from neurodyn.learn.metrics import read_metrics
+from neurodyn.nets.networks import weights_in
 from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.randomisation import Randomisation, open_randomisation, robust
@@ -309,3 +319,98 @@ def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
         if not folder.startswith(PRETRAINED_POLICY) or where.startswith(PRETRAINED):
             names.append(where)
     return tuple(names)
+
+
+_STRONGEST = 4
+"""Quantities that are named of those that the return depends on."""
+
+
+def policy_figures(
+    policy: str | Path,
+    *,
+    dynamics: tuple[str, ...] = (),
+    episodes: int = EPISODES,
+    seed: int = SEED,
+    say: Say = said,
+    **asked: Any,
+) -> RunFigures:
+    """Measure a policy, or read an earlier measurement of the same kind.
+
+    Args:
+        policy: Folder of a policy, or "pretrained-policy:NAME".
+        dynamics: Where it acts; none for the simulator alone, in which all policies of a task can be compared.
+        episodes: Number of episodes in each.
+        seed: Seed of starts and commands.
+        say: Called before a measurement.
+        asked: Further arguments of `evaluate_policy`.
+
+    Raises:
+        InputError: There is no such policy, or it cannot act there.
+    """
+    folder, where = resolve_policy(policy), dynamics or (ANALYTIC,)
+    question = {
+        **asked, "dynamics": [(name, _checksum(name)) for name in where], "episodes": episodes, "seed": seed,
+        "version": __version__,
+        "model": of_files(folder, "policy.safetensors", "config.json", "config.yaml", "metrics.jsonl"),
+    }  # fmt: skip
+
+    def measure() -> RunFigures:
+        say(f"playing {policy}")
+        return _measured(str(policy), folder, where, episodes, seed, asked)
+
+    own = not str(policy).startswith(PRETRAINED_POLICY)
+    return kept(folder, question, measure, writable=own, name=str(policy))
+
+
+def _measured(
+    policy: str, folder: Path, where: tuple[str, ...], episodes: int, seed: int, asked: dict[str, Any]
+) -> RunFigures:
+    config, network = load_policy(policy)
+    result = evaluate_policy(policy, where, episodes=episodes, seed=seed, **asked)
+    figures: dict[str, Figure] = {}
+    for row in result.results:
+        figures[f"Return in {row.dynamics}"] = Figure(value=row.mean, greater_is_better=True)
+    for row in result.results:
+        if row.worst_tenth is not UNSET:
+            figures[f"Worst tenth in {row.dynamics}"] = Figure(value=row.worst_tenth, greater_is_better=True)
+    for row in result.results:
+        figures[f"Failed in {row.dynamics} [%]"] = Figure(value=100 * row.failed)
+    for row in result.results:
+        for one in (row.sensitivity or [])[:_STRONGEST]:
+            name = f"Rank correlation in {row.dynamics} with {one.name}"
+            figures[name] = Figure(value=one.correlation, greater_is_better=True)
+    settings, made_with = run_settings(folder)
+    cost, _, trained = training_of(folder)
+    ground = f", ground {asked['ground']}" if asked.get("ground") else ""
+    ground += f", robots with {', '.join(asked['randomise'])}" if asked.get("randomise") else ""
+    return RunFigures(
+        run=policy, of=f"policies for {config.task} in {', '.join(where)}{ground}: {episodes} episodes, seed {seed}",
+        kind=str(settings.get("algorithm", DEFAULT_ALGORITHM)), figures=figures, series=_series(folder),
+        settings=settings, seed=made_with,
+        cost=msgspec.structs.replace(
+            cost, parameters=weights_in(network.parameters()), bytes=(folder / "policy.safetensors").stat().st_size
+        ),
+        verdict=str(together([as_verdict(result.verdict), trained])),
+    )  # fmt: skip
+
+
+def _series(folder: Path) -> dict[str, FigureSeries]:
+    """Return returns during training, over frames."""
+    titles = {
+        "return_training": "Return during training, where it is trained",
+        "return_reference": "Return during training, in the reference",
+    }
+    found, lines = {}, [line for line in read_metrics(folder) if "frames" in line]
+    for key, title in titles.items():
+        points = [(float(line["frames"]), line[key]) for line in lines if line.get(key) is not None]
+        if len(points) > 1:
+            x, y = zip(*points, strict=True)
+            found[title] = FigureSeries(x=list(x), y=list(y), x_label="frames", log=False)
+    return found
+
+
+def _checksum(dynamics: str) -> str:
+    """Return the checksum of a model; empty for a simulator."""
+    if dynamics in {ANALYTIC, *KINDS}:
+        return ""
+    return of_files(artifacts.resolve_run(dynamics), "model/*")

@@ -40,7 +40,7 @@ Write = Callable[[Tensor], None]
 class NewtonParameters:
     """Writes values of named quantities into the worlds of a model, on its device.
 
-    Quantities have the names of the hybrid engine, as in `sim.mujoco.world_parameters`. Linear velocities of floating
+    Quantities have the names of the hybrid engine, as in plain MuJoCo. Linear velocities of floating
     bases stay those of the declared centre of mass, where worlds differ in it.
 
     Attributes:

@@ -11,7 +11,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots.declaration import Joint
 from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
-from neurodyn.sim.mujoco.unmodelled import unmodelled
+from neurodyn.sim.declaration.facts import unmodelled
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import simulator
 

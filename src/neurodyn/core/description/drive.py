@@ -360,10 +360,10 @@ DRIVE_LAWS: Registry[DriveLaw] = Registry(
     ),
     muscle=DriveLaw(
         "command",
-        "neurodyn.multibody.drives.muscle:muscle_force",
+        "neurodyn.multibody.drives.drive:muscle_force",
         needs=("muscle",),
         free=("muscle.force", "time_constant", "release"),
-        damping="neurodyn.multibody.drives.muscle:muscle_damping",
+        damping="neurodyn.multibody.drives.drive:muscle_damping",
     ),
 )
 """Laws from command to torque, by the `kind` of a drive."""

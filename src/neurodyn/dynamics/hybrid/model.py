@@ -44,7 +44,7 @@ class HybridCarry:
 
     Attributes:
         environment: Gravity and ground.
-        memory: Delay lines, motors behind springs and hidden states (`multibody.memory`), shape [worlds, memory]; None
+        memory: Delay lines, motors behind springs and hidden states (`StepMemory`), shape [worlds, memory]; None
             at a start, or if nothing has a memory.
     """
 

@@ -33,7 +33,14 @@ from neurodyn.identify.adaptation.fit import (
     structures,
     trimmed,
 )
-from neurodyn.identify.adaptation.ladder import HeldOutErrors, held_out_errors, held_out_windows, judged
+from neurodyn.identify.adaptation.ladder import (
+    HeldOutErrors,
+    beyond_noise,
+    held_out_errors,
+    held_out_windows,
+    judged,
+    unexplained,
+)
 from neurodyn.identify.adaptation.log_check import check_log
 from neurodyn.identify.adaptation.networks import with_networks
 from neurodyn.identify.adaptation.next_motion import next_motion
@@ -47,7 +54,6 @@ from neurodyn.identify.adaptation.result import (
     UnexplainedCoordinate,
 )
 from neurodyn.identify.adaptation.settings import AdaptationSettings
-from neurodyn.identify.adaptation.unexplained import beyond_noise, unexplained
 from neurodyn.identify.adaptation.usual import with_motors
 from neurodyn.identify.certainty import posterior_sample
 from neurodyn.identify.readings import Noise

@@ -11,8 +11,7 @@ from typing import Any
 
 from neurodyn.core.description.couplings import EQUALITY, Equality
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.constraints.impedance import yielding
-from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.impedance import InverseWeights, yielding
 from neurodyn.multibody.constraints.layout import RowGroup, RowKind
 from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse

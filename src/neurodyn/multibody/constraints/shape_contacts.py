@@ -10,8 +10,7 @@ from msgspec import UNSET
 from neurodyn.core.description.contacts import SOLIMP, SOLREF, ContactPoint
 from neurodyn.core.description.shape_contacts import SURFACE, ContactSurface, TouchingShape
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
-from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.impedance import InverseWeights, Yielding, tangent, yielding
 from neurodyn.multibody.constraints.layout import ConeGroup
 from neurodyn.multibody.contacts.colliders import COLLIDERS, convex
 from neurodyn.multibody.contacts.contact_model import Contacts

@@ -10,23 +10,20 @@ from neurodyn.core.description.contacts import ConstraintParameters, ContactPoin
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
 from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
-from neurodyn.multibody.constraints.free_bodies import with_lone_implicit, without_lone
-from neurodyn.multibody.constraints.impedance import Yielding, tangent, yielding
-from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.free_bodies import turning_constraints, with_lone_implicit, without_lone
+from neurodyn.multibody.constraints.impedance import InverseWeights, Yielding, tangent, yielding
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
-from neurodyn.multibody.constraints.turning_joints import turning_constraints
 from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.drives.actuators import damped
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
+from neurodyn.multibody.passive import damping_slope, turning_inertia
 from neurodyn.multibody.points import PointContact
-from neurodyn.multibody.rates import damping_slope
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.turning import turning_inertia
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))

@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError, nearest
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
 from neurodyn.multibody.drives.actuators import require_placed
 from neurodyn.multibody.drives.drive import DrivenJoint, drive_torque
-from neurodyn.multibody.memory import StepMemory
+from neurodyn.multibody.scope import StepMemory
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes

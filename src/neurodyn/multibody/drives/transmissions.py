@@ -19,11 +19,11 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Wrench
 from neurodyn.multibody.drives.drive import DrivenJoint
 from neurodyn.multibody.mass_matrix import SparseRow, sparse
+from neurodyn.multibody.passive import along, turning_rows
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.tendons.lengths import TendonMotion
 from neurodyn.multibody.trace import safe_sqrt, select_less
-from neurodyn.multibody.turning import along, turning_rows
 from neurodyn.multibody.vectors import Vector, array, cross, dot, matrix_quaternion, rotation_vector
 
 

@@ -16,8 +16,8 @@ from neurodyn.core.description.couplings import TENDON, Obstacle, Strand, Tendon
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
+from neurodyn.multibody.passive import curved, damping_slope, polynomial
 from neurodyn.multibody.points import Kinematics
-from neurodyn.multibody.rates import curved, damping_slope, polynomial
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.tendons.wrapping import way_around
@@ -178,7 +178,7 @@ def with_inertia(
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations of a mechanism with its tendons' armature, and other inertias, from those without it.
 
-    `others` are inertias along rows whose velocities are coordinates of MuJoCo (`multibody.turning`). `apart` are
+    `others` are inertias along rows whose velocities are coordinates of MuJoCo (`multibody.passive`). `apart` are
     accelerations that the tendons' `bias` includes (`Tree.centripetal`).
     """
     heavy = [one for one in tendons.values() if not is_zero(one.armature)]
