@@ -151,7 +151,7 @@ def test_a_tree_has_the_friction_of_every_shape(tmp_path):
         assert found == [0.2, 0.9, 0.3, 0.3]
 
 
-def test_what_an_mjcf_includes_is_in_the_file_and_meshes_beside_it(tmp_path):
+def test_an_mjcf_keeps_its_includes_and_meshes_lie_beside_it(tmp_path):
     robot = robots.load(write_mesh_arm(tmp_path, "mjcf"))
     mechanism, _, _ = declared_mechanism(robot, None)
     changed = mechanism.with_quantities({"shoulder.mass": 1.3})
@@ -160,10 +160,42 @@ def test_what_an_mjcf_includes_is_in_the_file_and_meshes_beside_it(tmp_path):
     assert write_mjcf(identified, tmp_path / "out") == {"shoulder.mass"}
     assert (tmp_path / "out" / "assets" / "fore.obj").is_file()
     root = ElementTree.parse(tmp_path / "out" / "my-arm.xml").getroot()
-    assert not list(root.iter("include"))
+    assert [one.get("file") for one in root.iter("include")] == ["parts/assets.xml"]
+    assert (tmp_path / "out" / "parts" / "assets.xml").read_text().count("<mesh") == 1
     compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "my-arm.xml"))
     assert compiled.body("fore").mass[0] == pytest.approx(1.3)
     assert compiled.nmesh == 1
+
+
+def test_numbers_are_written_into_the_included_file_that_holds_them(tmp_path):
+    declaration = write_arm(tmp_path / "arm", simulator={"solver": "mujoco-c"})
+    main, text = tmp_path / "arm" / "arm.xml", (tmp_path / "arm" / "arm.xml").read_text()
+    begin, end = text.index("<!-- Two joints"), text.index('<body name="welded"')
+    joints, fore = text[begin:end], text[text.index('<body name="fore"') : text.index("</body>\n  </worldbody>")]
+    main.write_text(
+        text.replace(joints, '<include file="parts/upper.xml"/>\n').replace(fore, '<include file="fore.xml"/>')
+    )
+    (tmp_path / "arm" / "parts").mkdir()
+    nested = '<joint name="elbow" axis="0 1 0"/>'
+    (tmp_path / "arm" / "parts" / "upper.xml").write_text(
+        f"<!-- Of the upper arm. -->\n<mujocoinclude>{joints}</mujocoinclude>"
+    )
+    fore = fore.replace(nested, '<include file="parts/elbow.xml"/>')
+    (tmp_path / "arm" / "fore.xml").write_text(f"<mujocoinclude>{fore}</mujocoinclude>")
+    (tmp_path / "arm" / "parts" / "elbow.xml").write_text(f"<mujocoinclude><!-- An elbow. -->{nested}</mujocoinclude>")
+    identified_run(tmp_path / "run", declaration, "elbow.damping=.7", "lift.damping=.3", "elbow.mass=3")
+    exported = export_identified(tmp_path / "run", "mjcf")
+    assert exported.files == ("arm.xml", "fore.xml", "parts/elbow.xml", "parts/upper.xml")
+    written = {file: (exported.folder / file).read_text() for file in exported.files}
+    for file, parts in (
+        ("parts/elbow.xml", ("An elbow.", 'damping="0.7"')),
+        ("parts/upper.xml", ("Of the upper arm.", "Two joints", 'damping="0.3"')),
+        ("fore.xml", ('<include file="parts/elbow.xml"', 'mass="3.0"')),
+    ):
+        assert all(part in written[file] for part in parts)
+    assert "damping" not in written["arm.xml"].partition("<worldbody>")[2]
+    compiled = mujoco.MjModel.from_xml_path(str(exported.folder / "arm.xml"))
+    assert compiled.dof_damping.tolist() == pytest.approx([0.2, 0.3, 0.7])
 
 
 def test_masses_that_the_declaration_changes_are_written_for_every_body(tmp_path):

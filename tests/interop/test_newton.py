@@ -12,7 +12,7 @@ import torch
 import warp as wp
 from safetensors.torch import load_file
 
-from neurodyn import InputError, robots
+from neurodyn import robots
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.dynamics.artifact import save
@@ -199,8 +199,6 @@ def test_a_robot_driven_by_its_network_is_exported_with_it(tmp_path):
     assert settings["drives"] == {}  # the network stands in their place
     assert settings["networks"][0]["joints"] == list(robot.actuated)
     assert settings["links"]["elbow"]["mass"] == pytest.approx(0.48)
-    with pytest.raises(InputError, match="actuator network of pan, lift, elbow, for which MJCF has no place"):
-        export_identified(tmp_path / "run", "mjcf")
 
 
 def test_a_model_that_is_finished_takes_no_drives(arm, tmp_path):

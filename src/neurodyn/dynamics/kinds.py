@@ -80,9 +80,14 @@ class Simulate(Protocol):
 
 
 class Identified(Protocol):
-    """Returns the quantities identified by a model that comes from a run, with an actuator network beside it."""
+    """Returns the quantities identified by a model that comes from a run, with an actuator network beside it.
 
-    def __call__(self, model: Any, run: str, network: "TrainedNetwork | None" = None) -> "IdentifiedRobot": ...
+    `networks` says whether the networks of the model are wanted.
+    """
+
+    def __call__(
+        self, model: Any, run: str, network: "TrainedNetwork | None" = None, *, networks: bool = False
+    ) -> "IdentifiedRobot": ...
 
 
 class MakeSolver(Protocol):

@@ -25,6 +25,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
@@ -32,7 +33,8 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.settings import load_identification
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.multibody.drives.drive import FRICTION_SPEED
-from neurodyn.robots import Robot, locate
+from neurodyn.robots import Robot, locate, ships
+from neurodyn.robots.assets import write_bundle
 
 Columns = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Command, command (position error for targets), velocity, measured torque, row index in the run; shape [N] each."""
@@ -266,6 +268,8 @@ def identify_drive_network(
     if model is not None:
         model.training_range = training_range(store)
         HYBRID.save(out, model)
+    elif not ships(robot):
+        write_bundle(robot, out / ROBOT)
     artifacts.write_tensors(out / "actuator_network.safetensors", weights)
     artifacts.write_sealed(out / "actuator_network.json", to_dict(described))
     artifacts.write_json(out / "drive.json", result.plain())

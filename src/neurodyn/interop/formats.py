@@ -28,6 +28,9 @@ SIMULATORS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
 They raise an InputError if the target cannot hold the robot or its actuator network.
 """
 
+WITH_NETWORKS = {"mjcf"}
+"""Targets with a place for the networks of a blueprint; runs with such networks are refused for others."""
+
 
 MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
     "layout of a model",

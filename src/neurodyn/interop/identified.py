@@ -15,18 +15,20 @@ from torch import Tensor, nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
-from neurodyn.core.artifacts import PRETRAINED, atomic_folder, require_writable
+from neurodyn.core.artifacts import PRETRAINED, atomic_folder, read_json, require_writable
 from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import Drive, DriveNetwork
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.artifact import ROBOT, load
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.interop.formats import SIMULATORS
+from neurodyn.interop.formats import SIMULATORS, WITH_NETWORKS
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
+from neurodyn.robots import load as load_robot
 from neurodyn.sim.bodies import require_possible
 
 DESCRIPTION, WEIGHTS = "actuator_network.json", "actuator_network.safetensors"
@@ -185,6 +187,9 @@ class IdentifiedRobot:
         nominal: Declared values of the free quantities.
         contact: Values of all contact quantities by name; empty unless contacts are soft constraints.
         network: An actuator network; None without one.
+        model: The model, if its blueprint has networks that the target holds; None otherwise.
+        step: Length of the model's step [s]; None if unknown.
+        explicit: Whether that step takes the damping of joints at its beginning; None if unknown.
     """
 
     run: str
@@ -195,6 +200,9 @@ class IdentifiedRobot:
     nominal: dict[str, float] = field(default_factory=dict)
     contact: dict[str, float] = field(default_factory=dict)
     network: TrainedNetwork | None = None
+    model: HybridDynamics | None = None
+    step: float | None = None
+    explicit: bool | None = None
 
     @property
     def scalar_links(self) -> list[Link]:
@@ -312,13 +320,16 @@ _SOFT = ("contact.", ".limit_solref.", ".limit_solimp.", ".friction_solref.", ".
 
 
 @torch.no_grad()
-def identified(model: HybridDynamics, run: str, network: TrainedNetwork | None = None) -> IdentifiedRobot:
+def identified(
+    model: HybridDynamics, run: str, network: TrainedNetwork | None = None, *, networks: bool = False
+) -> IdentifiedRobot:
     """Return the identified robot of a hybrid model.
 
     Args:
         model: The model.
         run: Its run, for messages.
         network: Actuator network of the run, the only one that the model's blueprint may have.
+        networks: Whether the target has a place for the blueprint's networks.
 
     Raises:
         InputError: It has other networks, its robot's declaration is missing, or an inertia is physically impossible.
@@ -326,7 +337,8 @@ def identified(model: HybridDynamics, run: str, network: TrainedNetwork | None =
     robot = model.robot
     if robot is None:
         raise InputError(f"{run}: the declaration of its robot, {model.declaration}, is gone; valid: put it back there")
-    _refuse_networks(model, run, network)
+    if not networks:
+        _refuse_networks(model, run, network)
     if placed := [name for name, drive in model.mechanism.drives.items() if drive.placed]:
         raise InputError(
             f"{run}: drive {placed[0]!r} has a transmission of its own, which this format lacks; valid: a "
@@ -338,15 +350,30 @@ def identified(model: HybridDynamics, run: str, network: TrainedNetwork | None =
     soft = (
         {n: x for n, x in declared.items() if any(part in n for part in _SOFT)} if model.contacts_of_simulator else {}
     )
+    replaced = {*(() if network is None else network.joints), *(replaced_drives(model) if networks else ())}
     return IdentifiedRobot(
         run=run,
         robot=robot,
         mechanism=mechanism,
-        drives={n: d for n, d in mechanism.drives.items() if network is None or n not in network.joints},
+        drives={n: d for n, d in mechanism.drives.items() if n not in replaced},
         network=network,
         free=free,
         nominal={spec.name: declared.get(spec.name, spec.nominal) for spec in model.physical.specs},
         contact={name: free.get(name, value) for name, value in soft.items()},
+        model=model if networks and model.config.blueprint.augmentations else None,
+        step=model.spec.dt / model.config.substeps,
+        explicit=not model.contacts_of_simulator,
+    )
+
+
+def replaced_drives(model: HybridDynamics) -> tuple[str, ...]:
+    """Return the joints on whose drive a network acts: on its torque, its command, or one of its numbers."""
+    acted = {name for one in model.config.blueprint.augmentations for name in one.quantities}
+    parts = ("actuator", "command", "error")
+    return tuple(
+        joint
+        for joint in model.spec.controls
+        if any(f"{part}.{joint}" in acted for part in parts) or any(n.startswith(f"actuator.{joint}.") for n in acted)
     )
 
 
@@ -405,7 +432,7 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
             hold none of its identified quantities or one of its networks.
     """
     SIMULATORS.require(to)
-    identified = read_identified(run)
+    identified = read_identified(run, networks=to in WITH_NETWORKS)
     folder = Path(out) if out is not None else _default_folder(run, to)
     if folder.exists():
         raise InputError(f"{folder}: exists; valid: the path of a folder that does not (--out)")
@@ -413,7 +440,8 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
     with atomic_folder(folder) as partial:
         placed = SIMULATORS[to](identified, partial)
         left_out = tuple(name for name in identified.wanted if name not in placed)
-        if identified.free and identified.network is None and set(identified.free) <= set(left_out):
+        held = identified.network is not None or identified.model is not None
+        if identified.free and not held and set(identified.free) <= set(left_out):
             raise InputError(
                 f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
                 "valid: another target"
@@ -422,16 +450,29 @@ def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | Non
     return Exported(folder, files, tuple(name for name in identified.wanted if name in placed), left_out)
 
 
-def read_identified(run: Dynamics | str | Path) -> IdentifiedRobot:
-    """Return the identified robot of a run; arguments and errors: see `export_identified`."""
+def read_identified(run: Dynamics | str | Path, *, networks: bool = False) -> IdentifiedRobot:
+    """Return the identified robot of a run; arguments and errors: see `export_identified` and `identified`."""
     if not isinstance(run, str | Path):
         where = f"model of {run.spec.robot!r}"
-        return KINDS[run.kind].identified.get(where)(run, where)
+        return KINDS[run.kind].identified.get(where)(run, where, networks=networks)
     network = read_network(run)
     if network is not None and not (Path(run) / "model").is_dir():
-        return IdentifiedRobot(str(run), None, Mechanism(links=()), network=network)
+        return _network_alone(network, declared=networks)
     model = load(run)
-    return KINDS[model.kind].identified.get(run)(model, str(run), network)
+    return KINDS[model.kind].identified.get(run)(model, str(run), network, networks=networks)
+
+
+def _network_alone(network: TrainedNetwork, *, declared: bool) -> IdentifiedRobot:
+    """Return an actuator network without a model, with the declaration of its robot if that is wanted and there."""
+    folder = Path(network.run)
+    if not declared or network.config.network != "gru" or not (folder / "drive.json").is_file():
+        return IdentifiedRobot(network.run, None, Mechanism(links=()), network=network)
+    own = folder / ROBOT
+    robot = load_robot(str(own if own.is_dir() else read_json(folder / "drive.json")["robot"]))
+    mechanism, _, _ = declared_mechanism(robot, None)
+    drives = {n: d for n, d in mechanism.drives.items() if n not in network.joints}
+    step = robot.dt / robot.simulator.substeps
+    return IdentifiedRobot(network.run, robot, mechanism, drives, network=network, step=step)
 
 
 def _default_folder(run: Dynamics | str | Path, to: str) -> Path:

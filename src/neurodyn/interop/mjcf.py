@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, drive_names, heading, number
+from neurodyn.interop.network_forces import write_callback
 from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
@@ -250,24 +252,74 @@ _INERTIA_SETTINGS = ("inertiafromgeom", "settotalmass", "balanceinertia", "bound
 
 
 def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
-    """Write ROBOT.xml and the files that it names; see `interop.formats.SIMULATORS`."""
-    identified.refuse_network("MJCF")
-    return write_mjcf_asset(identified, folder, lambda root: write_drives(root, identified))
+    """Write ROBOT.xml, the files that it names, and of networks the callback; see `interop.formats.SIMULATORS`."""
+
+    def finish(root: Element) -> set[str]:
+        placed = write_drives(root, identified) | _write_step(root, identified)
+        if identified.model is None and identified.network is None:
+            return placed
+        used = sum(int(size.get("nuserdata", 0)) for size in root.iter("size"))
+        needed, drives = write_callback(identified, folder, used)
+        if needed:
+            _section(root, "size").set("nuserdata", str(needed))
+        _release(_section(root, "actuator"), drives)
+        return placed | {name for name in identified.free if any(name.startswith(f"{ACTUATOR}{j}.") for j in drives)}
+
+    return write_mjcf_asset(identified, folder, finish)
+
+
+def _section(root: Element, tag: str) -> Element:
+    found = root.find(tag)
+    if found is None:
+        found = Element(tag)
+        root.append(found)
+    return found
+
+
+def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
+    """Write the length and kind of the model's step, with which alone MuJoCo moves as the model does."""
+    if identified.step is None:
+        return set()
+    options = list(root.iter("option"))
+    before = float(next((o.get("timestep", _STEP) for o in reversed(options) if o.get("timestep")), _STEP))
+    option = options[-1] if options else _section(root, "option")
+    if abs(before - identified.step) > 1e-9 * before:
+        option.insert(0, ElementTree.Comment(f" timestep: {number(before)} -> {number(identified.step)}, the model's "))
+    option.set("timestep", repr(identified.step))
+    if identified.explicit:
+        option.set("integrator", "Euler")
+        flags = option.find("flag")
+        if flags is None:
+            flags = Element("flag")
+            option.append(flags)
+        flags.set("eulerdamp", "disable")
+    return set()
+
+
+def _release(actuators: Element, joints: Sequence[str]) -> None:
+    """Give the actuators of these joints no force, because the callback computes it from their `ctrl`."""
+    for joint in joints:
+        for old in [old for old in actuators if old.get("joint") == joint]:
+            actuators.remove(old)
+        actuators.append(Element("general", {"name": joint, "joint": joint, "gainprm": "0", "ctrllimited": "false"}))
 
 
 def write_mjcf_asset(
     identified: IdentifiedRobot, folder: Path, finish: Callable[[Element], set[str]] = lambda root: set()
 ) -> set[str]:
-    """Write ROBOT.xml after `finish` has edited its actuators; return names of the quantities that it holds."""
+    """Write ROBOT.xml after `finish` has edited it; return names of the quantities that it holds."""
     robot = identified.require_robot("MJCF")
     path = asset_path(robot)
+    name, title = f"{robot.name}.xml", heading(identified, f"MJCF of robot {robot.name}")
     if path.suffix.lower() == ".xml":
-        root = _flat(path, path, Files(folder, "assets"))
-        placed, before = _write_asset(root, path, identified), comments_before(path)
-    else:
-        (root, placed), before = mechanism_tree(identified), []
+        includes = Includes(path)
+        root = includes.flat(path, Files(folder, "assets"))
+        placed = _write_asset(root, path, identified) | finish(root)
+        includes.write(root, folder, name, title)
+        return placed
+    root, placed = mechanism_tree(identified)
     placed |= finish(root)
-    write_xml(folder / f"{robot.name}.xml", root, heading(identified, f"MJCF of robot {robot.name}"), before)
+    write_xml(folder / name, root, title)
     return placed
 
 
@@ -285,7 +337,7 @@ def _write_asset(root: Element, path: Path, identified: IdentifiedRobot) -> set[
 def body_names(identified: IdentifiedRobot) -> dict[str, str]:
     """Return the names of the MJCF's bodies by the joint that moves them."""
     path = asset_path(identified.require_robot("MJCF"))
-    asset = _MjcfAsset(_flat(path, path, None), path)
+    asset = _MjcfAsset(Includes(path).flat(path, None), path)
     bodies = {link.joint.name: asset.body(link) for link in identified.mechanism.links}
     return {name: body.get("name", "") for name, body in bodies.items() if body is not None}
 
@@ -339,21 +391,74 @@ class _MjcfAsset:
         return found
 
 
-def _flat(main: Path, path: Path, files: Files | None) -> Element:
-    """Return an MJCF with its includes expanded; the files that it names are copied if `files` is given."""
-    root = read_xml(path)
+class Includes:
+    """The included files of an MJCF: expanded to be edited, and written as files again."""
 
-    def place(source: Path) -> str:
-        return str(source) if files is None or source.suffix.lower() == ".xml" else files.copy(source)
+    def __init__(self, main: Path) -> None:
+        """Begin with the path of the MJCF itself."""
+        self._main = main
+        self._roots: dict[Path, Element] = {}
+        self._origins: dict[Element, tuple[Path, ...]] = {}
 
-    relocate_mjcf(main, path, root, place, meshes=True)
-    for parent in list(root.iter()):
-        for element in [element for element in parent if element.tag == "include"]:
-            index = list(parent).index(element)
-            parent.remove(element)
-            for offset, child in enumerate(_flat(main, Path(element.get("file", "")), files)):
-                parent.insert(index + offset, child)
-    return root
+    def flat(self, path: Path, files: Files | None, within: tuple[Path, ...] = ()) -> Element:
+        """Return an MJCF or included file, with what it includes expanded, after copying the files that it names.
+
+        Without `files` nothing is copied. `within` are the included files that lead here.
+        """
+        root = read_xml(path)
+
+        def place(source: Path) -> str:
+            return str(source) if files is None or source.suffix.lower() == ".xml" else files.copy(source)
+
+        relocate_mjcf(self._main, path, root, place, meshes=True)
+        for parent in list(root.iter()):
+            for element in [element for element in parent if element.tag == "include"]:
+                index = list(parent).index(element)
+                parent.remove(element)
+                source = Path(element.get("file", ""))
+                inner = self.flat(source, files, (*within, source))
+                self._roots[source] = inner
+                for offset, child in enumerate(list(inner)):
+                    parent.insert(index + offset, child)
+                    self._origins.setdefault(child, (*within, source))
+        return root
+
+    def write(self, root: Element, folder: Path, name: str, heading: Sequence[str]) -> None:
+        """Write an edited tree as the file `name`, and each included file that still has elements beside it."""
+        self._fold(root, (), folder)
+        write_xml(folder / name, root, heading, comments_before(self._main))
+
+    def _fold(self, parent: Element, within: tuple[Path, ...], folder: Path) -> None:
+        """Replace what comes from included files, in an element of the file `within`, and write these files."""
+        groups: dict[Path, list[Element]] = {}
+        children, folded = list(parent), []
+        for index, child in enumerate(children):
+            noted = next((one for one in children[index:] if one.tag is not ElementTree.Comment), child)
+            origin = self._origins.get(child) or self._origins.get(noted) or within  # a new comment is of what it notes
+            if len(origin) <= len(within):
+                folded.append(child)
+                self._fold(child, within, folder)
+                continue
+            source = origin[len(within)]
+            if source not in groups:
+                groups[source] = []
+                folded.append(Element("include", {"file": self._place(source)}))
+            self._origins[child] = origin
+            groups[source].append(child)
+        parent[:] = folded
+        for source, elements in groups.items():
+            root = Element(self._roots[source].tag, self._roots[source].attrib)
+            root.extend(elements)
+            self._fold(root, (*within, source), folder)
+            target = folder / self._place(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_xml(target, root, [], comments_before(source))
+
+    def _place(self, source: Path) -> str:
+        """Return where an included file goes: the place beside the MJCF that it has, or `includes`."""
+        home, source = self._main.resolve().parent, source.resolve()
+        inside = home in source.parents
+        return source.relative_to(home).as_posix() if inside else f"includes/{source.name}"
 
 
 def _lock(root: Element, locked: tuple[str, ...]) -> None:

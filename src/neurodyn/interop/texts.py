@@ -36,7 +36,7 @@ def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterabl
     """Write an XML file after its former comments and a heading."""
     ElementTree.indent(root, "  ")
     own = "\n     ".join(map(_safe, heading))
-    comments = "".join(f"<!--{text}-->\n" for text in (*before, f" {own} "))
+    comments = "".join(f"<!--{text}-->\n" for text in (*before, *([f" {own} "] if own else [])))
     body = ElementTree.tostring(root, encoding="unicode")
     path.write_text(f'<?xml version="1.0"?>\n{comments}{body}\n', encoding="utf-8")
 

@@ -90,6 +90,7 @@ class Scope:
 
     Attributes:
         inertias: Mass matrix contributions of networks so far.
+        unaided: Values of the quantities that networks act on, without the networks, so far.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Scope:
         self._values: dict[str, Scalar] = {}
         self._acting: dict[str, tuple[int, int]] = {}
         self.inertias: list[AddedInertia] = []
+        self.unaided: dict[str, Scalar] = {}
         for index, augmentation in enumerate(blueprint.augmentations):
             self._acting |= {name: (index, output) for output, name in enumerate(augmentation.quantities)}
         self._blueprint = blueprint
@@ -125,6 +127,7 @@ class Scope:
     def define(self, name: str, value: Scalar) -> Scalar:
         """Name a quantity; return its value with the effect of the blueprint's networks."""
         if name in self._acting:
+            self.unaided[name] = value
             value = self._augmented(name, value)
         self._values[name] = value
         return value

@@ -352,6 +352,8 @@ class Loop:
     # Adds the loop as nodes of an ONNX graph: from the name of the concatenated inputs to the name of the concatenated
     # first outputs and their number; None if there is no such form.
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
+    # Expression of Python for the outputs, in `x`, the inputs, and `w`, the program's weights; empty if there is none.
+    python: str = field(default="", compare=False)
 
 
 def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expression]:
