@@ -131,8 +131,9 @@ def tried(file: Path, limit: int) -> dict[str, Any]:
             row |= receiver.recv()
         except EOFError:
             process.join()
-            late = process.exitcode == -signal.SIGXCPU
-            return row | ({"failed": f"took more than {limit} CPU-s"} if late else {})
+            if process.exitcode == -signal.SIGXCPU:
+                return row | {"failed": f"took more than {limit} CPU-s"}
+            return row | ({"failed": f"ended with {process.exitcode}"} if process.exitcode else {})
     process.kill()
     return row | {"failed": f"took more than {20 * limit} s"}
 

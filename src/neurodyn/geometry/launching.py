@@ -8,11 +8,12 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import torch
@@ -25,6 +26,9 @@ _MOST = 16
 _LIBRARY = torch.library.Library("neurodyn", "DEF")
 _NUMBERS = itertools.count()
 _HELD: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_ROOMS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_USUAL = 1 << 21  # a stack that every thread has left [bytes]
+_AROUND = 1 << 20  # what calls need beside the arrays of a kernel
 
 
 def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any] = lambda *_: None) -> Any:
@@ -206,7 +210,37 @@ def _packed(command: Any) -> tuple[Any, Any, Any]:
     given = command.params[1:]
     fields = [(name, type(value)) for name, value in zip(names, given, strict=True)]
     arguments = type("Arguments", (ctypes.Structure,), {"_fields_": fields})(*given)
-    return command.hooks.forward, ctypes.byref(command.bounds), ctypes.byref(arguments)
+    return cpu_kernel(command), ctypes.byref(command.bounds), ctypes.byref(arguments)
+
+
+def give_room(kernel: Any, size: int) -> None:
+    """Say how large a stack a kernel needs on a CPU [bytes], at most."""
+    _ROOMS[kernel] = size
+
+
+def cpu_kernel(command: Any) -> Callable[..., None]:
+    """Return the compiled CPU kernel of a recorded launch; a large one runs in a thread with room for its arrays."""
+    run, room = command.hooks.forward, _ROOMS.get(command.kernel, 0)
+    return run if room <= _USUAL else _Deep(run, room + _AROUND)
+
+
+class _Deep:
+    """Runs a function in a thread with a large stack, which the system provides as far as it is used."""
+
+    _starting = threading.Lock()
+
+    def __init__(self, run: Callable[..., None], room: int) -> None:
+        self._run, self._room = run, room
+
+    def __call__(self, *arguments: Any) -> None:
+        thread = threading.Thread(target=self._run, args=arguments)
+        with self._starting:
+            before = threading.stack_size(-(-self._room // 4096) * 4096)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+        thread.join()
 
 
 class Launches:

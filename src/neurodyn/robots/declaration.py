@@ -336,9 +336,14 @@ class Robot(Config, frozen=True):
 
     @property
     def simulated_contact(self) -> str | None:
-        """Contact model of the hybrid engine that matches the simulator; None if that has no contacts."""
+        """Contact model of the hybrid engine that matches the simulator; None if that has no contacts.
+
+        Plain MuJoCo's always does: equalities, tendons and friction of the asset, and damping implicit in the step.
+        """
         if self.simulator.solver == "featherstone":
             return None
+        if self.simulator.solver == "mujoco-c":
+            return "soft"
         constrained = any(joint.scalar and (joint.lower is not None or joint.friction) for joint in self.joints)
         return "soft" if self.contact_points is not None or constrained else None
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from neurodyn.multibody import trace
-from neurodyn.multibody.trace import Graph, apply_loop, pull_back
+from neurodyn.multibody.trace import Graph, Loop, apply_loop, pull_back
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramSizes
 from tests.multibody.trace.loops import dense, root
@@ -146,3 +146,18 @@ def test_wrong_numbers_of_inputs_and_derivatives_of_derivatives_raise():
     with pytest.raises(ValueError, match="'root'"):
         pull_back([slope], [1.0], [a])
     pull_back([out * out], [1.0], [a])  # what an earlier differentiation left is no obstacle
+
+
+def test_arrays_that_no_usual_stack_holds_have_room():
+    count = 1_250_000  # of 8 bytes: more than the 8 MB of a main thread
+    text = f"""
+real many[{count}];
+for (int i = 0; i < {count}; ++i) many[i] = in[0] * (real)i;
+real sum = (real)0;
+for (int i = 0; i < {count}; i += 250000) sum += many[i];
+out[0] = sum;"""
+    loop = Loop(name="large", inputs=1, outputs=1, saved=0, forward=text, adjoint="adj[0] += seed[0];")
+    program = TracedProgram(ProgramSizes(state=1), lambda i: [apply_loop(i.graph, loop, i.state)[0]], lanes=1)
+    state = torch.tensor([[2.0], [3.0]], dtype=F64)
+    for _ in range(2):
+        assert program.rollout(state, frames=1)[:, 1, 0].tolist() == [5e6, 7.5e6]

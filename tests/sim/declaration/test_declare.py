@@ -14,6 +14,7 @@ import trimesh
 import neurodyn
 from neurodyn.core.description.scene import Plane
 from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
 from neurodyn.data.store import Store
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots.assets import package_folder
@@ -21,6 +22,7 @@ from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.declaration.facts import read_facts
 from neurodyn.sim.declaration.pose import BUDGET
+from neurodyn.sim.sampling import sample_states
 
 GYMNASIUM = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 ASSETS = {
@@ -277,3 +279,15 @@ def test_a_table_meshes_of_an_included_file_and_narrow_limits_are_kept(tmp_path)
     found = neurodyn.sim.mechanism(neurodyn.sim.articulation(robot), robot)
     touching = {frozenset((one.first.name, one.second.name)) for one in found.shape_contacts or ()}
     assert touching == {frozenset(("arm", "table"))}  # the cube was taken out
+
+
+def test_a_floating_body_that_touches_nothing_is_drawn_about_its_place(tmp_path):
+    text = """<mujoco><worldbody><body name="fish" pos="0 0 .7"><freejoint/>
+<geom size=".1" contype="0" conaffinity="0"/><body><joint name="tail" axis="0 0 1"/>
+<geom type="capsule" fromto="0 0 0 -.3 0 0" size=".02" contype="0" conaffinity="0"/></body></body></worldbody>
+<actuator><motor joint="tail" ctrlrange="-.1 .1"/></actuator></mujoco>"""
+    (tmp_path / "fish.xml").write_text(text)
+    robot = declare(tmp_path / "fish.xml", tmp_path / "fish").robot
+    q, _ = sample_states(robot, 50, generator(0, "fish"), None)
+    assert q[:, 2].tolist() == pytest.approx([0.7] * 50)
+    assert (q[:, 3:7].std(0) > 0.2).all()

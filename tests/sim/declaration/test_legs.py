@@ -79,3 +79,15 @@ def test_a_robot_that_lies_on_its_base_has_no_legs(tmp_path):
     assert contact_point_layout(articulation(made.robot), made.robot).contact_points
     with pytest.raises(InputError, match="it declares no legs"):
         load_task(f"velocity@{tmp_path / 'ball'}")
+
+
+def test_free_bodies_beside_another_are_no_legs_of_it(tmp_path):
+    bodies = "".join(
+        f'<body name="b{n}" pos="{n} 0 .3"><freejoint name="f{n}"/><geom size=".1" mass="1"/></body>' for n in (1, 2, 3)
+    )
+    first = bodies.replace('<geom size=".1" mass="1"/>', '<geom size=".1" pos="0 0 .5" mass="1"/>', 1)
+    text = f'<mujoco><worldbody><geom type="plane" size="1 1 1"/>{first}</worldbody></mujoco>'
+    (tmp_path / "balls.xml").write_text(text)
+    made = declare(tmp_path / "balls.xml", tmp_path / "balls")
+    assert made.robot.legs is None
+    assert next(decision.value for decision in made.decisions if decision.what == "legs") == "none"

@@ -15,6 +15,7 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.robots import Joint, Robot, load
 from neurodyn.robots.sections import ContactPointSelection, SimulatorConfig
 from neurodyn.sim.articulation import LinkKinematics
+from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.simulators import articulation, simulator
@@ -181,3 +182,50 @@ def test_bad_files_are_one_line(text, said, tmp_path):
     with pytest.raises(InputError, match=said) as caught:
         neurodyn.sim.articulation(robot)
     assert "\n" not in str(caught.value)
+
+
+FLAGS = """<mujoco><option timestep=".005"><flag gravity="disable" limit="disable" spring="disable"
+ frictionloss="disable" contact="disable" equality="disable"/></option><worldbody><geom type="plane" size="1 1 1"/>
+<body name="a" pos="0 0 .5"><joint name="a" axis="0 1 0" range="-1 1" stiffness="5" frictionloss=".5" damping=".2"/>
+<geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/><body name="b" pos=".3 0 0"><joint name="b" axis="0 1 0"/>
+<geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/></body></body></worldbody>
+<equality><joint joint1="a" joint2="b"/></equality>
+<actuator><motor joint="a" ctrlrange="-3 3"/><motor joint="b" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_what_flags_of_the_asset_disable_is_not_there(tmp_path):
+    (tmp_path / "flags.xml").write_text(FLAGS)
+    robot = declare(tmp_path / "flags.xml", tmp_path / "flags").robot
+    assert robot.gravity == (0.0, 0.0, 0.0)
+    assert robot.joints[0].lower is None
+    plain = mujoco.MjModel.from_xml_path(str(tmp_path / "flags.xml"))
+    plain.opt.integrator, plain.opt.timestep = mujoco.mjtIntegrator.mjINT_IMPLICITFAST, 0.01 / robot.simulator.substeps
+    data = mujoco.MjData(plain)
+    data.qpos[:], data.qvel[:], data.ctrl[:] = [1.5, -0.4], [3.0, -2.0], [2.0, -0.5]
+    mujoco.mj_step(plain, data, 20 * robot.simulator.substeps)
+    q, qd = torch.tensor([[1.5, -0.4]]), torch.tensor([[3.0, -2.0]])
+    control = torch.tensor([2.0, -0.5]).expand(1, 20, 2)
+    worlds = simulator(robot, 1, scene=robot.named_ground())
+    theirs, _ = worlds.rollout(q, qd, control)
+    ours = declared_hybrid(robot).double().rollout(State(q.double(), qd.double()), control.double())
+    assert theirs[0, -1].tolist() == pytest.approx(data.qpos.tolist(), abs=1e-5)
+    assert ours.q[0, -1].tolist() == pytest.approx(data.qpos.tolist(), abs=1e-5)
+
+
+def test_damping_is_implicit_and_friction_there_without_limits_and_contacts(tmp_path):
+    text = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" frictionloss=".1" damping=".5"/>
+<geom type="capsule" fromto="0 0 0 .1 0 0" size=".03" contype="0" conaffinity="0"/></body></worldbody></mujoco>"""
+    robot = declared(tmp_path, text, (Joint("a", "revolute", continuous=True),))
+    q, qd, control = torch.tensor([[0.3]]), torch.tensor([[4.0]]), torch.zeros(1, 10, 0)
+    theirs, _ = simulator(robot, 1).rollout(q, qd, control)
+    ours = declared_hybrid(robot).double().rollout(State(q.double(), qd.double()), control.double())
+    assert ours.q[0, :, 0].tolist() == pytest.approx(theirs[0, :, 0].tolist(), abs=1e-6)
+
+
+def test_a_world_that_becomes_unstable_does_not_begin_anew(tmp_path):
+    text = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" stiffness="9e9"/>
+<geom size=".1" pos=".2 0 0"/></body></worldbody></mujoco>"""
+    robot = declared(tmp_path, text, (Joint("a", "revolute", continuous=True),), gravity=(0.0, 0.0, 0.0))
+    q, _ = simulator(robot, 2).rollout(torch.tensor([[0.5], [0.0]]), torch.zeros(2, 1), torch.zeros(2, 30, 0))
+    assert q[0, -1].isnan().all()
+    assert q[1].isfinite().all()

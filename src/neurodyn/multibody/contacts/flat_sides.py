@@ -4,8 +4,9 @@ r"""Contacts of flat sides and straight edges that lie on each other: up to four
 From the normal that `convex_search` finds, and the corners next to it, follow the sides of both shapes that face each
 other, within 5 degrees; without a pair of these, an edge that lies on a side, within 5 degrees. Caps of cylinders are
 sides of 16 corners; capsules and mantles of cylinders have one edge. Of two sides, the second is clipped by the prism
-over the first, an edge by that over its side; points that do not touch are dropped. Of more than four, the two that are
-farthest apart are kept and the farthest on either side of their line, of which MuJoCo may choose others.
+over the first, an edge by that over its side; points that do not touch are dropped. Of more than four, those are kept
+whose quadrilateral cannot be made larger by moving its last corner on, with the third and second after it; that search
+starts once from each point, as MuJoCo's.
 
 The search has no derivative. With the corners $s$ and $o$, which move with the shape that has the point and with the
 other one (s on a round edge stays at the side that faces the other), and a matrix W that turns with the shape of the
@@ -194,19 +195,25 @@ if (!count) return 0;
 }
 return count;
 }
-static void spread(const Point* p, int count, const double* n, int* kept) {
-double most = -1;
-for (int i = 0; i < count; ++i) for (int j = i + 1; j < count; ++j) {
-double d[3]; for (int l = 0; l < 3; ++l) d[l] = p[j].x[l] - p[i].x[l];
-if (dot(d, d) > most) { most = dot(d, d); kept[0] = i; kept[1] = j; }
+static double spanned(const Point* p, const int* v) {
+double d[3], e[3], c[3]; for (int l = 0; l < 3; ++l) { d[l] = p[v[2]].x[l] - p[v[0]].x[l]; e[l] = p[v[3]].x[l] -
+p[v[1]].x[l]; }
+cross(d, e, c); return root(dot(c, c));
 }
-double along[3], across[3], sides[2] = {-1, -1}; for (int l = 0; l < 3; ++l) along[l] = p[kept[1]].x[l] -
-p[kept[0]].x[l];
-cross(along, n, across); kept[2] = kept[3] = kept[0];
-for (int i = 0; i < count; ++i) if (i != kept[0] && i != kept[1]) {
-const double h = height(p[i].x, p[kept[0]].x, across);
-if (h > sides[0]) { sides[0] = h; kept[2] = i; }
-if (-h > sides[1]) { sides[1] = -h; kept[3] = i; }
+static bool wider(const Point* p, int count, int* v, int which, double& most, int* kept) {
+const int before = v[which]; v[which] = (before + 1) % count; const double area = spanned(p, v);
+if (!(area > most)) { v[which] = before; return false; }
+most = area; for (int k = 0; k < 4; ++k) kept[k] = v[k];
+return true;
+}
+static void spread(const Point* p, int count, int* kept) {
+int v[4] = {0, 1, 2, 3}; double most = spanned(p, v);
+for (v[0] = 0; v[0] < count; ++v[0]) {
+while (wider(p, count, v, 3, most, kept)) {
+while (wider(p, count, v, 2, most, kept)) {}
+while (wider(p, count, v, 1, most, kept)) {}
+}
+for (int k = 1; k < 4 && v[k] == v[k - 1]; ++k) v[k] = (v[k] + 1) % count;
 }
 }
 static void flat(const Shape& one, const Shape& other, const int* ids, int count, const double* normal, double
@@ -279,7 +286,7 @@ for (int l = 0; l < 3; ++l) { kept.x[l] = start[l]; partner[touching][l] = other
 ++touching;
 }
 if (!touching) return;
-int kept[4] = {0, 1, 2, 3}; if (touching > 4) spread(p, touching, along, kept);
+int kept[4] = {0, 1, 2, 3}; if (touching > 4) spread(p, touching, kept);
 seen_from(mode == 2 ? one : other, along, out); out[3] = 1; out[4] = mode == 2; out[5] = mode == 1;
 const Shape& prism = mode == 1 ? other : one; const double* across = mode == 0 ? n1[f1] : owned;
 for (int k = 0; k < 4 && k < touching; ++k) {

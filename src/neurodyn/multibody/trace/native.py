@@ -13,7 +13,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from neurodyn.geometry.launching import held, operator
+from neurodyn.geometry.launching import cpu_kernel, give_room, held, operator
 
 # Warp reads the annotations of these functions.
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
@@ -24,10 +24,11 @@ def _table(words: int) -> Any:
     return wp.types.vector(length=words, dtype=wp.uint64)
 
 
-def block_kernel(text: str, words: int, cuda: bool) -> Any:
+def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
     """Return the kernel of a text that uses `table` and the blocks from `begin` to before `end`, in a separate module.
 
-    `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks.
+    `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
+    a stack of at least `room` bytes.
     """
     table_type = _table(words)
 
@@ -47,6 +48,7 @@ def block_kernel(text: str, words: int, cuda: bool) -> Any:
     def loop(first: int, last: int, table: table_type) -> None:
         body(first, last, table)
 
+    give_room(loop, room)
     return loop
 
 
@@ -63,7 +65,7 @@ class CpuLaunch:
         # A recorded launch packs its arguments anew in every call, which takes longer than a small program.
         self._command: Any = recorded_launch(kernel, [0] * words, 1, 0, "cpu")
         self._bounds = ctypes.byref(self._command.bounds)
-        self._run = self._command.hooks.forward
+        self._run = cpu_kernel(self._command)
         self._arguments = struct.Struct(f"=ii{words}q")
 
     def __call__(self, first: int, last: int, words: list[int]) -> None:

@@ -400,7 +400,7 @@ class TracedProgram(OperatorHandle):
         if key not in self._kernels:
             text = getattr(self._texts, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
             whole = target.text(*_ARRAYS[which], text)
-            self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu")
+            self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu", target.stack(text))
         return self._kernels[key]
 
 

@@ -2,6 +2,7 @@
 """Compilation targets of a program's text, CPU or GPU, and the text of the elementary functions on a CPU."""
 
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -151,6 +152,8 @@ def _polynomial(coefficients: Sequence[float], variable: str) -> str:
 NUMBERS = ("frames", "substeps", "worlds", "group")
 """First numbers of a kernel's table; `group` blocks share a sum of weight gradients."""
 
+_ARRAY = re.compile(r"\breal \w+\[(\d+)\]")
+
 _MOST_BITS = {"AVX512": 512, "AVX2": 256}
 """Bits of a vector register by torch's CPU capability; otherwise 128 on 64-bit ARM, and none elsewhere."""
 
@@ -186,6 +189,11 @@ class Target:
             place += 4
         table += [f"number* {name} = (number*)table[{place + i}]; (void){name};" for i, name in enumerate(plain)]
         return "\n".join([head, *table, body])
+
+    def stack(self, body: str) -> int:
+        """Return how many bytes the arrays and values of a text may take on a stack."""
+        numbers = sum(map(int, _ARRAY.findall(body))) + body.count("const real v")
+        return (4 if self.single else 8) * self.lanes * numbers
 
     def _vectors(self) -> str:
         if self.lanes == 1:

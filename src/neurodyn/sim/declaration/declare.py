@@ -196,7 +196,7 @@ class _Draft:
         with stage(0.2, 0.3):
             self._ranges()
             self._armatures()
-        if facts.floating and driven and not facts.drives:
+        if facts.floating and self.stands and driven and not facts.drives:
             with stage(0.3, 0.5):
                 self._gains()
         elif driven:
@@ -342,6 +342,11 @@ class _Draft:
         self.tree["reset"] = {"q": reset_q | places, "qd": quiet} if stands or places else {"qd": quiet}
         if (self.facts.floating and stands) or lifted is not None:
             self._heights(lifted)
+        elif self.facts.floating:
+            place = self.facts.joints[0].place
+            height = [round(place[2], 3)] * 2 if place is not None else [1.0, 1.0]
+            self.tree["sampling"] |= {"height": height, "rotation": 3.1415}
+            self.tree["reset"] |= {"height": height}
 
     def _heights(self, lifted: str | None) -> None:
         """Set height ranges in which random poses are mostly clear of the ground."""
@@ -482,7 +487,7 @@ class _Draft:
                 break
         else:
             advice = "give another --dt, or check masses, efforts and limits of the asset"
-            if self.facts.solver != "mujoco-c" or self.trial.finite < 1.0:
+            if self.facts.solver != "mujoco-c" or not self.trial.finite:
                 raise InputError(
                     f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
                     f"{self.trial.text}; {advice}"

@@ -48,6 +48,7 @@ def find_legs(built: Articulation, layout: ContactPointLayout, q: np.ndarray) ->
     if 0 in standing:
         return "its base lies on the ground"
     chains = {joint: _chain(layout, joint) for joint in standing}
+    standing = [joint for joint in standing if layout.joints[chains[joint][0]].parent == 0]  # not objects
     feet = [joint for joint in standing if not any(joint in chains[other][:-1] for other in standing)]
     if len(feet) < 2:
         return "fewer than two limbs reach the ground"

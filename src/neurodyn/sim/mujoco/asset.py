@@ -14,7 +14,7 @@ import numpy as np
 from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.robots.sections import chosen
 from neurodyn.sim.bodies import require_possible
-from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.engine import heard, import_mujoco
 from neurodyn.sim.newton_asset import leave_out, parse_xml, prepare_urdf
 
 T = TypeVar("T")
@@ -60,7 +60,42 @@ def read_spec(
             geom.density, geom.mass = given, float("nan")
     spec.compiler.discardvisual = True
     _name_all(spec)
+    _disable(spec)
     return spec
+
+
+def _disable(spec: Any) -> None:
+    """Take away what the asset's flags disable, and the flags, so that readers of a model need not know them."""
+    bits, flags = import_mujoco().mjtDisableBit, int(spec.option.disableflags)
+    everything = flags & int(bits.mjDSBL_CONSTRAINT)
+
+    def off(bit: Any, constrains: bool = True) -> bool:
+        return bool(flags & int(bit) or (constrains and everything))
+
+    if off(bits.mjDSBL_EQUALITY):
+        for equality in list(spec.equalities):
+            spec.delete(equality)
+    if off(bits.mjDSBL_CONTACT):
+        for pair in list(spec.pairs):
+            spec.delete(pair)
+        for geom in spec.geoms:
+            geom.contype = geom.conaffinity = 0
+    for moved in (*spec.joints, *spec.tendons):
+        if off(bits.mjDSBL_LIMIT):
+            moved.limited = 0
+        if off(bits.mjDSBL_FRICTIONLOSS):
+            moved.frictionloss = 0.0
+        for bit, what in ((bits.mjDSBL_SPRING, "stiffness"), (bits.mjDSBL_DAMPER, "damping")):
+            if off(bit, constrains=False):
+                setattr(moved, what, np.zeros_like(getattr(moved, what)))
+    if off(bits.mjDSBL_GRAVITY, constrains=False):
+        spec.option.gravity = [0.0, 0.0, 0.0]
+    for bit in (
+        bits.mjDSBL_CONSTRAINT, bits.mjDSBL_EQUALITY, bits.mjDSBL_FRICTIONLOSS, bits.mjDSBL_LIMIT, bits.mjDSBL_CONTACT,
+        bits.mjDSBL_SPRING, bits.mjDSBL_DAMPER, bits.mjDSBL_GRAVITY,
+    ):  # fmt: skip
+        flags &= ~int(bit)
+    spec.option.disableflags = flags
 
 
 def compiled(path: Path, spec: Any, said: list[str] | None = None) -> Any:
@@ -155,16 +190,12 @@ def _first_line(error: object) -> str:
 
 def _quietly(call: Callable[[], T], said: list[str] | None = None) -> T:
     """Call MuJoCo; its warnings go to `said` instead of a log file in the working directory."""
-    mujoco, heard = import_mujoco(), [] if said is None else said
-    mujoco.set_mju_user_warning(heard.append)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            result = call()
-        heard += [str(one.message).strip() for one in caught]
-        return result
-    finally:
-        mujoco.set_mju_user_warning(None)
+    with heard(said), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    if said is not None:
+        said += [str(one.message).strip() for one in caught]
+    return result
 
 
 def _read_mjcf(path: Path, locked: tuple[str, ...], said: list[str] | None) -> Any:

@@ -27,6 +27,7 @@ from neurodyn.sim.scene import PREFIX, needs_triangles
 SCENE = "neurodyn scene"
 """Name of the body that carries the scene."""
 
+_LINE_SEARCH = 50  # iterations that converge; MuJoCo's own default
 _CONDIM = 3  # of a floor by default
 _FORCE, _MOST_CONTACTS = 1 << 1, 8  # of a contact sensor: its reading, and contacts of a shape
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
@@ -203,10 +204,12 @@ def _words(joints: list[tuple[str, str]]) -> str:
 def _set_options(model: Any, robot: Robot) -> None:
     declared, mujoco = robot.simulator, import_mujoco()
     model.opt.gravity[:] = robot.gravity
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # an unstable world would begin anew
     if declared.integrator is not None:
         model.opt.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[declared.integrator]))
     if declared.iterations is not None:
         model.opt.iterations = declared.iterations
+        model.opt.ls_iterations = max(model.opt.ls_iterations, _LINE_SEARCH)
     if declared.fluid is not None:
         model.opt.density, model.opt.viscosity = declared.fluid.density, declared.fluid.viscosity
 

@@ -2,6 +2,8 @@
 """Imports MuJoCo, with a clear error if it is not installed."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -16,3 +18,15 @@ def import_mujoco() -> Any:
         return import_module("mujoco")
     except ImportError as error:
         raise InputError(f"MuJoCo cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
+
+
+@contextmanager
+def heard(said: list[str] | None = None) -> Iterator[None]:
+    """Collect MuJoCo's warnings, which otherwise go to the terminal and to a log file in the working directory."""
+    mujoco = import_mujoco()
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(([] if said is None else said).append)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

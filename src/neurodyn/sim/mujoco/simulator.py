@@ -21,7 +21,7 @@ from neurodyn.sim.build import Gravity, gravity_vectors
 from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_limits, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
-from neurodyn.sim.mujoco.engine import import_mujoco
+from neurodyn.sim.mujoco.engine import heard, import_mujoco
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
 
@@ -158,10 +158,13 @@ class MujocoSimulator(Simulator):
         forces = np.repeat(torques.detach().cpu().double().numpy(), self.substeps, 1)
         given[:, :, slice(0, self.model.nu) if self._commanded else self._columns.driven] = forces
         models = self._models if isinstance(self._models, list) else [self._models] * self.worlds
-        states, sensed = self._pool.rollout(
-            models, self._data, self._state, given, control_spec=self._given, nstep=frames * self.substeps,
-            skip_checks=False,
-        )  # fmt: skip
+        with heard():
+            states, sensed = self._pool.rollout(
+                models, self._data, self._state, given, control_spec=self._given, nstep=frames * self.substeps,
+                skip_checks=False,
+            )  # fmt: skip
+        stopped = np.diff(states[:, :, 0], axis=1, prepend=0.0) <= 0.0  # a world that became unstable
+        states[stopped] = np.nan
         if self.model.nsensor:
             self._forces = _contact_forces(self.model, self.robot, sensed[:, -1])
         if self.model.na:
