@@ -29,7 +29,9 @@ ARGUMENTS = {
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
     "pushing.py": ["--pushes", "8"],
     "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
+    **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},
 }
+NEEDS = {"logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3"}
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
 MODULES = {"own_task/hold.py", "worn_ant.py", "udp_robot.py"}
 """What is imported instead of run: tests/tasks/test_own.py trains in it, tests/control/robot act on these."""
@@ -40,9 +42,12 @@ SCRIPTS = sorted({path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rgl
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """In this process, which has imported all that takes seconds to import."""
+    if script in NEEDS:
+        pytest.importorskip(NEEDS[script])
     if script == "logs_to_policy.py":
-        pytest.importorskip("rsl_rl")
         monkeypatch.setattr(subprocess, "run", run_here)
+    if script.startswith("trainers/"):
+        pytest.importorskip("gymnasium")
     if script in PRETRAINED:
         pytest.importorskip("newton")
         if not pretrained_names():

@@ -11,7 +11,7 @@
 Rooms are imported when they are first used, so that importing the package is fast and needs no simulator.
 """
 
-from neurodyn.core.registry import lazy
+from neurodyn.core.registry import lazy, when_imported
 
 with lazy(__name__):
     from neurodyn import (
@@ -47,3 +47,5 @@ __all__ = [
     "cluster", "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "interop", "learn", "load",
     "multibody", "nets", "policy", "report", "robots", "sim", "solvers", "tasks", "walking",
 ]  # fmt: skip
+
+when_imported("gymnasium", "neurodyn.interop.gymnasium:register")

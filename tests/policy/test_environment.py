@@ -254,6 +254,35 @@ def test_a_missing_quantity_is_named():
         PolicyEnvironment(Tall(), Mass(), Fixed([0.0]), 1)
 
 
+@pytest.mark.parametrize("capture", [None, Again])
+def test_a_restart_begins_episodes_that_count_alone(capture):
+    env = PolicyEnvironment(Hold(), Mass(), Fixed([0.0, 0.25, 0.5, 0.75]), 2, capture=capture)
+    for _ in range(2):
+        env.step(torch.ones(2, 1))
+    seen = env.restart()
+    where = env.state.q[:, 0].clone()
+    assert set(where.tolist()) <= {0.0, 0.25, 0.5, 0.75}
+    torch.testing.assert_close(seen[:, 0], where)
+    assert (seen[:, 1:] == 0).all()
+    assert env.episode_length_buf.tolist() == [0, 0]
+    for _ in range(5):
+        _, _, done, _ = env.step(torch.zeros(2, 1))
+    assert done.all()
+    found = env.collect()
+    assert found.lengths == [5, 5]
+    torch.testing.assert_close(torch.tensor(found.returns), 5 * (1 - where))
+
+
+def test_observations_before_resets_are_shown_on_request():
+    env = world([0.0, 0.25], shows_last=True)
+    for frame in range(5):
+        seen, _, done, extras = env.step(torch.ones(2, 1))
+        assert ("last" in extras) == (frame == 4)
+    assert done.all()
+    torch.testing.assert_close(extras["last"][:, 0], extras["state"].q[:, 0])
+    assert (extras["last"][:, 0] != seen["policy"][:, 0]).all()
+
+
 def test_no_worlds_are_refused():
     with pytest.raises(InputError, match="worlds is 0; valid: at least 1"):
         world([])

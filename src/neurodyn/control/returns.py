@@ -2,7 +2,7 @@
 """What episodes return: counted frame by frame, and said of one or several controllers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from msgspec import UNSET, UnsetType
@@ -200,6 +200,13 @@ class EpisodeSums:
     uncertain: Tensor
     terms: Tensor
     earned: Tensor
+
+    def restarted(self) -> "EpisodeSums":
+        """Return the sums of new episodes in all worlds."""
+        return replace(
+            self, length=torch.zeros_like(self.length), returns=torch.zeros_like(self.returns),
+            terms=torch.zeros_like(self.terms),
+        )  # fmt: skip
 
 
 class EpisodeTally:

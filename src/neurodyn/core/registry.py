@@ -12,9 +12,11 @@ ordinary imports.
 import builtins
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -52,6 +54,10 @@ class Registry(Mapping[str, T], Generic[T]):
             return entry
 
         return added
+
+    def known(self) -> tuple[str, ...]:
+        """Return the names of the entries so far, without importing plug-ins."""
+        return tuple(self._entries)
 
     def remove(self, name: str) -> None:
         """Remove an entry."""
@@ -200,6 +206,50 @@ class lazy:  # noqa: N801 - read as a verb of the `with` statement
         if level or not names or "*" in names:
             raise ImportError(f"{self._package.__name__}: `import {module}`; valid: `from MODULE import NAME`")
         return SimpleNamespace(**{name: _Home(module, name) for name in names})
+
+
+class _ImportWatch(MetaPathFinder):
+    """Finds one module as others would, and calls a function once it is imported."""
+
+    def __init__(self, module: str, act: str) -> None:
+        self._module, self._act, self._asks = module, act, False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._module or self._asks:
+            return None
+        self._asks = True
+        try:
+            spec = find_spec(fullname)
+        finally:
+            self._asks = False
+        if spec is not None and spec.loader is not None:
+            execute = self._executed(spec.loader.exec_module)
+            spec.loader.exec_module = execute  # pyright: ignore[reportAttributeAccessIssue]
+        return spec
+
+    def _executed(self, execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+        def executed(module: ModuleType) -> None:
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                imported(self._act)()
+
+        return executed
+
+
+def when_imported(module: str, act: str) -> None:
+    """Call a function of the package once a top-level module of another project is imported, now if it is already.
+
+    Args:
+        module: The module, which is not imported by this call.
+        act: The function as "module:attribute", which takes no arguments.
+    """
+    if module in sys.modules:
+        imported(act)()
+    else:
+        sys.meta_path.insert(0, _ImportWatch(module, act))
 
 
 class _Lazy(ModuleType):

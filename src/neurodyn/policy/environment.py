@@ -52,11 +52,8 @@ from neurodyn.policy.renewal import renewal_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
 
-_IMPLAUSIBLE = "implausible"
-"""Reward term that holds the cost of implausible states."""
-
-_MOST_UNREAD = 256
-"""Frames after which ended episodes are read from the device, if `collect` was not called before."""
+_IMPLAUSIBLE = "implausible"  # the reward term that holds the cost of implausible states
+_MOST_UNREAD = 256  # frames after which ended episodes are read from the device if nobody collects them
 
 
 @dataclass(frozen=True)
@@ -128,6 +125,7 @@ class PolicyEnvironment(VecEnv):
     Attributes:
         task: The task.
         dynamics: The dynamics that advance the worlds.
+        environment: Ground and obstacles; None for dynamics that know only the surroundings of their logs.
         episodes: Ended episodes that were read from the device but not yet collected.
     """
 
@@ -148,6 +146,7 @@ class PolicyEnvironment(VecEnv):
         with_actions: bool = False,
         noisy: bool = False,
         frames: int | None = None,
+        shows_last: bool = False,
         capture: Recorder | None = None,
     ) -> None:
         """Start all worlds.
@@ -170,6 +169,7 @@ class PolicyEnvironment(VecEnv):
             with_actions: Whether they show the last action behind each frame.
             noisy: Whether to add the task's noise to observations.
             frames: Length of an episode; None for the task's.
+            shows_last: Whether `step` reports observations before resets, as `extras["last"]`, where episodes end.
             capture: Records a frame for replay. None for a CUDA graph with learned dynamics on a GPU, and for no
                 recording elsewhere. States of a recorded environment are overwritten in place.
 
@@ -183,19 +183,18 @@ class PolicyEnvironment(VecEnv):
         self.num_envs, self.num_actions = worlds, len(task.actions)
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
-        self._starts, self._scale = starts, reward_scale
+        self._starts, self._scale, self._shows_last = starts, reward_scale, shows_last
         self.disturbances = Disturbances(
             disturbed, task, dynamics, noisy=noisy, history=history, with_actions=with_actions
         )
         self._robots = DrawnRobots(draws, self.disturbances, worlds, torch.device(dynamics.device), seed)
         self._frames = TaskFrames(task, dynamics, environment, self._robots.parameters)
-        self._penalised = penalty > 0
+        self.environment, self._penalised = self._frames.environment, penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
-        # A tensor, so that recorded frames see it change.
-        self._share = torch.tensor(penalty * task.penalty_scale, device=self.device)
+        self._share = torch.tensor(penalty * task.penalty_scale, device=self.device)  # recorded frames see it change
         if capture is None and self.device.type == "cuda" and isinstance(dynamics, LearnedDynamics):
             capture = cuda_graph
         self._record, self._captured = capture, None
@@ -348,29 +347,48 @@ class PolicyEnvironment(VecEnv):
         )
         return self._disturbed.seen
 
+    def _last(self) -> Tensor:
+        """Return what the policy sees at the end of a frame, before resets."""
+        earlier = self._disturbed
+        last = self._see(None)
+        self._disturbed = earlier
+        return last
+
+    @torch.no_grad()
+    def restart(self) -> Tensor:
+        """Start new episodes in all worlds, without counting the present ones; return what the policy sees."""
+        every = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        self._captured = None  # it would go on from the states of its own buffers
+        self._renewal.prepare()
+        self._renew(every)
+        self._sums = self._sums.restarted()
+        return self._see(every)
+
     def _sent(self, actions: Tensor) -> Tensor:
         """Return the actions that reach the robot, where they are disturbed."""
         assert self._disturbed is not None
         self._disturbed, sent = self.disturbances.act(self._disturbed, actions, self._robots.disturbed, self._generator)
         return sent.clamp(-self.task.limit, self.task.limit)
 
-    @torch.no_grad()
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        """Advance one frame as `step_frame`; return observations, rewards, ends and extras as rsl_rl reads them."""
+        frame = self.step_frame(actions)
+        seen = TensorDict({"policy": frame.observation, **self._robots.seen}, batch_size=[self.num_envs])
+        return seen, frame.reward, frame.done, frame.extras
+
+    @torch.no_grad()
+    def step_frame(self, actions: Tensor) -> EnvironmentFrame:
         """Advance one frame and reset the worlds whose episode ends.
 
         Args:
             actions: Actions, clipped to the task's limit, shape [worlds, actions].
-
-        Returns:
-            Observations, rewards of shape [worlds], whether episodes ended, shape [worlds], and rsl_rl's extras.
         """
         if self._always_renews:
             self._renewal.prepare()
         frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
         if frame.ended is not None:
             self._note(frame.ended)
-        seen = TensorDict({"policy": frame.observation, **self._robots.seen}, batch_size=[self.num_envs])
-        return seen, frame.reward, frame.done, frame.extras
+        return frame
 
     def step_tracked(self, actions: Tensor) -> TrackedFrame:
         """Advance one frame with gradients, which do not cross the end of an episode.
@@ -385,10 +403,10 @@ class PolicyEnvironment(VecEnv):
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
         _, done, over = self._go_on(then, step, end)
         due = _Due(then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None)
-        earlier, last = self._disturbed, self._see(None)
         if not over and not self.disturbances.pushes:
+            last = self._see(None)
             return TrackedFrame(last, last, end, done, over, due)
-        self._disturbed = earlier
+        last = self._last()
         if over:
             self._renew(done)
         if self.disturbances.pushes:
@@ -429,7 +447,7 @@ class PolicyEnvironment(VecEnv):
         """Detach the present states and sums from the gradients of all frames so far."""
         self._begin_frame(detached(self._worlds), detached(self._sums), self._renewal.turn)
 
-    def _replayed(self, actions: Tensor, record: Recorder) -> "EnvironmentFrame":
+    def _replayed(self, actions: Tensor, record: Recorder) -> EnvironmentFrame:
         """Advance one frame by replaying the recorded one, which is recorded on the first call."""
         if self._captured is None:
             before = self._worlds, self._sums, self._renewal.turn
@@ -458,7 +476,7 @@ class PolicyEnvironment(VecEnv):
         self._adopt(dict(worlds), self._frames.quantities(worlds["state"], None, worlds["torque"]))
         self._sums, self._renewal.turn = sums, turn
 
-    def _frame(self, actions: Tensor) -> "EnvironmentFrame":
+    def _frame(self, actions: Tensor) -> EnvironmentFrame:
         """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
         task, frames, before = self.task, self._frames, self._moment
         actions = actions.clamp(-task.limit, task.limit)
@@ -480,6 +498,8 @@ class PolicyEnvironment(VecEnv):
         ended = self._count(returns, terms, end, done, over=over)
         if over:
             extras["succeeded"] = task.succeeded(then.now, then.memory)
+            if self._shows_last:
+                extras["last"] = self._last()
             self._renew(done)
         if self.disturbances.pushes:
             self._push()

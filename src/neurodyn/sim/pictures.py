@@ -78,6 +78,8 @@ _GHOST_OPACITY = 0.35
 _LINK_COLOUR, _JOINT_COLOUR = (0.16, 0.38, 0.72), (0.93, 0.52, 0.13)
 _GROUND_COLOUR = (0.78, 0.8, 0.76)
 _FRAMES_TO_FIT = 40
+_ROOM = 1.6
+"""Distance of a camera that knows one pose alone, relative to one that shows that pose."""
 
 
 def render(
@@ -276,6 +278,25 @@ class _Studio(ViewedCopies):
         # A little from above, so that depth can be seen.
         forward = hinges[0] * (1 if hinges[0] @ aslant > 0 else -1) + np.array([0, 0, -0.16])
         return forward / np.linalg.norm(forward)
+
+
+class Viewfinder:
+    """Pictures of a robot one at a time, by a camera that follows a floating base over the ground."""
+
+    def __init__(self, robot: Robot, width: int, height: int, ground: Ground | None = None) -> None:
+        """Build the scene; the camera is placed by the first picture."""
+        self._robot, self._studio = robot, _Studio(robot, width, height, ground)
+        self._camera: Camera | None = None
+        self._first = np.zeros(3)
+
+    def picture(self, q: Tensor) -> np.ndarray:
+        """Render positions [rad or m], shape [nq]; return uint8, shape [height, width, 3]."""
+        motion = _positions(self._robot, q[None])
+        base = np.append(motion[0, :2], 0.0) if self._robot.spec.floating else np.zeros(3)
+        if self._camera is None:
+            near = self._studio.default_camera(motion, np.zeros((1, 3)))
+            self._camera, self._first = replace(near, eye=near.target + _ROOM * (near.eye - near.target)), base
+        return self._studio.shoot(motion, self._camera, (base - self._first)[None])[0]
 
 
 def _show_hidden_shapes(builder: Any) -> None:

@@ -4,12 +4,14 @@
 from collections.abc import Callable
 
 from neurodyn.core.errors import InputError, unknown
-from neurodyn.core.registry import Registry, is_file, own_class, split_name
-from neurodyn.tasks.task import Memory, Task
+from neurodyn.core.registry import Registry, is_file, lazy, own_class, split_name
+
+with lazy(__name__):
+    from neurodyn.tasks.task import Memory, Task
 
 __all__ = ["TASKS", "TASKS_OF_ROBOTS", "Memory", "Task", "is_file", "load", "names", "of_robot"]
 
-TASKS: Registry[Callable[[], Task]] = Registry(
+TASKS: "Registry[Callable[[], Task]]" = Registry(
     "task",
     **{
         "acrobot-swingup": "neurodyn.tasks.swing_up:AcrobotSwingUp",
@@ -34,7 +36,7 @@ TASKS: Registry[Callable[[], Task]] = Registry(
 )
 """Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
-TASKS_OF_ROBOTS: Registry[Callable[[str], Task]] = Registry(
+TASKS_OF_ROBOTS: "Registry[Callable[[str], Task]]" = Registry(
     "task",
     lift="neurodyn.tasks.objects:Lift",
     push="neurodyn.tasks.objects:Push",
@@ -53,7 +55,7 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
-def load(name: str) -> Task:
+def load(name: str) -> "Task":
     """Return a task. The code of a file runs here, so that a name in an artifact must not come here unasked.
 
     Args:
@@ -76,8 +78,10 @@ def load(name: str) -> Task:
     return TASKS[name]()
 
 
-def _own(name: str) -> Task:
+def _own(name: str) -> "Task":
     """Return a task from a file; it is called by the file's full path, so that a policy for it finds it again."""
+    from neurodyn.tasks.task import Task
+
     path, kind = split_name(name)
     own = own_class(path, kind, "task", Task)
     try:

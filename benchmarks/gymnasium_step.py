@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Throughput of the vector environment of Gymnasium beside that of the environment below it, in CPU time.
+
+OMP_NUM_THREADS=1 python benchmarks/gymnasium_step.py
+OMP_NUM_THREADS=1 python benchmarks/gymnasium_step.py --task cartpole-swingup --dynamics hybrid
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import gymnasium
+import torch
+
+import neurodyn  # noqa: F401 - registers the environments
+from neurodyn.control.resolve import open_dynamics
+from neurodyn.policy import PolicyEnvironment
+from neurodyn.tasks import load
+
+
+def cpu_seconds(act: Callable[[], object], frames: int) -> float:
+    began = time.process_time()
+    for _ in range(frames):
+        act()
+    return time.process_time() - began
+
+
+def plain(asked: argparse.Namespace) -> PolicyEnvironment:
+    task = load(asked.task)
+    where = open_dynamics(task, asked.dynamics)
+    return PolicyEnvironment(task, where.dynamics, where.starts(task, 0), asked.worlds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="ant-run")
+    parser.add_argument("--dynamics", default="pretrained:ant")
+    parser.add_argument("--worlds", type=int, default=512)
+    parser.add_argument("--frames", type=int, default=60)
+    parser.add_argument("--turns", type=int, default=9)
+    asked = parser.parse_args()
+    env = gymnasium.make_vec(f"neurodyn/{asked.task}-v0", num_envs=asked.worlds, dynamics=asked.dynamics)
+    env.reset(seed=0)
+    torch.manual_seed(0)
+    tensors = torch.rand(env.action_space.shape) * 2 - 1
+    arrays = tensors.numpy()
+    worlds = {"below": plain(asked), "gymnasium": env.unwrapped.worlds}  # type: ignore[attr-defined]
+    acts = {"below": lambda: worlds["below"].step(tensors), "gymnasium": lambda: env.step(arrays)}
+    spent: dict[str, list[float]] = {name: [] for name in acts}
+    for turn in range(asked.turns + 1):
+        for name in sorted(acts, reverse=bool(turn % 2)):  # in turns, because the load of a machine changes
+            length = worlds[name].max_episode_length // 2  # so that episodes end all the time, not all at once
+            worlds[name].episode_length_buf = torch.arange(asked.worlds) % length
+            seconds = cpu_seconds(acts[name], asked.frames)
+            if turn:  # the first one compiles
+                spent[name].append(seconds)
+    ratios = [below / above for below, above in zip(spent["below"], spent["gymnasium"], strict=True)]
+    for name, seconds in spent.items():
+        rate = asked.worlds * asked.frames / statistics.median(seconds)
+        print(f"{name:>10}: {rate:12,.0f} transitions per CPU second")
+    print(
+        f"{'share':>10}: {100 * statistics.median(ratios):.1f} % ({100 * min(ratios):.1f} to {100 * max(ratios):.1f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

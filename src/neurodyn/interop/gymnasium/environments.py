@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task in any dynamics as an environment of Gymnasium: of one world, or of a batch that is stepped at once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from neurodyn.control.resolve import open_dynamics
+from neurodyn.core.errors import InputError
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.randomisation import open_randomisation
+from neurodyn.tasks import TASKS_OF_ROBOTS, Task, load
+
+Frame = tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]
+"""Observations, shape [worlds, columns], rewards, terminations and truncations, shape [worlds], and `extras`."""
+
+_SEEDS = 2**31
+_PICTURES = 30
+"""Pictures a second at most; environments with shorter frames are played slower."""
+
+
+class _OpenedTask:
+    """A task in its dynamics, opened once; its worlds are made anew for each seed."""
+
+    def __init__(
+        self,
+        task: str | None,
+        dynamics: str | Path,
+        robot: str | Path | None,
+        *,
+        starts: str | Path | None,
+        randomise: Sequence[str],
+        noisy: bool,
+        penalty: float,
+        device: str,
+        frames: int | None,
+    ) -> None:
+        self.task = _task(task, robot)
+        where = open_dynamics(
+            self.task, str(dynamics), device=device, starts=None if starts is None else str(starts), drawn=True
+        )
+        self._robots = open_randomisation(tuple(randomise), where.dynamics, self.task)
+        self._where = replace(where, dynamics=self._robots.dynamics)
+        self._noisy, self._penalty, self._frames = noisy, penalty, frames
+        limit = float(self.task.limit)
+        self.actions = Box(-limit, limit, (len(self.task.actions),), np.float32)
+        self.observations = Box(-np.inf, np.inf, (len(self.task.observations),), np.float32)
+
+    def worlds(self, count: int, seed: int) -> PolicyEnvironment:
+        """Start worlds."""
+        where, robots = self._where, self._robots
+        return PolicyEnvironment(
+            self.task, where.dynamics, where.starts(self.task, seed), count, seed=seed, penalty=self._penalty,
+            draws=robots.draws, disturbed=robots.disturbed, noisy=self._noisy, frames=self._frames, shows_last=True,
+            environment=robots.surroundings(self.task, count, seed),
+        )  # fmt: skip
+
+
+def _task(name: str | None, robot: str | Path | None) -> Task:
+    if name is None:
+        raise InputError("task: none; valid: task=NAME, NAME@ROBOT, or FILE.py:CLASS for one of your own")
+    if robot is None:
+        return load(name)
+    if name not in TASKS_OF_ROBOTS:
+        raise InputError(
+            f"robot {str(robot)!r}: task {name!r} has a robot of its own; valid: a robot for "
+            f"{', '.join(TASKS_OF_ROBOTS)}"
+        )
+    return load(f"{name}@{robot}")
+
+
+class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One world. Observations and actions are float32; actions between -1 and 1, or the task's limit.
+
+    An episode is truncated after the task's number of frames, and terminated where robot or model fail. In its last
+    frame `info["is_success"]` says whether the task is accomplished, where it can be.
+
+    Attributes:
+        task: The task.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": _PICTURES}  # noqa: RUF012 - as declared by Gymnasium
+
+    def __init__(
+        self,
+        task: str | None = None,
+        dynamics: str | Path = "analytic",
+        *,
+        robot: str | Path | None = None,
+        starts: str | Path | None = None,
+        randomise: Sequence[str] = (),
+        noisy: bool = False,
+        penalty: float = 0.0,
+        device: str = "cpu",
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 320,
+    ) -> None:
+        """Open task and dynamics.
+
+        Args:
+            task: Name of the task, NAME@ROBOT, or FILE.py:CLASS for one of your own, whose code runs.
+            dynamics: "analytic", "hybrid", a run directory, or "pretrained:NAME".
+            robot: Name or folder of the robot, for tasks of any robot (velocity, push, lift).
+            starts: HDF5 store after whose windows episodes start, in models of logs.
+            randomise: Quantities in which episodes differ, in the words of `neurodyn policy train --randomise`.
+            noisy: Whether observations have the task's noise.
+            penalty: Weight of a learned model's uncertainty in the reward.
+            device: Where it computes: cpu, cuda, cuda:1 ...
+            render_mode: "rgb_array", which needs Newton; None for no pictures.
+            width: Width of pictures [pixels].
+            height: Height of pictures [pixels].
+
+        Raises:
+            InputError: There is no such task, or no such dynamics, or they do not fit together.
+        """
+        if render_mode not in (None, "rgb_array"):
+            raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
+        self._opened = _OpenedTask(
+            task, dynamics, robot, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty, device=device,
+            frames=None,
+        )  # fmt: skip
+        self.task, self.render_mode, self._size = self._opened.task, render_mode, (width, height)
+        self.observation_space, self.action_space = self._opened.observations, self._opened.actions
+        self._worlds: PolicyEnvironment | None = None
+        self._fresh = False
+        self._viewer: Any = None
+
+    @property
+    def worlds(self) -> PolicyEnvironment:
+        """The world, as a batch of one: tensors, and steps with gradients (`step_tracked`, `settle`)."""
+        return _begun(self._worlds)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Start an episode; from the same seed the same one, and the same ones after it."""
+        super().reset(seed=seed)
+        if seed is not None or self._worlds is None:
+            seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
+            self._worlds = self._opened.worlds(1, seed)
+        elif not self._fresh:
+            self._worlds.restart()
+        self._fresh = True
+        return _copy(self._worlds.seen[0]), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Advance one frame."""
+        seen, reward, terminated, truncated, extras = _step(self.worlds, _tensor(action)[None])
+        self._fresh = bool(terminated | truncated)
+        info: dict[str, Any] = {}
+        if self._fresh:
+            seen = extras["last"]
+            if extras["succeeded"] is not None:
+                info["is_success"] = bool(extras["succeeded"])
+        return _copy(seen[0]), float(reward), bool(terminated), bool(truncated), info
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a picture of the present state, uint8, shape [height, width, 3]; None without a `render_mode`."""
+        if self.render_mode is None:
+            return None
+        from neurodyn.sim.pictures import Viewfinder
+
+        if self._viewer is None:
+            environment = self.worlds.environment
+            ground = None if environment is None else environment.ground
+            self._viewer = Viewfinder(self.task.declaration(), *self._size, ground=ground)
+        return self._viewer.picture(self.worlds.state.q[0])
+
+    def close(self) -> None:
+        """Let go of the worlds."""
+        self._worlds = self._viewer = None
+
+
+class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """A batch of worlds, stepped at once in one process.
+
+    Worlds restart in the frame that ends their episode (`AutoresetMode.SAME_STEP`): the observation is then the first
+    of the next episode, and the last one is the row of `infos["final_obs"]`, where `infos["_final_obs"]` is true;
+    `infos["final_info"]` has `is_success`, where a task can be accomplished.
+
+    Attributes:
+        task: The task.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as declared by Gymnasium
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        task: str | None = None,
+        dynamics: str | Path = "analytic",
+        *,
+        robot: str | Path | None = None,
+        starts: str | Path | None = None,
+        randomise: Sequence[str] = (),
+        noisy: bool = False,
+        penalty: float = 0.0,
+        device: str = "cpu",
+        max_episode_steps: int | None = None,
+    ) -> None:
+        """Open task and dynamics.
+
+        Args:
+            num_envs: Number of worlds.
+            task: Task; this and the others: see `TaskEnv`.
+            dynamics: Dynamics.
+            robot: Robot of a task of any robot.
+            starts: Store with starts.
+            randomise: Quantities in which worlds and episodes differ.
+            noisy: Whether observations have the task's noise.
+            penalty: Weight of the uncertainty.
+            device: Where it computes.
+            max_episode_steps: Length of an episode; None for the task's.
+        """
+        self._opened = _OpenedTask(
+            task, dynamics, robot, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty, device=device,
+            frames=max_episode_steps,
+        )  # fmt: skip
+        self.task, self.num_envs = self._opened.task, num_envs
+        self.single_observation_space, self.single_action_space = self._opened.observations, self._opened.actions
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._worlds: PolicyEnvironment | None = None
+
+    @property
+    def worlds(self) -> PolicyEnvironment:
+        """The worlds (rsl_rl's VecEnv): states, quantities, and steps with gradients (`step_tracked`, `settle`)."""
+        return _begun(self._worlds)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Start all worlds; from the same seed the same episodes."""
+        super().reset(seed=seed)
+        if seed is not None or self._worlds is None:
+            seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
+            self._worlds = self._opened.worlds(self.num_envs, seed)
+        else:
+            self._worlds.restart()
+        return _copy(self._worlds.seen), {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Advance one frame, and restart the worlds whose episodes end."""
+        worlds = self.worlds
+        frame = worlds.step_frame(_tensor(actions).to(worlds.device))
+        extras, ends, late = frame.extras, _array(frame.done), _array(frame.extras["time_outs"])
+        infos: dict[str, Any] = {}
+        if "last" in extras and ends.any():
+            infos = {"final_obs": _copy(extras["last"]), "_final_obs": ends}
+            if extras["succeeded"] is not None:
+                reached = _array(extras["succeeded"]) & ends
+                infos |= {"final_info": {"is_success": reached, "_is_success": ends}, "_final_info": ends}
+        return _copy(frame.observation), _array(frame.reward), ends & ~late, late, infos
+
+    def step_tensors(self, actions: Tensor) -> Frame:
+        """Advance one frame without leaving torch and the device; restarts as in `step`.
+
+        Args:
+            actions: Actions, shape [worlds, actions].
+
+        Returns:
+            Observations, rewards, terminations, truncations and the environment's `extras`, which have "last"
+            (observations before restarts) and "succeeded" in frames in which an episode ends.
+        """
+        return _step(self.worlds, actions)
+
+    def step_with_gradients(self, actions: Tensor) -> Frame:
+        """Advance one frame with gradients of observations and rewards with respect to actions, now and before.
+
+        They do not cross the end of an episode. `worlds.cut()` ends them at the present state.
+
+        Args:
+            actions: Actions within the task's limit, shape [worlds, actions].
+        """
+        frame = self.worlds.step_tracked(actions)
+        late = frame.done & ~frame.end.failed
+        return frame.observation, self.worlds.settle([frame])[0], frame.end.failed, late, {"last": frame.last}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let go of the worlds."""
+        self._worlds = None
+
+
+def _begun(worlds: PolicyEnvironment | None) -> PolicyEnvironment:
+    if worlds is None:
+        raise gymnasium.error.ResetNeeded("no episode has begun; call reset() first")
+    return worlds
+
+
+def _step(worlds: PolicyEnvironment, actions: Tensor) -> Frame:
+    frame = worlds.step_frame(actions.to(worlds.device))
+    late = frame.extras["time_outs"]
+    return frame.observation, frame.reward, frame.done & ~late, late, frame.extras
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.require(values, np.float32, ("C", "W")))
+
+
+def _array(values: Tensor) -> np.ndarray:
+    return values.numpy() if values.device.type == "cpu" else values.cpu().numpy()
+
+
+def _copy(values: Tensor) -> np.ndarray:
+    """Return a copy, because worlds go on in their own memory."""
+    return _array(values).copy() if values.device.type == "cpu" else _array(values)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks under Gymnasium's ids: checked by its own checker, beside the environment below, differentiable."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+gymnasium = pytest.importorskip("gymnasium")
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+import neurodyn  # noqa: E402
+from neurodyn.control.resolve import open_dynamics  # noqa: E402
+from neurodyn.core.errors import InputError  # noqa: E402
+from neurodyn.interop.gymnasium import TaskEnv, VectorTaskEnv, ids  # noqa: E402
+from neurodyn.policy import PolicyEnvironment  # noqa: E402
+from neurodyn.tasks import TASKS, TASKS_OF_ROBOTS, load  # noqa: E402
+from tests.test_imports import HERE  # noqa: E402
+
+EXAMPLES = Path(neurodyn.__file__).resolve().parents[2] / "examples"
+WORLDS = 6
+
+
+def vector(seed: int = 0, **options) -> VectorTaskEnv:
+    env = gymnasium.make_vec("neurodyn/cartpole-swingup-v0", num_envs=WORLDS, dynamics="hybrid", **options)
+    env.reset(seed=seed)
+    return env
+
+
+def actions(frames: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, (frames, WORLDS, 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import neurodyn, gymnasium; gymnasium.spec('neurodyn/ant-run-v0')",
+        "import gymnasium, neurodyn; gymnasium.spec('neurodyn/ant-run-v0')",
+        "import gymnasium; gymnasium.envs.registration._find_spec('neurodyn:neurodyn/ant-run-v0')",
+        "import neurodyn, importlib.util, gymnasium\nassert importlib.util.find_spec('gymnasium').loader.path",
+    ],
+    ids=["neurodyn first", "gymnasium first", "not imported", "its spec stays whole"],
+)
+def test_ids_are_registered_in_either_order_and_nothing_heavy_is_imported(script: str):
+    script += "\nimport sys\nassert not {'torch', 'warp', 'newton', 'mujoco', 'rsl_rl'} & set(sys.modules)"
+    script += "\nassert not any(type(finder).__name__ == '_ImportWatch' for finder in sys.meta_path)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env={"PYTHONPATH": HERE}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_task_has_an_id_that_names_it():
+    given = {spec.id: spec.kwargs.get("task") for spec in gymnasium.registry.values() if spec.namespace == "neurodyn"}
+    assert given == ids()
+    assert set(given.values()) == {None, *TASKS.known(), *TASKS_OF_ROBOTS.known()}
+    assert given["neurodyn/ant-run.nerd-v0"] == "ant-run@nerd"
+
+
+def test_gymnasiums_checker_finds_nothing():
+    env = gymnasium.make("neurodyn/cartpole-swingup-v0", dynamics="hybrid")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(env.unwrapped)
+    unbounded = [one for one in caught if "infinity" in str(one.message)]  # angles and speeds have no bounds
+    assert len(unbounded) == 2
+    assert len(caught) == 2, [str(one.message) for one in caught]
+
+
+def test_one_world_is_truncated_in_time_and_the_next_seed_repeats_it():
+    env = gymnasium.make("neurodyn/cartpole-swingup-v0", dynamics="hybrid")
+    runs = []
+    for seed in (3, 3, 4):
+        first, _ = env.reset(seed=seed)
+        env.action_space.seed(0)
+        frames = [env.step(env.action_space.sample()) for _ in range(5)]
+        runs.append(np.stack([first, *(frame[0] for frame in frames)]))
+    assert (runs[0] == runs[1]).all()
+    assert (runs[0] != runs[2]).any()
+    still, length = np.zeros(1, np.float32), 0
+    env.reset(seed=0)
+    while True:
+        seen, reward, terminated, truncated, info = env.step(still)
+        length += 1
+        assert isinstance(reward, float)
+        if terminated or truncated:
+            break
+    assert truncated
+    assert not terminated
+    assert length == load("cartpole-swingup").frames
+    assert set(info) == {"is_success"}
+    start, _ = env.reset()
+    assert (start != seen).any()
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        gymnasium.make("neurodyn/cartpole-swingup-v0", dynamics="hybrid").step(still)
+
+
+def test_worlds_are_those_of_the_environment_below():
+    env, task = vector(seed=5), load("cartpole-swingup")
+    where = open_dynamics(task, "hybrid")
+    below = PolicyEnvironment(task, where.dynamics, where.starts(task, 5), WORLDS, seed=5)
+    for action in actions(20):
+        seen, reward, terminated, truncated, _ = env.step(action)
+        theirs, paid, done, _ = below.step(torch.from_numpy(action))
+        assert (seen == theirs["policy"].numpy()).all()
+        assert (reward == paid.numpy()).all()
+        assert ((terminated | truncated) == done.numpy()).all()
+
+
+def test_the_last_observation_is_that_of_an_episode_that_would_go_on():
+    short, long = vector(max_episode_steps=3), vector()
+    assert short.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
+    for frame, action in enumerate(actions(3)):
+        seen, reward, terminated, truncated, infos = short.step(action)
+        later, same, *_ = long.step(action)
+        assert (reward == same).all()
+        assert (truncated == (frame == 2)).all()
+        assert not terminated.any()
+    assert infos["_final_obs"].all()
+    assert (infos["final_obs"] == later).all()
+    assert (seen != later).any()
+    assert infos["final_info"]["is_success"].shape == (WORLDS,)
+
+
+def test_observations_stay_as_they_were_returned():
+    env = vector()
+    seen, *_ = env.step(actions(1)[0])
+    kept = seen.copy()
+    env.step(actions(1)[0])
+    assert (seen == kept).all()
+
+
+def test_resets_start_anew_and_from_a_seed_the_same():
+    env = vector(seed=2)
+    first = env.reset(seed=2)[0]
+    second = env.reset()[0]
+    assert (first != second).all(0).any()
+    assert (env.reset(seed=2)[0] == first).all()
+    assert (env.reset()[0] == second).all()
+
+
+def test_tensors_and_gradients_are_reached_behind_the_wrappers():
+    """The reward of a second frame by the first action, beside central differences."""
+    env = vector().unwrapped
+    held = torch.from_numpy(actions(2))
+
+    def reward_after(first: torch.Tensor) -> torch.Tensor:
+        env.reset(seed=0)
+        env.step_with_gradients(first)
+        _, reward, terminated, truncated, extras = env.step_with_gradients(held[1])
+        assert not (terminated | truncated).any()
+        assert extras["last"].shape == (WORLDS, 4)
+        return reward
+
+    first = held[0].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(reward_after(first).sum(), first)
+    step = 0.05
+    with torch.no_grad():
+        ahead, behind = reward_after(held[0] + step), reward_after(held[0] - step)
+    torch.testing.assert_close(gradient[:, 0], (ahead - behind) / (2 * step), rtol=0.02, atol=2e-5)
+    env.worlds.cut()
+    seen, reward, *_ = env.step_tensors(held[1])
+    assert seen.shape == (WORLDS, 4)
+    assert not reward.requires_grad
+
+
+def test_a_task_and_a_robot_of_ones_own_are_arguments():
+    own = gymnasium.make("neurodyn/task-v0", task=f"{EXAMPLES}/own_task/hold.py:Hold", dynamics="hybrid")
+    assert own.reset(seed=0)[0].shape == (6,)
+    with pytest.raises(InputError, match="task 'ant-run' has a robot of its own; valid: a robot for lift, push, veloc"):
+        gymnasium.make("neurodyn/ant-run-v0", robot="go2")
+    with pytest.raises(InputError, match="task: none; valid: task=NAME"):
+        gymnasium.make("neurodyn/task-v0")
+    with pytest.raises(InputError, match="unknown robot 'nowhere'"):
+        gymnasium.make("neurodyn/velocity-v0", robot="nowhere")
+    pushed = gymnasium.make("neurodyn/push-v0", robot=EXAMPLES / "objects/pusher", dynamics="hybrid")
+    assert pushed.unwrapped.task.declaration().name == "pusher"
+    with pytest.raises(InputError, match="render_mode is 'ansi'; valid: rgb_array"):
+        TaskEnv("cartpole-swingup", render_mode="ansi")
+
+
+@pytest.mark.slow
+def test_pictures_show_the_present_state():
+    pytest.importorskip("newton")
+    env = gymnasium.make(
+        "neurodyn/cartpole-swingup-v0", dynamics="hybrid", render_mode="rgb_array", width=48, height=32
+    )
+    env.reset(seed=0)
+    first = env.render()
+    for _ in range(30):
+        env.step(np.ones(1, np.float32))
+    assert first.shape == (32, 48, 3)
+    assert first.dtype == np.uint8
+    assert (env.render() != first).any()
