@@ -9,16 +9,25 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 
+from neurodyn import dynamics, robots
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics import Control, Dynamics, HybridDynamics, NeuralDynamics, State, declared_hybrid
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.interop.c_code.export import code_unit, export_code
+from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.interop.c_code.source import identifier
+from neurodyn.multibody.inverse_dynamics import link_parameters, regressor
 from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
-from neurodyn.tasks.task import Memory
+from neurodyn.tasks.task import Memory, reset_states
+from tests.dynamics.hybrid.test_memory import RECURRENT, stirred
+from tests.dynamics.neural.test_compiled import make
 from tests.interop.c_programs import Program
 
 STEPS = 1000
@@ -93,6 +102,130 @@ def test_single_precision_differs_by_rounding_alone(tmp_path: Path) -> None:
     seen = network.mean + network.deviation * torch.randn(STEPS, len(config.observations))
     action, _ = Program(policy_unit("pretrained-policy:ant-run"), tmp_path, double=False)(seen.numpy())
     np.testing.assert_allclose(action, network(seen), atol=2e-5)
+
+
+def frames_of(model: Dynamics, frames: int, state: State, every: int = 100) -> tuple[np.ndarray, ...]:
+    """Return the states and controls of a roll-out under random controls, and the state after each frame."""
+    generator = torch.Generator().manual_seed(0)
+    carry, rows = model.begin(state), []
+    for _ in range(frames):
+        control = 0.5 * torch.randn(1, model.spec.nu, dtype=torch.float64, generator=generator)
+        given = Control(torque=control) if model.spec.control_kind == "torque" else Control(target=control)
+        carry, step = model.step(carry, state, given)
+        rows.append((state.q, state.qd, control, step.state.q, step.state.qd))
+        state = step.state
+        if len(rows) % every == 0:  # stays near where it began
+            state = State(rows[0][0], rows[0][1])
+    return tuple(torch.cat(column).numpy() for column in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("net", ["silu", "gelu", "gru", "transformer"])
+@torch.no_grad()
+def test_neural_dynamics_predict_as_in_python(tmp_path: Path, net: str) -> None:
+    made = make(net, dtype=torch.float32)
+    made.predictor.denormaliser.std *= 0.02  # random networks throw the body out of the range of numbers otherwise
+    plane = Scene(shapes=(Plane(),))
+    unit = neural_unit(NeuralDynamics(made.encoding, made.predictor, scene=plane))
+    model = NeuralDynamics(made.encoding, made.predictor, scene=plane).double()
+    q = torch.tensor([[0.1, 0.2, 0.15, 0.1, 0.2, 0.3, 0.9, 0.2, 0.1, 0.0, 0.0, 0.995]], dtype=torch.float64)
+    q[:, 3:7] /= q[:, 3:7].norm()
+    q[:, 8:12] /= q[:, 8:12].norm()
+    begin = State(q[:, : model.spec.nq], torch.zeros(1, model.spec.nv, dtype=torch.float64))
+    q, qd, control, q_next, qd_next = frames_of(model, STEPS, begin, every=5)
+    found_q, found_qd = Program(unit, tmp_path)(q, qd, control)
+    np.testing.assert_allclose(found_q, q_next, atol=1e-6)
+    np.testing.assert_allclose(found_qd, qd_next, atol=1e-6, rtol=1e-6)
+    assert np.abs(qd_next).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["cartpole", "cube", "pendulum"])
+@torch.no_grad()
+def test_shipped_models_in_single_precision_differ_by_rounding(tmp_path: Path, name: str) -> None:
+    model = dynamics.load(f"pretrained:{name}")
+    generator = torch.Generator().manual_seed(1)
+    states = reset_states(robots.load(name), 200, generator)
+    torque = torch.randn(200, model.spec.nu, generator=generator)
+    after = model.step(model.begin(states), states, Control(torque=torque))[1].state
+    unit = code_unit(f"pretrained:{name}")
+    q, qd = Program(unit, tmp_path, double=False)(states.q.numpy(), states.qd.numpy(), torque.numpy())
+    np.testing.assert_allclose(q, after.q, atol=5e-5)
+    np.testing.assert_allclose(qd, after.qd, atol=2e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_memories_of_drives_and_networks_are_kept(tmp_path: Path) -> None:
+    model = stirred(Blueprint(augmentations=(RECURRENT,)))
+    begin = State(torch.full((1, 2), 0.3, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64))
+    q, qd, control, q_next, qd_next = frames_of(model, STEPS, begin)
+    unit = hybrid_unit(model)
+    assert unit.memory[0].width == model.memory > 10
+    found_q, found_qd = Program(unit, tmp_path)(q, qd, control)
+    np.testing.assert_allclose(found_q, q_next, atol=1e-6)
+    np.testing.assert_allclose(found_qd, qd_next, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cartpole", "cube"])
+@torch.no_grad()
+def test_hybrid_dynamics_roll_out_as_in_python(tmp_path: Path, name: str) -> None:
+    model = declared_hybrid(name)
+    begin = reset_states(robots.load(name), 1, torch.Generator().manual_seed(2))
+    q, qd, control, q_next, qd_next = frames_of(model, STEPS, State(begin.q.double(), begin.qd.double()))
+    found_q, found_qd = Program(hybrid_unit(model), tmp_path)(q, qd, control)
+    np.testing.assert_allclose(found_q, q_next, atol=1e-6)
+    np.testing.assert_allclose(found_qd, qd_next, atol=1e-6)
+    if name == "cube":
+        assert (np.abs(qd_next[:, :3] - qd[:, :3]).max(1) > 0.5).any()  # it hits the ground
+
+
+@torch.no_grad()
+def test_laws_of_a_bolted_robot(tmp_path: Path) -> None:
+    model = declared_hybrid("pendulum")
+    unit, mechanism, nv = hybrid_unit(model), model.mechanism, model.spec.nv
+    q, qd, qdd = np.random.default_rng(0).normal(size=(3, 20, nv))
+    [tau] = Program(unit, tmp_path / "inverse", "inverse_dynamics")(q, qd, qdd)
+    links = mechanism.links
+    parameters = link_parameters(
+        *(torch.tensor([getattr(link, name) for link in links]).double() for name in ("mass", "com", "inertia"))
+    )
+    wanted = regressor(mechanism, q, qd, qdd) @ parameters.flatten().numpy()
+    np.testing.assert_allclose(tau, wanted + qdd * [link.armature for link in links], atol=1e-9)
+    [still] = Program(unit, tmp_path / "gravity", "gravity")(q)
+    np.testing.assert_allclose(still, regressor(mechanism, q, 0 * q, 0 * q) @ parameters.flatten().numpy(), atol=1e-9)
+
+
+@torch.no_grad()
+def test_laws_of_a_floating_body(tmp_path: Path) -> None:
+    model = declared_hybrid("cube")
+    unit = hybrid_unit(model)
+    q = reset_states(robots.load("cube"), 20, torch.Generator().manual_seed(4)).q.double().numpy()
+    q[:, 3:] /= np.linalg.norm(q[:, 3:], axis=1, keepdims=True)
+    [still] = Program(unit, tmp_path / "gravity", "gravity")(q)
+    np.testing.assert_allclose(still[:, 2], model.mechanism.links[0].mass * -model.mechanism.gravity[2])
+    points, step = Program(unit, tmp_path / "points", "points"), 1e-6
+    [rates] = Program(unit, tmp_path / "jacobian", "jacobian")(q)
+    moved = q + step * np.eye(7)[1]
+    [before], [after] = points(q), points(moved)
+    np.testing.assert_allclose(rates.reshape(*before.shape, 6)[..., 1], (after - before) / step, atol=1e-6)
+    spin = np.array([0.3, -0.2, 0.5])
+    turned, com, turn = q.copy(), model.mechanism.links[0].com, Rotation.from_quat(q[:, 3:])
+    turned[:, 3:] = (Rotation.from_rotvec(step * spin) * turn).as_quat()
+    turned[:, :3] += turn.apply(com) - Rotation.from_quat(turned[:, 3:]).apply(com)  # about the centre of mass
+    [after] = points(turned)
+    np.testing.assert_allclose(rates.reshape(*before.shape, 6)[..., 3:] @ spin, (after - before) / step, atol=1e-5)
+
+
+def friction_of_a_pendulum(qd: np.ndarray, model: HybridDynamics) -> np.ndarray:
+    return np.stack([link.damping * x + link.friction * np.tanh(x / 0.05)
+                     for link, x in zip(model.mechanism.links, qd.T, strict=True)], 1)  # fmt: skip
+
+
+@torch.no_grad()
+def test_friction_is_what_joints_and_drives_lose(tmp_path: Path) -> None:
+    model = declared_hybrid("pendulum")
+    q, qd = np.random.default_rng(1).normal(size=(2, 20, 2))
+    [found] = Program(hybrid_unit(model), tmp_path, "friction")(q, qd)
+    np.testing.assert_allclose(found, friction_of_a_pendulum(qd, model), atol=1e-9)
+    assert np.abs(found).max() > 0 or not any(link.damping or link.friction for link in model.mechanism.links)
 
 
 def test_files_compile_as_their_first_line_says(tmp_path: Path) -> None:

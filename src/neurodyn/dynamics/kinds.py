@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.evaluate.records import Evaluation
     from neurodyn.evaluate.requests import EvaluationRequest
+    from neurodyn.interop.c_code.source import CUnit
     from neurodyn.interop.identified import IdentifiedRobot, TrainedNetwork
     from neurodyn.interop.onnx import OnnxFrame
     from neurodyn.learn.learner import TrainState
@@ -130,6 +131,7 @@ class Kind:
         artifact: How models are written and read.
         simulate: Makes dynamics of a declared robot, without a run.
         export: Returns one frame of a model, for ONNX.
+        code: Returns a model in C.
         identified: Reads what was identified of a robot from a model.
         solver: Makes a solver of Newton.
         settings: Type of the training settings.
@@ -147,6 +149,7 @@ class Kind:
     artifact: "KindPart[Artifact[Any, Any, Any]]" = field(default_factory=_absent)
     simulate: KindPart[Simulate] = field(default_factory=_absent)
     export: "KindPart[Callable[[Any], OnnxFrame]]" = field(default_factory=_absent)
+    code: "KindPart[Callable[[Any], CUnit]]" = field(default_factory=_absent)
     identified: KindPart[Identified] = field(default_factory=_absent)
     solver: KindPart[MakeSolver] = field(default_factory=_absent)
     settings: "KindPart[type[TrainingPlan]]" = field(default_factory=_absent)
@@ -171,6 +174,7 @@ _SHIPPED = (
         "neural model",
         artifact=KindPart("neurodyn.dynamics.neural.model:NEURAL"),
         export=KindPart("neurodyn.interop.onnx:neural_frame"),
+        code=KindPart("neurodyn.interop.c_code.models:neural_unit"),
         solver=KindPart("neurodyn.solvers.learned:SolverNeural"),
         settings=KindPart("neurodyn.learn.neural.settings:Settings"),
         plan_training=KindPart("neurodyn.learn.train:plan_neural_training"),
@@ -184,6 +188,7 @@ _SHIPPED = (
         "hybrid model",
         artifact=KindPart("neurodyn.dynamics.hybrid.artifact:HYBRID"),
         simulate=KindPart("neurodyn.dynamics.hybrid.declared:declared_hybrid"),
+        code=KindPart("neurodyn.interop.c_code.models:hybrid_unit"),
         identified=KindPart("neurodyn.interop.identified:identified"),
         solver=KindPart("neurodyn.solvers.learned:SolverHybrid"),
         along_log=KindPart("neurodyn.identify.starts:as_identified"),

@@ -202,7 +202,7 @@ class PlaneContacts(nn.Module):
             ("axes", [joint.axis for joint in layout.joints]),
             ("centres", [layout.base_com, *(coms.get(joint.name, (0.0, 0.0, 0.0)) for joint in layout.joints[1:])]),
         ):
-            self.register_buffer(f"_{name}", torch.tensor(rows), persistent=False)
+            self.register_buffer(f"_{name}", torch.tensor(rows, dtype=torch.get_default_dtype()), persistent=False)
 
     def forward(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features, shape [worlds, 18 contact points], in base axes if the base floats."""

@@ -136,8 +136,8 @@ class PlainFrame(NeuralFrame):
             plane = plane_numbers(self.environment.ground)
             if plane is None:
                 raise InputError(
-                    f"model of {model.spec.robot!r}: its ground is no plane, and has no form in ONNX; valid: models "
-                    "whose own ground is one plane"
+                    f"model of {model.spec.robot!r}: its ground is no plane, and has no form in ONNX or C; valid: "
+                    "models whose own ground is one plane"
                 )
             pairs = zip(layout.contact_points, contact.margins, strict=True)
             sight = [(point.radius, margin, model.spec.dt) for point, margin in pairs]
@@ -145,13 +145,19 @@ class PlainFrame(NeuralFrame):
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Predict one frame; see `NeuralFrame.forward`."""
-        memory, start = rest, BasePrediction(q, qd)
-        if self.encoding.starts_ahead:
-            *memory, q_ahead, qd_ahead = rest
-            start = BasePrediction(q_ahead, qd_ahead, qd_ahead - qd)
-        start = self.encoding.viewed(start, self.environment)
+        ahead = rest[-2:] if self.encoding.starts_ahead else ()
+        start = self.begun(q, qd, *ahead)
+        return self._after(start, self.encoded(start, control), rest[: len(rest) - len(ahead)])
+
+    def begun(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
+        """Return the state that the network corrects; `ahead` are q and qd after a base motion, if there is one."""
+        start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd) if ahead else BasePrediction(q, qd)
+        return self.encoding.viewed(start, self.environment)
+
+    def encoded(self, start: BasePrediction, control: Tensor) -> Tensor:
+        """Return the network's inputs."""
         contacts = None if self._contacts is None else self._seen
-        return self._after(start, self.encoding.encode(start, control, self.environment, contacts), tuple(memory))
+        return self.encoding.encode(start, control, self.environment, contacts)
 
     def _seen(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the features of contacts with the ground and with objects."""
@@ -170,7 +176,11 @@ def neural_frame(model: NeuralDynamics) -> OnnxFrame:
     state = {"q": _positions(spec), "qd": torch.randn(EXAMPLES, spec.nv), "control": torch.randn(EXAMPLES, spec.nu)}
     memory = dict(zip(names, module.predictor.begin(EXAMPLES), strict=True))
     motion = model.encoding.motion
-    before = None if motion is None else motion.onnx(model.home)
+    before = None
+    if motion is not None:
+        from neurodyn.multibody.trace.onnx import frame_graph  # loads Warp
+
+        before = frame_graph(motion.constant(model.home), spec.nq)
     return OnnxFrame(module, {**state, **memory}, module.outputs(), before=before, reference=NeuralFrame(model))
 
 

@@ -18,9 +18,8 @@ from neurodyn.multibody.articulated import Tree, advanced
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.trace import Scalar
-from neurodyn.multibody.trace.onnx import frame_graph
 from neurodyn.multibody.trace.program import TracedProgram
-from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
+from neurodyn.multibody.trace.recurrence import ConstantFrame, ProgramInputs, ProgramSizes
 
 
 class ProgramFrame:
@@ -70,16 +69,10 @@ class ProgramFrame:
         path, launch = self.program.bound(run, state)
         return path[:, -1], launch
 
-    def onnx(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> Any:
-        """Return the frame as an ONNX graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, in float32.
-
-        Held inputs and parameters are the same in all worlds.
-
-        Raises:
-            InputError: A part of the frame has no ONNX nodes.
-        """
+    def constant(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> ConstantFrame:
+        """Return the frame with held inputs and parameters that are the same in all worlds."""
         program = self.program
-        return frame_graph(program.sizes, program.step, self.substeps, self._nq, held=held, parameters=parameters)
+        return ConstantFrame(program.sizes, program.step, self.substeps, tuple(held), tuple(parameters))
 
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
@@ -115,9 +108,9 @@ class FreeMotion:
         """
         return self._frame.bound(state, torque, held=gravity)
 
-    def onnx(self, gravity: tuple[float, ...]) -> Any:
-        """Return the frame under constant gravity as an ONNX graph; see `ProgramFrame.onnx`."""
-        return self._frame.onnx(held=gravity)
+    def constant(self, gravity: tuple[float, ...]) -> ConstantFrame:
+        """Return the frame under constant gravity."""
+        return self._frame.constant(held=gravity)
 
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
         mechanism, nq = self.mechanism, self.mechanism.nq
@@ -216,16 +209,13 @@ class ContactMotion:
         values = constant(tuple(self._values.values()), gravity)
         return torch.cat([gravity, values.expand(*gravity.shape[:-1], -1)], dim=-1)
 
-    def onnx(self, gravity: tuple[float, ...], ground: Ground | None) -> Any:
-        """Return the frame under constant gravity on one plane as an ONNX graph; see `ProgramFrame.onnx`.
-
-        Raises:
-            InputError: The ground is not a plane, or a part of the motion has no ONNX nodes.
-        """
+    def constant(self, gravity: tuple[float, ...], ground: Ground | None) -> ConstantFrame:
+        """Return the frame under constant gravity on one plane, or raise an InputError on another ground."""
         plane = plane_numbers(ground)
         if plane is None:
-            raise InputError(f"ground {ground!r} is no plane, and has no form in ONNX; valid: one plane, or no ground")
-        return self._frame("plane").onnx(held=plane if self._ground is not None else (), parameters=gravity)
+            raise InputError(f"ground {ground!r} is no plane, and has no form in ONNX or C; valid: one plane, or none")
+        held = plane if self._ground is not None else ()
+        return self._frame("plane").constant(held=held, parameters=(*gravity, *self._values.values()))
 
     def _frame(self, mode: GroundMode) -> ProgramFrame:
         if mode not in self._frames:

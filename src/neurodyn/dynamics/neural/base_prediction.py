@@ -26,6 +26,7 @@ from neurodyn.geometry.tensors import Positions, Torques, Velocities, constant
 
 if TYPE_CHECKING:
     from neurodyn.geometry.ground import Ground
+    from neurodyn.multibody.trace.recurrence import ConstantFrame
 
 GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
@@ -87,9 +88,9 @@ class BaseMotion(ABC):
         """
         return None
 
-    def onnx(self, environment: Environment) -> Any:
-        """Return the motion as an ONNX graph from `q`, `qd`, `control` to `q_ahead`, `qd_ahead`, or an `InputError`."""
-        raise InputError(f"base {type(self).__name__} has no form in ONNX; valid: base free or contact, or none")
+    def constant(self, environment: Environment) -> "ConstantFrame":
+        """Return the motion in an environment, for ONNX and C, or an `InputError`; its state is [q, qd]."""
+        raise InputError(f"base {type(self).__name__} has no form in ONNX or C; valid: base free or contact, or none")
 
 
 class FreeBase(BaseMotion):
@@ -115,9 +116,9 @@ class FreeBase(BaseMotion):
         """Return the motion as a recorded launch."""
         return BoundMotion(*self._motion.bound(state, torque, gravity))
 
-    def onnx(self, environment: Environment) -> Any:
-        """Return the motion as an ONNX graph."""
-        return self._motion.onnx(_one_gravity(environment))
+    def constant(self, environment: Environment) -> "ConstantFrame":
+        """Return the motion in an environment."""
+        return self._motion.constant(_one_gravity(environment))
 
 
 class ContactBase(BaseMotion):
@@ -151,9 +152,9 @@ class ContactBase(BaseMotion):
         after, launch, write = bound
         return BoundMotion(after, launch, lambda environment: write(environment.ground))
 
-    def onnx(self, environment: Environment) -> Any:
-        """Return the motion as an ONNX graph."""
-        return self._motion.onnx(_one_gravity(environment), environment.ground)
+    def constant(self, environment: Environment) -> "ConstantFrame":
+        """Return the motion in an environment on one plane, or without a ground."""
+        return self._motion.constant(_one_gravity(environment, self._gravity), environment.ground)
 
 
 BASES: Registry[Callable[[StateSpec, Mechanism, "Base"], BaseMotion]] = Registry(
@@ -232,10 +233,10 @@ def predict_base(
     return BasePrediction(after_q, after_qd, after_qd - qd)
 
 
-def _one_gravity(environment: Environment) -> tuple[float, ...]:
-    """Return the common gravity of all worlds [m/s^2], shape [3]."""
+def _one_gravity(environment: Environment, strength: float = GRAVITY) -> tuple[float, ...]:
+    """Return the common gravity of all worlds [m/s^2], shape [3], where standard gravity is of this strength."""
     like = torch.zeros(1, dtype=torch.float64)
-    return tuple((GRAVITY * down(like, environment)).flatten()[:3].tolist())
+    return tuple((strength * down(like, environment)).flatten()[:3].tolist())
 
 
 def down(q: Tensor, environment: Environment | None) -> Tensor:

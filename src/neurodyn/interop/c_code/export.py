@@ -3,8 +3,10 @@
 
 from pathlib import Path
 
-from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, atomic_folder, require_writable
+from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, atomic_folder, is_policy, require_writable
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.kinds import KINDS
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.interop.c_code.source import CUnit, identifier
 from neurodyn.interop.formats import CODE
@@ -12,7 +14,10 @@ from neurodyn.interop.formats import CODE
 
 def code_unit(run: str) -> CUnit:
     """Return what a run or a policy is in C, or raise an InputError if part of it has no form in C."""
-    return policy_unit(run)
+    if is_policy(run):
+        return policy_unit(run)
+    model = load(run)
+    return KINDS[model.kind].code.get(run)(model)
 
 
 def export_code(run: str, to: str, out: Path | None = None) -> Path:

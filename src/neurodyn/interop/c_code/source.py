@@ -2,7 +2,7 @@
 """C files of a function with a memory: header, source, a program that times it; or one header for C++."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Literal
@@ -104,10 +104,16 @@ def math_calls(text: str) -> str:
     return re.sub(r"::wp::(\w+)", lambda found: f"MATH({_FUNCTIONS.get(found[1], found[1])})", text)
 
 
-def assigned(graph: Graph, results: Sequence[tuple[str, Sequence[Scalar]]], arrays: Sequence[str]) -> str:
-    """Return statements that compute the elements of arrays, from those of the arrays that inputs are named by."""
+def assigned(
+    graph: Graph, results: Sequence[tuple[str, Sequence[Scalar]]], arrays: Sequence[str] | Mapping[str, str]
+) -> str:
+    """Return statements that compute the elements of arrays.
+
+    `arrays` are those that the graph's inputs are elements of, or the names of these in C.
+    """
+    names = arrays if isinstance(arrays, Mapping) else {name: name for name in arrays}
     lefts = [(f"{name}[{i}] =", value) for name, values in results for i, value in enumerate(values)]
-    text = statements(graph, lefts, {name: f"{name}[{{}}]" for name in arrays})
+    text = statements(graph, lefts, {name: f"{text}[{{}}]" for name, text in names.items()})
     # Tables in a function would be filled anew at every call.
     return math_calls(re.sub(r"(?<!static )const int (\w+)\[\] =", r"static const int \1[] =", text))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from neurodyn.core.errors import InputError
@@ -49,9 +50,12 @@ def traced(
     """
     examples = [torch.linspace(0.1, 0.9, len(values))[None] for values in given]
     with torch.no_grad():
-        module = make_fx(lambda *tensors: function(*tensors), tracing_mode="real")(*examples)
+        module = make_fx(functionalize(function), tracing_mode="real")(*examples)
     arrays = [_objects([graph.lift(x) for x in values], (1, len(values))) for values in given]
-    found = _Interpreter(module, what).run(*arrays)
+    try:
+        found = _Interpreter(module, what).run(*arrays)
+    except InputError as error:  # to which torch has added where in its graph
+        raise InputError(str(error).partition("\n")[0]) from None
     found = found if isinstance(found, tuple | list) else (found,)
     return [[graph.lift(x) for x in _array(one).ravel()] for one in found]
 
@@ -143,6 +147,14 @@ def _power(x: Any, exponent: Any) -> Any:
     if float(exponent).is_integer() and exponent >= 1:
         return x ** int(exponent)
     raise InputError(f"the power {exponent} has no form in C; valid: whole numbers of at least 1")
+
+
+def _sinc(x: Any) -> Any:
+    """Return sin(pi x) / (pi x), by its series near 0."""
+    angle = x * math.pi
+    square = angle * angle
+    safe = select_less(square, 1e-6, 1.0, angle)
+    return select_less(square, 1e-6, 1.0 - square * (1.0 / 6.0), sin(safe) / safe)
 
 
 def _remainder(x: Any, period: Any) -> Any:
@@ -238,6 +250,25 @@ def _indexed(x: Any, indices: Sequence[Any]) -> Traced:
     return _picked(rows, index.reshape(*index.shape, *(1 for _ in array.shape[1:])))
 
 
+def _put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Traced:
+    found = _array(x).copy()
+    assert not accumulate
+    found[tuple(slice(None) if i is None else i.numpy() for i in indices)] = _array(values)
+    return found
+
+
+def _slice_put(x: Any, values: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Traced:
+    found = _array(x).copy()
+    _slice(found, dim, start, end, step)[...] = _array(values)
+    return found
+
+
+def _chosen_put(x: Any, values: Any, dim: int, index: int) -> Traced:
+    found = _array(x).copy()
+    np.moveaxis(found, dim, 0)[index] = _array(values)
+    return found
+
+
 def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Traced:
     array = _array(x)
     places = [slice(None)] * array.ndim
@@ -310,6 +341,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "le": _folded(lambda a, b: _not_less(b, a)),
     "eq": _folded(_equal),
     "ne": _folded(lambda a, b: 1.0 - _equal(a, b)),
+    "sinc": _folded(_sinc),
     "remainder": _folded(_remainder),
     "where": _folded(_select),
     "logical_not": _folded(lambda a: 1.0 - a),
@@ -334,7 +366,11 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "gather": _gathered,
     "index": _indexed,
     "index_select": lambda x, dim, index: np.take(_array(x), index.numpy(), axis=dim),
+    "index_put": _put,
     "slice": _slice,
+    "slice_scatter": _slice_put,
+    "select_scatter": _chosen_put,
+    "copy": lambda x, values, *_: np.broadcast_to(_array(values), _array(x).shape),
     "select": _chosen,
     "expand": _expanded,
     "view": lambda x, shape: _array(x).reshape(shape),

@@ -119,7 +119,7 @@ def drive_torque(
         before = memory.recall(f"{name} lag", torque)
         torque = before + (1.0 - exp(-step / (number("lag") + 1e-9))) * (torque - before)
         memory.keep(f"{name} lag", torque)
-    torque = torque - _friction(drive, number, motor.qd)
+    torque = torque - drive_friction(drive, number, motor.qd)
     return DriveForce(motor.moved(torque, step)) if drive.elastic else DriveForce(torque, damping)
 
 
@@ -207,7 +207,8 @@ def _saturated(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
     return maximum(minimum(torque, most), least)
 
 
-def _friction(drive: Drive, number: Number, qd: Any) -> Any:
+def drive_friction(drive: Drive, number: Number, qd: Any) -> Any:
+    """Return the friction inside a drive at a speed: Coulomb's, Stribeck's and viscous."""
     fast = qd / number("stribeck_speed")
     dry = number("coulomb") + number("stribeck") * exp(-(fast * fast))
     return dry * tanh(qd * (1.0 / FRICTION_SPEED)) + number("viscous") * qd

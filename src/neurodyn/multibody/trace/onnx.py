@@ -8,7 +8,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.trace.expression import Graph
-from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes, Step
+from neurodyn.multibody.trace.recurrence import ConstantFrame
 from neurodyn.multibody.trace.text import live_nodes
 
 
@@ -138,38 +138,26 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-def frame_graph(
-    sizes: ProgramSizes,
-    step: Step,
-    substeps: int,
-    nq: int,
-    *,
-    held: Sequence[float] = (),
-    parameters: Sequence[float] = (),
-    dtype: np.dtype | type = np.float32,
-) -> Any:
+def frame_graph(frame: ConstantFrame, nq: int, *, dtype: np.dtype | type = np.float32) -> Any:
     """Return a graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, each of shape [worlds, width].
 
-    The state of the step is [q, qd], with `nq` positions. Held inputs and parameters are numbers.
+    The state of the step is [q, qd], with `nq` positions.
 
     Raises:
         InputError: A loop of the step has no ONNX nodes.
         ValueError: The step has weights, or an operation without an ONNX operator.
     """
+    sizes = frame.sizes
     if sizes.weights:
         raise ValueError("a step with weights has no ONNX graph")
     graph, nodes = Graph(), OnnxNodes(dtype, "ahead/")
-    inputs = ProgramInputs(
-        graph, graph.inputs("x", sizes.state), graph.inputs("u", sizes.control),
-        [graph.constant(x) for x in held], [graph.constant(x) for x in parameters],
-    )  # fmt: skip
-    after = [graph.lift(x).index for x in step(inputs)]
+    after = frame.traced(graph)
     controls = _split(nodes, "control", sizes.control)
 
     def once(inner: OnnxNodes, given: list[str]) -> list[str]:
         return [_OnnxFrameWriter(inner, graph, _split(inner, given[0], sizes.state), controls).joined(after)]
 
-    state = nodes.repeat(substeps, [nodes("Concat", "q", "qd", axis=1)], once)[0]
+    state = nodes.repeat(frame.substeps, [nodes("Concat", "q", "qd", axis=1)], once)[0]
     widths = {"q": nq, "qd": sizes.state - nq, "control": sizes.control}
     q, qd = nodes.part(state, 0, nq), nodes.part(state, nq, sizes.state)
     return nodes.graph("ahead", widths, {"q_ahead": (q, nq), "qd_ahead": (qd, sizes.state - nq)})

@@ -46,6 +46,34 @@ class ProgramSizes:
 Step = Callable[[ProgramInputs], list[Scalar]]
 """A step: returns the next state from its inputs."""
 
+
+@dataclass(frozen=True)
+class ConstantFrame:
+    """A frame of a step whose held inputs and parameters are numbers: what is written in other languages.
+
+    Attributes:
+        sizes: Lengths of its arrays.
+        step: The step.
+        substeps: Steps in the frame.
+        held: Held inputs.
+        parameters: Parameters.
+    """
+
+    sizes: ProgramSizes
+    step: Step
+    substeps: int
+    held: tuple[float, ...] = ()
+    parameters: tuple[float, ...] = ()
+
+    def traced(self, graph: Graph) -> list[int]:
+        """Trace the step, from elements of the inputs x and u, and return the nodes of the state after it."""
+        inputs = ProgramInputs(
+            graph, graph.inputs("x", self.sizes.state), graph.inputs("u", self.sizes.control),
+            [graph.constant(x) for x in self.held], [graph.constant(x) for x in self.parameters],
+        )  # fmt: skip
+        return [graph.lift(x).index for x in self.step(inputs)]
+
+
 FORWARD_ROWS = ("x0", "u", "h", "p", "x")
 """Arrays of the forward kernel by world: first state, control, held, parameters, path."""
 

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Neural and hybrid dynamics as C: one frame, and what feedback laws need of a mechanism."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.interop.c_code.networks import NetworkWriter, columns, write_network
+from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assigned
+from neurodyn.interop.c_code.tensors import traced
+from neurodyn.interop.onnx import PlainFrame
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.contacts.held_ground import plane_numbers
+from neurodyn.multibody.drives.drive import drive_friction, passive_torque
+from neurodyn.multibody.mass_matrix import TreeInertia
+from neurodyn.multibody.points import link_poses
+from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
+from neurodyn.multibody.trace.expression import Expression, apply_loop
+from neurodyn.multibody.trace.recurrence import ConstantFrame
+from neurodyn.multibody.vectors import array
+from neurodyn.nets.mlp import MLP
+from neurodyn.nets.predictor import Predictor
+from neurodyn.robots.sections import EndEffector
+from neurodyn.tasks.task import reset_states
+
+
+def neural_unit(model: NeuralDynamics) -> CUnit:
+    """Return one frame of neural dynamics, in their own gravity and on their own plane.
+
+    Raises:
+        InputError: Network, base or ground has no form in C.
+    """
+    spec, what = model.spec, f"model of {model.spec.robot!r}"
+    frame, graph = PlainFrame(model), Graph()
+    given, results = _frame_arrays(model)
+    q, qd, control = (graph.inputs(one.name, one.width) for one in given)
+    motion, helpers, before = model.encoding.motion, "", ""
+    ahead: list[list[Expression]] = []
+    if motion is not None:
+        helpers = _static_frame(motion.constant(model.home), spec.nq, spec.nv, spec.nu)
+        before = f"real ahead_q[{spec.nq}]; real ahead_qd[{spec.nv}];\nahead(q, qd, control, ahead_q, ahead_qd);\n"
+        ahead = [graph.inputs("ahead_q", spec.nq), graph.inputs("ahead_qd", spec.nv)]
+
+    def encode(q: Tensor, qd: Tensor, control: Tensor, *ahead: Tensor) -> Tensor:
+        return frame.encoded(frame.begun(q, qd, *ahead), control)
+
+    def decode(q: Tensor, qd: Tensor, output: Tensor, *ahead: Tensor) -> tuple[Tensor, Tensor]:
+        after = frame.encoding.decode(frame.begun(q, qd, *ahead), output)
+        return after.q, after.qd
+
+    writer = NetworkWriter(model.encoding.inputs, what)
+    if _silent(model.predictor):
+        output: Sequence[Scalar] = columns(model.predictor.step(torch.zeros(1, model.encoding.inputs), None)[0])
+        network = ""
+    else:
+        seen = traced(graph, encode, [q, qd, control, *ahead], what)[0]
+        output, network = _predicted(writer, graph, model.predictor, seen), writer.text()
+    after = traced(graph, decode, [q, qd, output, *ahead], what)
+    arrays = [*(one.name for one in given), "ahead_q", "ahead_qd"]
+    body = before + assigned(graph, list(zip(("q_next", "qd_next"), after, strict=True)), arrays)
+    step = CFunction(
+        "step", f"Predicts the state after one frame of {spec.dt:g} s.", given, results, _all_used(given, body),
+        "changes" if writer.memory else "",
+    )  # fmt: skip
+    return CUnit(
+        title=f"Neural dynamics of robot {spec.robot}", about=_about(model), functions=(step,),
+        memory=tuple(writer.memory), numbers={"dt": spec.dt}, helpers=helpers + network, begins=_begins(model),
+    )  # fmt: skip
+
+
+def _silent(predictor: Predictor) -> bool:
+    """Return whether the output is the same for all inputs."""
+    last = [predictor.net.output_layer, *([] if predictor.skip is None else [predictor.skip])]
+    return isinstance(predictor.net, MLP) and not any(bool(layer.weight.any()) for layer in last)
+
+
+def _predicted(writer: NetworkWriter, graph: Graph, predictor: Predictor, inputs: Sequence[Scalar]) -> list[Expression]:
+    """Return outputs in physical units from inputs, by a network between normalised ones."""
+    before, after, width = predictor.normaliser, predictor.denormaliser, predictor.net.outputs
+    seen = [(x - mean) * gain for x, mean, gain in zip(inputs, columns(before.mean), columns(before.gain), strict=True)]
+    if predictor.clip is not None:
+        seen = [maximum(minimum(x, predictor.clip), -predictor.clip) for x in seen]
+    y = write_network(writer, "in", predictor.net)
+    if predictor.skip is not None:
+        assert isinstance(predictor.skip, torch.nn.Linear)
+        skip = writer.linear("in", predictor.skip.weight, predictor.skip.bias)
+        writer.line(f"for (int i = 0; i < {width}; ++i) {skip}[i] += {y}[i];")
+        y = skip
+    found = apply_loop(graph, writer.loop(y, width), [graph.lift(x) for x in seen])
+    scales = columns(after.std * (after.gain != 0))
+    return [graph.lift(mean + x * scale) for x, mean, scale in zip(found, columns(after.mean), scales, strict=True)]
+
+
+def hybrid_unit(model: HybridDynamics) -> CUnit:
+    """Return one frame of hybrid dynamics, and gravity, inverse dynamics, passive torques and Jacobians.
+
+    Raises:
+        InputError: The ground is no plane.
+    """
+    spec, mechanism = model.spec, model.mechanism
+    if plane_numbers(model.home.ground) is None:
+        raise InputError(
+            f"model of {spec.robot!r}: its ground is no plane, and has no form in C; valid: models whose own ground is "
+            "one plane, or none"
+        )
+    held, parameters, weights = model.values(model.home, *(torch.zeros(1, n).double() for n in (spec.nq, spec.nv)))
+    program, fixed = model.plane_engine.program, [] if held is None else columns(held)
+    frame = ConstantFrame(
+        program.sizes, program.step, model.config.substeps, tuple(fixed), tuple(columns(parameters))
+    )  # fmt: skip
+    given, results = _frame_arrays(model)
+    helpers = ""
+    if program.sizes.weights:
+        numbers = ", ".join(f"{x!r}" for x in columns(weights))
+        helpers = f"static const real weights[] = {{{numbers}}};\n"
+    body = _frame_text(frame, spec.nq, spec.nv, model.memory, mechanism.hidden or 0)
+    about = f"Predicts the state after one frame of {spec.dt:g} s, in {frame.substeps} steps."
+    if model.memory:
+        about += " The memory follows from what is given, frame by frame, measured states as well."
+    memory = (CArray("memory", model.memory, "hidden joints, delay lines, motors, networks"),) if model.memory else ()
+    step = CFunction("step", about, given, results, _all_used(given, body), "changes" if memory else "")
+    values: dict[str, Scalar] = {**mechanism.quantities(), **model.plane_engine.constants}
+    values |= dict(zip(model.config.free, columns(parameters), strict=True))
+    return CUnit(
+        title=f"Hybrid dynamics of robot {spec.robot}", about=_about(model),
+        functions=(step, *(() if mechanism.hidden else _laws(model, values))), memory=memory,
+        numbers={"dt": spec.dt, "substeps": frame.substeps}, helpers=helpers, double=True, begins=_begins(model),
+    )  # fmt: skip
+
+
+def _frame_arrays(model: Dynamics) -> tuple[tuple[CArray, ...], tuple[CArray, ...]]:
+    spec = model.spec
+    positions, velocities = (
+        ", ".join(f"{name} [{unit}]" for name, unit in zip(names, units, strict=True))
+        for names, units in ((spec.q_names, spec.q_units), (spec.qd_names, spec.qd_units))
+    )
+    controls = ", ".join(spec.controls)
+    control = CArray("control", spec.nu, f"{spec.control_kind} of {controls}" if controls else "")
+    given = (CArray("q", spec.nq, positions), CArray("qd", spec.nv, velocities), control)
+    return given, (CArray("q_next", spec.nq), CArray("qd_next", spec.nv))
+
+
+def _about(model: NeuralDynamics | HybridDynamics) -> tuple[str, ...]:
+    """Return lines on conventions, gravity and ground, and the caveat of a model."""
+    home = model.home
+    assert home.gravity is not None
+    gravity = ", ".join(f"{x:.6g}" for x in home.gravity.tolist())
+    plane = plane_numbers(home.ground)
+    ground = "no ground" if home.ground is None or plane is None else (
+        f"a plane through ({plane[0]:g}, {plane[1]:g}, {plane[2]:g}) with normal "
+        f"({plane[3]:g}, {plane[4]:g}, {plane[5]:g})"
+    )  # fmt: skip
+    lines = [f"Gravity ({gravity}) m/s^2, {ground}."]
+    if model.spec.floating:
+        lines.append(
+            "The pose of a free joint is that of its body's origin, with the quaternion's scalar last; its velocity is "
+            "that of the centre of mass, in world axes."
+        )
+    return (*lines, *([model.caveat] if model.caveat else []))
+
+
+def _begins(model: Dynamics) -> dict[str, tuple[float, ...]]:
+    """Return a state that the robot's resets draw, for the program that times a step."""
+    robot, spec = model.robot, model.spec
+    if robot is not None:
+        state = reset_states(robot, 1, torch.Generator().manual_seed(0))
+        return {"q": tuple(columns(state.q)), "qd": tuple(columns(state.qd))}
+    q = [0.0] * spec.nq
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[place.quaternion.stop - 1] = 1.0
+    return {"q": tuple(q), "qd": (0.0,) * spec.nv}
+
+
+def _all_used(given: Sequence[CArray], body: str) -> str:
+    """Return statements in which every array is used, as all frames take the same."""
+    unused = [f"(void){one.name};" for one in given if one.width and not re.search(rf"\b{one.name}\b", body)]
+    return "\n".join([*unused, body])
+
+
+def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden: int = 0) -> str:
+    """Return statements from q, qd, control (and a memory, which begins with hidden joints) to q_next and qd_next."""
+    graph, size = Graph(), frame.sizes.state
+    values = [Expression(graph, index) for index in frame.traced(graph)]
+    body = assigned(graph, [("after", values)], {"x": "s", "u": "control"})
+    first = nq + hidden
+    parts = [("q", 0, nq, 0), ("qd", first, nv, 0)]
+    kept = [("state->memory", nq, hidden, 0), ("state->memory", first + nv, size - first - nv, hidden)]
+    kept = [part for part in kept if part[2]] if memory else []
+
+    def copied(into: bool) -> str:
+        lines = []
+        for name, start, count, offset in (*parts, *kept):
+            other = name if into or name.startswith("state") else f"{name}_next"
+            one, two = f"s[{start} + i]", f"{other}[{offset} + i]"
+            lines.append(f"for (int i = 0; i < {count}; ++i) {one if into else two} = {two if into else one};")
+        return "\n".join(lines)
+
+    return "\n".join(
+        [
+            f"real s[{size}]; real after[{size}];",
+            copied(True),
+            f"for (int substep = 0; substep < {frame.substeps}; ++substep) {{",
+            body,
+            f"for (int i = 0; i < {size}; ++i) s[i] = after[i];",
+            "}",
+            copied(False),
+        ]
+    )
+
+
+def _static_frame(frame: ConstantFrame, nq: int, nv: int, nu: int) -> str:
+    """Return a static function `ahead`, the base motion."""
+    body = _all_used([CArray("control", nu)], _frame_text(frame, nq, nv))
+    arrays = "const real *q, const real *qd, const real *control, real *q_next, real *qd_next"
+    return f"static void ahead({arrays}) {{\n{body}\n}}\n"
+
+
+def _laws(model: HybridDynamics, values: dict[str, Scalar]) -> tuple[CFunction, ...]:
+    """Return gravity, inverse dynamics, passive torques and Jacobians of a mechanism."""
+    spec, mechanism = model.spec, model.mechanism
+    (q, qd, _), _ = _frame_arrays(model)
+    qdd = CArray("qdd", spec.nv, "accelerations of the coordinates of qd")
+    tau = CArray("tau", spec.nv, "generalised forces along the coordinates of qd")
+    without = "without contacts, friction, damping, springs and limits"
+    functions = [
+        _law("inverse_dynamics", f"Returns the forces that give accelerations, {without}.", (q, qd, qdd), tau,
+             lambda q, qd, qdd: _inverse(mechanism, values, q, qd, qdd)),
+        _law("gravity", "Returns the forces that hold the robot at rest in free space.", (q,), tau,
+             lambda q: _inverse(mechanism, values, q, [0.0] * spec.nv, [0.0] * spec.nv)),
+        _law("friction", "Returns the forces against friction, damping and springs of joints and drives.", (q, qd), tau,
+             lambda q, qd: _against_friction(mechanism, values, q, qd)),
+    ]  # fmt: skip
+    points = [(one.name, one.joint, one.point) for one in mechanism.points]
+    end: EndEffector | None = None if model.robot is None else model.robot.end_effector
+    if end is not None:
+        points.append(("end effector", mechanism.names.index(end.joint), end.point))
+    if points:
+        names = ", ".join(name for name, *_ in points)
+        places = CArray("places", 3 * len(points), f"world axes [m], of {names}")
+        rates = CArray("rates", 3 * len(points) * spec.nv, "by point, axis and coordinate of qd")
+        functions += [
+            _law("points", "Returns the places of points of the robot.", (q,), places,
+                 lambda q: _places(mechanism, values, points, q, jacobian=False)),
+            _law("jacobian", "Returns the velocities of these points per unit of each velocity.", (q,), rates,
+                 lambda q: _places(mechanism, values, points, q, jacobian=True)),
+        ]  # fmt: skip
+    return tuple(one for one in functions if one.body)
+
+
+def _law(name: str, about: str, given: tuple[CArray, ...], result: CArray, law: Any) -> CFunction:
+    graph = Graph()
+    found = law(*(graph.inputs(one.name, one.width) for one in given))
+    body = assigned(graph, [(result.name, found)], [one.name for one in given])
+    return CFunction(name, about, given, (result,), _all_used(given, body))
+
+
+def _inverse(mechanism: Mechanism, values: dict[str, Scalar], q: list[Any], qd: list[Any], qdd: list[Any]) -> list[Any]:
+    r"""Return $M(q) (\ddot q - \ddot q_0)$ with the accelerations $\ddot q_0$ of free motion."""
+    tree = Tree(mechanism, values.__getitem__)
+    motions = tree.motions(q, qd)
+    free = tree.accelerations(motions, q, [0.0] * mechanism.nv)
+    inertia = TreeInertia(tree, link_poses(tree, motions))
+    return inertia.times([a - b for a, b in zip(qdd, free, strict=True)])
+
+
+def _against_friction(mechanism: Mechanism, values: dict[str, Scalar], q: list[Any], qd: list[Any]) -> list[Any]:
+    """Return minus the passive torques of joints without their limits, and the friction inside drives."""
+    tree = Tree(mechanism, values.__getitem__)
+    forces: list[Any] = [0.0] * mechanism.nv
+    for name, dof in tree.dofs.items():
+        index = tree.index_of[name]
+        link = msgspec.structs.replace(tree.links[index], lower=None, upper=None)
+        forces[dof] = -passive_torque(link, values.__getitem__, tree.q_of(index, q)[0], qd[dof])
+        drive = mechanism.drives.get(name)
+        if drive is not None and not drive.placed:
+            forces[dof] = forces[dof] + drive_friction(
+                drive, lambda what, name=name: values[f"actuator.{name}.{what}"], qd[dof]
+            )
+    return forces
+
+
+def _places(
+    mechanism: Mechanism, values: dict[str, Scalar], points: Sequence[tuple[str, int, Sequence[float]]], q: list[Any],
+    *, jacobian: bool,
+) -> list[Any]:  # fmt: skip
+    tree = Tree(mechanism, values.__getitem__)
+    poses = link_poses(tree, tree.motions(q, [0.0] * mechanism.nv))
+    columns = TreeInertia(tree, poses) if jacobian else None
+    found: list[Any] = []
+    for _, link, point in points:
+        arm = poses[link].turn @ tree.in_link_frame(link, array(point))
+        if columns is None:
+            found += list(poses[link].origin + arm)
+            continue
+        for axis in range(3):
+            found += columns.row(link, arm, array([float(axis == k) for k in range(3)]))
+    return found
