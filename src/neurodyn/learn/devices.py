@@ -31,6 +31,7 @@ from torch.distributed.rendezvous import rendezvous
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.store import IN_MEMORY
 
 
 @contextmanager
@@ -42,6 +43,14 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def data_memory(device: str | torch.device) -> int:
+    """Return how much data a training holds in memory [bytes]: on a GPU a quarter of its memory."""
+    place = torch.device(device)
+    if place.type != "cuda" or not torch.cuda.is_available():
+        return IN_MEMORY
+    return max(IN_MEMORY, torch.cuda.get_device_properties(place).total_memory // 4)
 
 
 def require_device(name: str) -> torch.device:

@@ -237,6 +237,13 @@ class GradientLearner(Learner):
         """Drop the gradients of the last step."""
         self._optimiser.zero_grad(set_to_none=True)
 
+    def differentiate(self, share: Tensor | float = 1.0) -> Tensor:
+        """Set the gradients of `share` times the loss of the batch; return the mean of that loss, shape []."""
+        self.zero_gradients()
+        loss = share * self.loss()
+        loss.sum().backward()
+        return loss.detach().mean()
+
     def clip_gradients(self) -> Tensor:
         """Clip the gradients to the norm `clip`; return the norm before."""
         return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
@@ -249,10 +256,7 @@ class GradientLearner(Learner):
 
         def closure(share: Tensor | float = 1.0) -> Tensor:
             nonlocal last
-            self.zero_gradients()
-            loss = share * self.loss()
-            loss.sum().backward()
-            last = loss.detach().mean()
+            last = self.differentiate(share)
             return last
 
         taken, left_out = True, 0

@@ -61,7 +61,26 @@ def _soap(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """Return SOAP: Adam in the eigenbasis of Shampoo (arXiv 2409.11321)."""
     from pytorch_optimizer import SOAP
 
-    return SOAP(groups, lr=groups[0]["lr"], weight_decay=weight_decay, precondition_frequency=10)
+    apart = any(p.device.type == "cuda" for group in groups for p in group["params"])
+    every = 50 if apart else 10  # decompositions of small matrices take a GPU longer than many steps
+    return SOAP(groups, lr=groups[0]["lr"], weight_decay=weight_decay, precondition_frequency=every)
+
+
+_OF_VECTORS = 0.1
+"""Rate of vectors under Muon, as a share of that of matrices."""
+
+
+def _muon(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
+    """Return Muon for matrices and AdamW for vectors: a step costs a few products, where SOAP decomposes matrices."""
+    from pytorch_optimizer import Muon
+
+    parts = []
+    for group in groups:
+        matrices = [p for p in group["params"] if p.ndim >= 2]
+        vectors = [p for p in group["params"] if p.ndim < 2]
+        parts.append({**group, "params": matrices, "use_muon": True, "use_adjusted_lr": True})
+        parts.append({**group, "params": vectors, "lr": _OF_VECTORS * group["lr"], "use_muon": False})
+    return Muon([part for part in parts if part["params"]], weight_decay=weight_decay, adamw_wd=weight_decay)
 
 
 def _lbfgs(groups: Groups, weight_decay: float, *, iterations: int = 10, history: int = 20) -> torch.optim.Optimizer:
@@ -73,6 +92,7 @@ def _lbfgs(groups: Groups, weight_decay: float, *, iterations: int = 10, history
 
 OPTIMISERS.add("adam", Method(_adam))
 OPTIMISERS.add("soap", Method(_soap))
+OPTIMISERS.add("muon", Method(_muon))
 OPTIMISERS.add("lbfgs", Method(_lbfgs, line_search=True))
 
 

@@ -161,13 +161,14 @@ def train_by_plan(
     return loop.run()
 
 
-def open_mixture(data: Data, shares: Sequence[float] | None, read: ReadStore) -> Mixture:
+def open_mixture(data: Data, shares: Sequence[float] | None, read: ReadStore, memory: int = IN_MEMORY) -> Mixture:
     """Open the data of a training.
 
     Args:
         data: Stores or paths.
         shares: Share of each in the windows of a batch; None for its share of the transitions.
         read: Opens one path.
+        memory: Stores up to this size, together, are read into memory [bytes].
 
     Raises:
         InputError: A file is missing or damaged, or the shares do not fit.
@@ -175,8 +176,7 @@ def open_mixture(data: Data, shares: Sequence[float] | None, read: ReadStore) ->
     """
     given = [data] if isinstance(data, Store | str | Path) else list(data)
     files = sum(not isinstance(one, Store) for one in given)
-    memory = IN_MEMORY // max(1, files)
-    stores = [one if isinstance(one, Store) else read(one, memory=memory) for one in given]
+    stores = [one if isinstance(one, Store) else read(one, memory=memory // max(1, files)) for one in given]
     return Mixture.of(stores, shares, ["" if isinstance(one, Store) else str(one) for one in given])
 
 

@@ -17,7 +17,7 @@ from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import as_declared, as_torques, require_same_simulator
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
-from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.devices import current_ranks, data_memory
 from neurodyn.learn.learner import TrainState
 from neurodyn.learn.neural.settings import Settings, load_finetuning, load_settings
 from neurodyn.learn.neural.train import require_data
@@ -101,7 +101,9 @@ def _require_settings(kind: str, size: str | TrainingPlan) -> None:
 
 def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings, Mixture]:
     """Return settings and data of a training of neural dynamics; errors: see `learn.train.train`."""
-    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot, targets=True))
+    mixture = open_mixture(
+        request.data, request.shares, partial(open_robot_data, robot, targets=True), data_memory(request.device)
+    )
     for store in mixture.stores:
         require_data(as_logged(robot, store.header), store)
         require_same_simulator(robot, store)
@@ -135,7 +137,8 @@ def plan_neural_finetuning(request: FinetuneRequest) -> tuple[Settings, Mixture]
         settings = replaced(request.size, net=config.net, members=config.members)
     else:
         settings = load_finetuning(str(request.size), config.net, robot, config.members)
-    mixture = open_mixture(request.data, request.shares, partial(open_robot_data, robot, targets=True))
+    read, memory = partial(open_robot_data, robot, targets=True), data_memory(request.device or "cpu")
+    mixture = open_mixture(request.data, request.shares, read, memory)
     if known.state.control_kind == "torque":
         mixture = replace(mixture, stores=tuple(as_torques(robot, store) for store in mixture.stores))
     return settings, mixture

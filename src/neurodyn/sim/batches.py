@@ -29,7 +29,7 @@ from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.sim.energy import plausible_bounds
-from neurodyn.sim.sampling import data_scene, sample_grounds, sample_states, sample_torques
+from neurodyn.sim.sampling import data_scene, held_controls, sample_grounds, sample_states, sample_torques
 from neurodyn.sim.simulators import Simulator, simulator
 
 MOST_IMPLAUSIBLE = 0.05
@@ -193,11 +193,17 @@ class Recorder:
         self._qd = torch.empty(frames + 1, simulator.worlds, self._spec.nv, device=simulator.device)
 
     def record(
-        self, rng: np.random.Generator, passive_fraction: float = 0.0
+        self,
+        rng: np.random.Generator,
+        passive_fraction: float = 0.0,
+        held_fraction: float = 0.0,
+        speed: float = 1.0,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Simulate one batch from random states, on random grounds, under random torques.
 
-        A share `passive_fraction` of the trajectories has no torque, or is held at the nominal pose.
+        A share `passive_fraction` of the trajectories has no torque, or is held at the nominal pose; of the others, a
+        share `held_fraction` has controls that are held over several frames. Starting velocities other than resets' are
+        multiplied by 1 to `speed`.
 
         Returns:
             Positions, shape [worlds, frames + 1, nq], and velocities, shape [worlds, frames + 1, nv], both views of the
@@ -211,6 +217,8 @@ class Recorder:
             ground = self._ground.posed(poses)
             self._simulator.set_ground(poses)
         self._q[0], self._qd[0] = sample_states(robot, worlds, rng, ground, self._layout)
+        if speed != 1:
+            self._qd[0] *= torch.from_numpy(rng.uniform(1.0, speed, (worlds, 1)).astype(np.float32)).to(self._qd)
         passive = torch.from_numpy(rng.random(worlds) < passive_fraction)
         if robot.reset_fraction > 0:
             reset = torch.from_numpy(rng.random(worlds) < robot.reset_fraction)
@@ -218,7 +226,7 @@ class Recorder:
             passive |= reset
         self._simulator.begin()
         if robot.gains is None or robot.holds:
-            control = self._commands(rng, passive).to(self._q.device)
+            control = self._commands(rng, passive, held_fraction).to(self._q.device)
             for frame in range(frames):
                 after = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
                 self._q[frame + 1], self._qd[frame + 1] = after
@@ -226,12 +234,15 @@ class Recorder:
             control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive))
         return self._q.transpose(0, 1).cpu(), self._qd.transpose(0, 1).cpu(), control.cpu(), poses
 
-    def _commands(self, rng: np.random.Generator, passive: Tensor) -> Tensor:
+    def _commands(self, rng: np.random.Generator, passive: Tensor, held_fraction: float) -> Tensor:
         """Draw torques, or targets for drives that take them; passive trajectories get none, or the nominal pose."""
         robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
         if robot.gains is not None:
             return sample_targets(robot, worlds, frames, rng, passive).target
         control = sample_torques(robot, worlds, frames, rng)
+        if held_fraction > 0:
+            held = torch.from_numpy(rng.random(worlds) < held_fraction)
+            control[held] = held_controls(robot, control[held], rng)
         control[passive] = torch.tensor(robot.nominal_q()) if robot.holds else 0.0
         return control
 
@@ -300,6 +311,9 @@ class BatchMaker:
     seed: int
     device: str
     draws: QuantityDraws | None = None
+    held_fraction: float = 0.0
+    speed: float = 1.0
+    compiled: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchMaker, tuple(getattr(self, field.name) for field in fields(self))  # worlds stay in their process
@@ -312,7 +326,7 @@ class BatchMaker:
     @cached_property
     def simulator(self) -> Simulator:
         """The worlds."""
-        return simulator(self.robot, self.worlds, scene=self.scene, device=self.device)
+        return simulator(self.robot, self.worlds, scene=self.scene, device=self.device, compiled=self.compiled)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
@@ -324,7 +338,9 @@ class BatchMaker:
         recorder, bounds = self._recorder, self.bounds
         begin = time.process_time()
         numbers = self._drawn(batch)
-        q, qd, control, poses = recorder.record(generator(self.seed, "generate", batch), self.passive_fraction)
+        q, qd, control, poses = recorder.record(
+            generator(self.seed, "generate", batch), self.passive_fraction, self.held_fraction, self.speed
+        )
         ends = early_ends(self.robot.name, bounds, q, qd)
         return MadeBatch(  # copies, because the recorder reuses its buffers
             q.numpy().copy(), qd.numpy().copy(), control.numpy(), None if poses is None else poses.numpy(), ends,

@@ -122,7 +122,8 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     robot = _with_drives(robot, request.randomise)
     processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
     transitions = request.transitions
-    _check(path, transitions, request.worlds, frames, passive)
+    shares = {"passive_fraction": passive, "held_fraction": request.held_fraction}
+    _check(path, transitions, request.worlds, frames, shares)
     require_seed(seed)
     if request.executor is not None and device != "cpu":
         raise InputError(f"device is {device!r}; valid with a cluster, whose workers simulate on their cores: cpu")
@@ -133,7 +134,11 @@ def generate(request: GenerationRequest) -> GenerationSummary:
         episodes = math.ceil(transitions / frames)
         worlds = min(batch_worlds(episodes, device) if request.worlds is None else request.worlds, episodes)
         require_consistent(robot)
-        maker, declared = BatchMaker(robot, worlds, frames, passive, seed, device), {}
+        compiled = request.dynamics == "hybrid"
+        maker = BatchMaker(
+            robot, worlds, frames, passive, seed, device, None, request.held_fraction, request.speed, compiled
+        )
+        declared: dict[str, float] = {}
         if request.randomise:
             maker.draws, declared = _drawn(robot, maker.simulator, request.randomise)
         header = simulated_header(
@@ -148,11 +153,14 @@ def generate(request: GenerationRequest) -> GenerationSummary:
                     "frames": frames,
                     "episodes": episodes,
                     "passive_fraction": passive,
+                    **({"held_fraction": request.held_fraction} if request.held_fraction else {}),
+                    **({"speed": request.speed} if request.speed != 1 else {}),
                     "reset_fraction": robot.reset_fraction,
                     **to_dict(robot.sampling),
                     **({"randomise": list(request.randomise)} if request.randomise else {}),
                 },
                 "ground": to_dict(robot.ground_sampling),
+                **({"dynamics": request.dynamics} if compiled else {}),
             },
             parameters=declared,
         )
@@ -227,13 +235,14 @@ def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> 
     return msgspec.structs.replace(robot, reset_fraction=reset_fraction)
 
 
-def _check(path: Path, transitions: int, worlds: int | None, frames: int, passive_fraction: float) -> None:
+def _check(path: Path, transitions: int, worlds: int | None, frames: int, shares: dict[str, float]) -> None:
     require_store_name(path)
     for name, value in (("transitions", transitions), ("worlds", worlds), ("frames", frames)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")
-    if not 0 <= passive_fraction <= 1:
-        raise InputError(f"passive_fraction is {passive_fraction:g}; valid: between 0 and 1")
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise InputError(f"{name} is {share:g}; valid: between 0 and 1")
 
 
 def _check_new(path: Path, permitted: bool) -> None:

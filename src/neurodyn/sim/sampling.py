@@ -175,6 +175,25 @@ def sample_torques(robot: Robot, count: int, frames: int, rng: np.random.Generat
     return _uniform(robot.control_intervals(), (count, frames), rng)
 
 
+LONGEST_HOLD, WEAKEST = 20, 0.1
+"""Most frames that a control is held, and least strength of the held controls of a trajectory."""
+
+
+def held_controls(robot: Robot, control: Tensor, rng: np.random.Generator) -> Tensor:
+    """Hold controls, shape [count, frames, nu], each for 1 to `LONGEST_HOLD` frames, at a strength of each trajectory.
+
+    Controls that change in every frame hardly move a heavy robot: what policies do, data of such controls do not show.
+    """
+    count, frames, size = control.shape
+    each = rng.integers(1, LONGEST_HOLD + 1, (count, 1, size))
+    phase = rng.integers(0, LONGEST_HOLD, (count, 1, size))
+    frame = np.arange(frames)[None, :, None]
+    start = torch.from_numpy(np.maximum(frame - (frame + phase) % each, 0))
+    middle = torch.tensor(robot.control_intervals(), dtype=torch.float32).mean(1)
+    strength = torch.from_numpy(rng.uniform(WEAKEST, 1.0, (count, 1, 1)).astype(np.float32))
+    return middle + strength * (torch.gather(control, 1, start) - middle)
+
+
 def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     """Return a function that draws positions and velocities, with base heights above a floor [m], shape [count]."""
     ranges = robot.reset if reset else robot.sampling

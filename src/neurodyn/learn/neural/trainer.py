@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,17 @@ from torch import Tensor
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_data
-from neurodyn.data.header import Split
+from neurodyn.data.header import Split, Status
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import IN_MEMORY, Store
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Batch, joined
 from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, State, Window
+from neurodyn.dynamics.capture import Recorder, cuda_graph
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import Groups
 from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
+from neurodyn.learn.captured import CapturedGradient
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import TrainState, Validation, WindowLearner
 from neurodyn.learn.neural.settings import Phase, Settings
@@ -55,11 +58,13 @@ class LossPart:
         batch: The windows.
         environment: Their environment, one world for each window; None for the model's own.
         members: Member that learns from each window, shape [B]; None for a model of one network.
+        store: Number of the store.
     """
 
     batch: Batch
     environment: Environment | None = None
     members: Tensor | None = None
+    store: int = 0
 
 
 def training_loss(model: NeuralDynamics, parts: Sequence[LossPart], phase: Phase, scale: LossScale) -> Tensor:
@@ -130,6 +135,10 @@ def _measure(error: Tensor, phase: Phase) -> Tensor:
     return error.abs() if phase.loss == "absolute" else error.square()
 
 
+_MOST_GRAPHS = 8
+"""Layouts of batches that are recorded: the numbers of windows that the stores of a mixture have vary by one."""
+
+
 class NeuralLearner(WindowLearner):
     """Trains neural dynamics in place, and keeps the best ones by held-out roll-outs."""
 
@@ -142,8 +151,9 @@ class NeuralLearner(WindowLearner):
         scale: LossScale,
         *,
         device: str = "cpu",
+        record: Recorder = cuda_graph,
     ) -> None:
-        self.device = require_device(device)
+        self.device, self._record = require_device(device), record
         self._run, self._model = run, model.to(self.device)
         self._data, self._settings, self._scale = Mixture.of(store), settings, scale.to(self.device)
         self.schedule, self.clip = settings.schedule, settings.clip
@@ -155,6 +165,7 @@ class NeuralLearner(WindowLearner):
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
+        self._captured: dict[tuple[tuple[int, int], ...], CapturedGradient] = {}
         several, ranks = self._model.members > 1, current_ranks()
         self._parameters = MemberParameters(self._model, self._model.members) if several else None
         weights = self._model.parameters() if self._parameters is None else self._parameters.views
@@ -176,11 +187,49 @@ class NeuralLearner(WindowLearner):
     def draw(self) -> None:
         """Draw the next windows."""
         drawn = self._sampler.draw_rows()
-        self._batch = [LossPart(batch, self._environments[n].of(batch), members) for n, batch, members in drawn]
+        if len(drawn) > 1 and self._capturable and self._alike:
+            drawn = [(0, joined([batch for _, batch, _ in drawn]), None)]  # of one shape in every step
+        self._batch = [LossPart(batch, self._environments[n].of(batch), members, n) for n, batch, members in drawn]
 
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
         return training_loss(self._model, self._batch, self._phase, self._scale)
+
+    def differentiate(self, share: Tensor | float = 1.0) -> Tensor:
+        """See `GradientLearner.differentiate`; on a GPU as a graph, where that is possible."""
+        sizes = tuple((part.store, len(part.batch.q)) for part in self._batch)
+        new, whole = sizes not in self._captured, not isinstance(share, Tensor) and share == 1.0
+        if not (whole and self._capturable) or (new and len(self._captured) == _MOST_GRAPHS):
+            return super().differentiate(share)
+        batches = [part.batch for part in self._batch]
+        if new:
+            environments = [self._environments[store] for store, _ in sizes]
+            self._captured[sizes] = CapturedGradient(
+                partial(self._loss_of, environments), batches, self._model.parameters(), record=self._record
+            )
+        return self._captured[sizes](batches)
+
+    @property
+    def _capturable(self) -> bool:
+        """Whether a batch is for one network and on a GPU, from stores whose worlds differ in no quantities."""
+        graphs = self.device.type == "cuda" or self._record is not cuda_graph
+        return graphs and self._model.members == 1 and not any(s.header.parameters for s in self._data.stores)
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether all stores have the scene and the gravity of the first, and windows of the same fields."""
+        found = []
+        for store in self._data.stores:
+            own = store.header.fingerprint
+            fields = store.ground is None, bool((store.status == Status.TERMINATED).any())
+            found.append((store.header.scene, None if own is None else own.gravity, fields))
+        return all(one == found[0] for one in found)
+
+    def _loss_of(self, environments: Sequence[RecordedEnvironments], batches: Sequence[Batch]) -> Callable[[], Tensor]:
+        """Return the loss of whatever batches hold."""
+        # Environments are made once: the checks of an environment read it, which stalls a GPU.
+        parts = [LossPart(batch, where.of(batch)) for where, batch in zip(environments, batches, strict=True)]
+        return lambda: training_loss(self._model, parts, self._phase, self._scale)
 
     def batch_weight(self) -> Tensor | None:
         """Return the sum of the windows' weights, shape [members]; None for equal weights."""
@@ -206,9 +255,8 @@ class NeuralLearner(WindowLearner):
             own = wanted[places].nonzero()[:, 0]
             if len(own):
                 environment = None if part.environment is None else part.environment.rows(own)
-                parts.append(
-                    LossPart(part.batch.rows(own), environment, None if part.members is None else part.members[own])
-                )
+                kept = None if part.members is None else part.members[own]
+                parts.append(LossPart(part.batch.rows(own), environment, kept, part.store))
         self._batch = parts
 
     @torch.no_grad()
