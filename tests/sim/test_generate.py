@@ -328,3 +328,49 @@ def test_worlds_of_other_simulators_are_refused(cartpole, tmp_path):
     with pytest.raises(InputError, match="solver: mujoco or mujoco-c, or hybrid"):
         generate(cartpole, transitions=100, out=tmp_path / "a.h5", randomise=TEXTS[:1])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def plain_ant() -> robots.Robot:
+    """The ant in plain MuJoCo, which needs no kernels."""
+    return msgspec.structs.replace(robots.load("ant"), simulator=SimulatorConfig(solver="mujoco-c", substeps=4))
+
+
+def test_the_compiled_robot_makes_the_simulators_data(plain_ant, tmp_path):
+    shared = {"transitions": 160, "frames": 20, "worlds": 8, "ground": "tilted", "reset_fraction": 0.5, "seed": 3}
+    for dynamics in ("analytic", "hybrid"):
+        generate(plain_ant, out=tmp_path / f"{dynamics}.h5", dynamics=dynamics, threads=1, **shared)
+    simulated, compiled = (Store.open(tmp_path / f"{name}.h5") for name in ("analytic", "hybrid"))
+    np.testing.assert_array_equal(simulated.control, compiled.control)
+    errors = np.abs(simulated.q - compiled.q).reshape(8, 21, -1).max((1, 2))
+    assert np.median(errors) < 1e-4
+    assert (np.abs(simulated.q.reshape(8, 21, -1)[:, -1] - simulated.q.reshape(8, 21, -1)[:, 0]).max(1) > 0.1).all()
+    assert compiled.header.simulator["dynamics"] == "hybrid"
+
+
+def test_a_robot_without_contacts_is_not_compiled(cartpole, tmp_path):
+    with pytest.raises(InputError, match=r"featherstone.* has no contacts or limits to compile; valid: analytic"):
+        generate(cartpole, transitions=10, out=tmp_path / "a.h5", dynamics="hybrid")
+    assert not list(tmp_path.glob("*.h5*"))
+
+
+def test_controls_are_held_and_weaker(cartpole, tmp_path):
+    generate(
+        cartpole, transitions=3000, frames=100, worlds=30, passive_fraction=0.0, held_fraction=1.0, threads=1,
+        out=tmp_path / "a.h5",
+    )  # fmt: skip
+    control = Store.open(tmp_path / "a.h5").control.reshape(30, 101, -1)[:, :-1, 0]
+    same = (control[:, 1:] == control[:, :-1]).mean()
+    assert 0.6 < same < 0.95  # 1 to 20 frames each
+    strongest = np.abs(control).max(1) / 1500.0
+    assert strongest.min() < 0.5 < strongest.max() <= 1.0
+
+
+def test_starts_are_faster_up_to_a_factor(cartpole, tmp_path):
+    shared = {"transitions": 400, "frames": 1, "worlds": 400, "threads": 1}
+    for factor in (1.0, 3.0):
+        generate(cartpole, out=tmp_path / f"{factor}.h5", speed=factor, **shared)
+    usual, fast = (Store.open(tmp_path / f"{factor}.h5").qd.reshape(400, 2, -1)[:, 0] for factor in (1.0, 3.0))
+    ratio = fast / usual
+    assert (ratio >= 1.0 - 1e-6).all()
+    assert 2.5 < ratio.max() <= 3.0 + 1e-5

@@ -66,23 +66,6 @@ def _soap(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     return SOAP(groups, lr=groups[0]["lr"], weight_decay=weight_decay, precondition_frequency=every)
 
 
-_OF_VECTORS = 0.1
-"""Rate of vectors under Muon, as a share of that of matrices."""
-
-
-def _muon(groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
-    """Return Muon for matrices and AdamW for vectors: a step costs a few products, where SOAP decomposes matrices."""
-    from pytorch_optimizer import Muon
-
-    parts = []
-    for group in groups:
-        matrices = [p for p in group["params"] if p.ndim >= 2]
-        vectors = [p for p in group["params"] if p.ndim < 2]
-        parts.append({**group, "params": matrices, "use_muon": True, "use_adjusted_lr": True})
-        parts.append({**group, "params": vectors, "lr": _OF_VECTORS * group["lr"], "use_muon": False})
-    return Muon([part for part in parts if part["params"]], weight_decay=weight_decay, adamw_wd=weight_decay)
-
-
 def _lbfgs(groups: Groups, weight_decay: float, *, iterations: int = 10, history: int = 20) -> torch.optim.Optimizer:
     return torch.optim.LBFGS(
         [p for group in groups for p in group["params"]], lr=1.0, max_iter=iterations, history_size=history,
@@ -92,7 +75,6 @@ def _lbfgs(groups: Groups, weight_decay: float, *, iterations: int = 10, history
 
 OPTIMISERS.add("adam", Method(_adam))
 OPTIMISERS.add("soap", Method(_soap))
-OPTIMISERS.add("muon", Method(_muon))
 OPTIMISERS.add("lbfgs", Method(_lbfgs, line_search=True))
 
 

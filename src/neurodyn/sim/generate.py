@@ -124,6 +124,8 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     transitions = request.transitions
     shares = {"passive_fraction": passive, "held_fraction": request.held_fraction}
     _check(path, transitions, request.worlds, frames, shares)
+    if not 1 <= request.speed < math.inf:
+        raise InputError(f"speed is {request.speed:g}; valid: at least 1")
     require_seed(seed)
     if request.executor is not None and device != "cpu":
         raise InputError(f"device is {device!r}; valid with a cluster, whose workers simulate on their cores: cpu")
