@@ -26,6 +26,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
+from neurodyn.sim.compiled import CompiledSimulator
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.sim.energy import plausible_bounds
@@ -326,7 +327,8 @@ class BatchMaker:
     @cached_property
     def simulator(self) -> Simulator:
         """The worlds."""
-        return simulator(self.robot, self.worlds, scene=self.scene, device=self.device, compiled=self.compiled)
+        build = CompiledSimulator if self.compiled else simulator
+        return build(self.robot, self.worlds, scene=self.scene, device=self.device)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:

@@ -192,7 +192,6 @@ def simulator(
     device: str = "cpu",
     gravity: Gravity | None = None,
     scene: Scene | None = None,
-    compiled: bool = False,
 ) -> Simulator:
     """Return the reference simulator of a robot, which takes its drives' commands.
 
@@ -203,17 +202,12 @@ def simulator(
         device: Device of Newton's solvers.
         gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's.
         scene: Shapes around the robot; None, or a scene without shapes, for free space.
-        compiled: Whether the robot is compiled (`sim.compiled`) instead.
 
     Raises:
         InputError: The robot or the scene cannot be built, the robot's solver does not support contacts, or `substeps`
             is below 1.
     """
     options = {"device": device, "gravity": gravity, "scene": scene}
-    if compiled:
-        from neurodyn.sim.compiled import CompiledSimulator  # is a Simulator itself
-
-        return CompiledSimulator(robot, worlds, substeps=substeps, **options)
     kind = SIMULATORS[robot.simulator.solver]
     if robot.drives and not (kind.commands is not None and kind.commands(robot)):
         return DrivenSimulator(robot, worlds, substeps=substeps, **options)
