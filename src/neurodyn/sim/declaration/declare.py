@@ -263,6 +263,8 @@ class _Draft:
     def _legs(self, built: Articulation, q: np.ndarray) -> None:
         """Declare the feet, the trunk and the joints that swing the legs."""
         found = find_legs(built, self.layout, q)
+        if self.height <= 0.0:
+            found = "its base is not above all that touches the ground"
         if isinstance(found, str):
             self._decide("legs", "none", found)
             return
