@@ -291,3 +291,39 @@ def test_a_floating_body_that_touches_nothing_is_drawn_about_its_place(tmp_path)
     q, _ = sample_states(robot, 50, generator(0, "fish"), None)
     assert q[:, 2].tolist() == pytest.approx([0.7] * 50)
     assert (q[:, 3:7].std(0) > 0.2).all()
+
+
+def arm_of(hinges, tip=""):
+    """An arm along z of links of .2 m, with a finger on either side of its last one; without fingers with a `tip`."""
+    finger = """<body pos="{y} 0 .1"><joint name="finger{y}" type="slide" axis="1 0 0"/>
+<geom size=".01" pos="0 0 .05"/></body>"""
+    inner = tip or finger.format(y=0.03) + finger.format(y=-0.03)
+    for number in reversed(range(hinges)):
+        place = "0 0 .2" if number else "0 0 0"
+        axis = f"0 {number % 2} {1 - number % 2}"
+        inner = f"""<body name="link{number}" pos="{place}"><joint name="j{number}" axis="{axis}"/>
+<geom type="capsule" fromto="0 0 0 0 0 .15" size=".02"/>{inner}</body>"""
+    motors = "".join(f'<motor joint="j{number}" ctrlrange="-1 1"/>' for number in range(hinges))
+    return f"<mujoco><worldbody>{inner}</worldbody><actuator>{motors}</actuator></mujoco>"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "point"),
+    [
+        (arm_of(5), "between its fingers", (0.0, 0.0, 0.15)),
+        (arm_of(5, '<body name="my_tcp" pos="0 .01 .22"/>'), "link 'my_tcp'", (0.0, 0.01, 0.22)),
+        (arm_of(5, " "), "link 'link4'", (0.0, 0.0, 0.075)),
+        (arm_of(5, '<site name="grip" pos="0 0 .3"/>'), "site 'grip'", (0.0, 0.0, 0.3)),
+    ],
+)
+def test_an_arm_has_an_end_effector(text, what, point, tmp_path):
+    (tmp_path / "arm.xml").write_text(text)
+    end = read_facts(tmp_path / "arm.xml").end
+    assert end is not None
+    assert (end.what, end.joint) == (what, "j4")
+    assert end.point == pytest.approx(point, abs=1e-6)
+
+
+def test_a_short_chain_is_no_arm(tmp_path):
+    (tmp_path / "arm.xml").write_text(arm_of(3))
+    assert read_facts(tmp_path / "arm.xml").end is None

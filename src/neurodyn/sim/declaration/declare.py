@@ -171,7 +171,7 @@ class _Draft:
             self._decide("self_contacts", "off", "links touch the ground alone; `self_contacts: true` in robot.yaml")
         if facts.end is not None:
             self.tree["end_effector"] = {"joint": facts.end.joint, "point": list(facts.end.point)}
-            self._decide("end_effector", f"site {facts.end.site!r}", "the site with such a name that most joints move")
+            self._decide("end_effector", facts.end.what, facts.end.why)
         if "iterations" in self.tree["simulator"]:
             why = f"the asset's {facts.iterations} do not converge: feet would tremble on the ground"
             self._decide("iterations", f"up to {_ITERATIONS} of the constraint solver", why)

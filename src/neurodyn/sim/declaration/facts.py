@@ -57,11 +57,12 @@ class AssetJoint:
 
 @dataclass(frozen=True)
 class AssetEnd:
-    """An end effector: name of its site, joint whose body carries it, and place in the frame of that body [m]."""
+    """An end effector: what it is, joint whose body carries it, place in the frame of that body [m], and the reason."""
 
-    site: str
+    what: str
     joint: str
     point: Vector3
+    why: str
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,11 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     bounds = {name: _bound(read.efforts[name], read.drives[name], joints) for name in own}
     free, why = _base(joints)
     x, y, z = map(float, model.opt.gravity)
+    driven = {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}
     return AssetFacts(
         path, joints, free, why, lock, _floor(model), (*notes, *unmodelled(model)), gravity=(x, y, z),
         step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
-        efforts=bounds, end=None if free else _end_effector(model),
-        apart=_apart(model, {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}),
+        efforts=bounds, end=None if free else _end_effector(model, driven), apart=_apart(model, driven),
     )  # fmt: skip
 
 
@@ -208,11 +209,18 @@ _ENDS = re.compile(r"grip|grasp|pinch|tcp|tool|end_?eff|(^|_)eef?($|_)|attach|ha
 """How sites at end effectors are named."""
 
 
-def _end_effector(model: Any) -> AssetEnd | None:
-    """Return the end effector of an arm: the site with such a name that most joints move; None without one."""
+_LEAST_HINGES = 4  # driven ones, one after the other, that make an arm
+
+
+def _end_effector(model: Any, driven: set[str]) -> AssetEnd | None:
+    """Return the end effector of a bolted robot, None for none: a site with such a name, else the end of an arm."""
     mujoco = import_mujoco()
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
+    return _named_end(model, data) or _arm_end(model, data, driven)
+
+
+def _named_end(model: Any, data: Any) -> AssetEnd | None:
     found: dict[int, AssetEnd] = {}
     for site in range(model.nsite):
         name, body, moving = model.site(site).name, int(model.site_bodyid[site]), 0
@@ -223,13 +231,72 @@ def _end_effector(model: Any) -> AssetEnd | None:
         joint = int(model.body_jntadr[body] + model.body_jntnum[body] - 1)
         if joint_kind(model, joint) not in ("revolute", "prismatic"):
             continue
-        x, y, z = (round(float(part), 6) for part in
-                   data.xmat[body].reshape(3, 3).T @ (data.site_xpos[site] - data.xpos[body]))  # fmt: skip
-        end = AssetEnd(name, joint_name(model, joint), (x, y, z))
+        point = _seen_from(data, body, data.site_xpos[site])
+        end = AssetEnd(
+            f"site {name!r}", joint_name(model, joint), point, "the site with such a name that most joints move"
+        )
         while body:
             moving, body = moving + int(model.body_jntnum[body]), int(model.body_parentid[body])
         found.setdefault(moving, end)
     return found[max(found)] if found else None
+
+
+def _arm_end(model: Any, data: Any, driven: set[str]) -> AssetEnd | None:
+    """Return the end of the longest chain of driven hinges: between its fingers, else its last named or outermost part.
+
+    A chain ends where several moving bodies branch off, as fingers do from a hand.
+    """
+    carriers = {0: 0}  # bodies that move by themselves, or whose motion others share
+    for body in range(1, model.nbody):
+        carriers[body] = body if model.body_jntnum[body] else carriers[int(model.body_parentid[body])]
+    parents = {
+        body: carriers[int(model.body_parentid[body])] for body in range(1, model.nbody) if carriers[body] == body
+    }
+    chains: dict[int, list[int]] = {}
+    for start in (body for body, parent in parents.items() if parent == 0):
+        chain = [start]
+        while len(further := [body for body, parent in parents.items() if parent == chain[-1]]) == 1:
+            chain += further
+        hinged = [body for body in chain if _driven_hinge(model, body, driven)]
+        if hinged == chain and len(chain) >= _LEAST_HINGES:
+            chains.setdefault(len(chain), chain)
+    if not chains:
+        return None
+    last = chains[max(chains)][-1]
+    name = joint_name(model, int(model.body_jntadr[last]))
+    own = [body for body, carrier in carriers.items() if carrier == last]
+    fingers = [body for body, parent in parents.items() if parent == last]
+    beyond = {body for body in carriers if any(_descends(model, body, finger) for finger in fingers)}
+    if beyond:
+        places = data.geom_xpos[np.isin(model.geom_bodyid, list(beyond))]
+        place = (places if len(places) else data.xipos[list(beyond)]).mean(0)
+        return AssetEnd("between its fingers", name, _seen_from(data, last, place), "of an arm whose hand has several")
+    named = [body for body in own if body != last and _ENDS.search(model.body(body).name)]
+    if named:
+        ends = {float(np.linalg.norm(data.xpos[body] - data.xpos[last])): body for body in named}
+        body = ends[max(ends)]
+        point = _seen_from(data, last, data.xpos[body])
+        return AssetEnd(f"link {model.body(body).name!r}", name, point, "at the end of the arm, by its name")
+    places = [*data.geom_xpos[np.isin(model.geom_bodyid, own)], data.xipos[last]]
+    place = max(places, key=lambda one: float(np.linalg.norm(one - data.xanchor[int(model.body_jntadr[last])])))
+    return AssetEnd(f"link {model.body(last).name!r}", name, _seen_from(data, last, place), "the last one of the arm")
+
+
+def _driven_hinge(model: Any, body: int, driven: set[str]) -> bool:
+    joint = int(model.body_jntadr[body])
+    alone = int(model.body_jntnum[body]) == 1 and joint_kind(model, joint) == "revolute"
+    return alone and joint_name(model, joint) in driven
+
+
+def _descends(model: Any, body: int, ancestor: int) -> bool:
+    while body and body != ancestor:
+        body = int(model.body_parentid[body])
+    return body == ancestor
+
+
+def _seen_from(data: Any, body: int, place: Any) -> Vector3:
+    x, y, z = (round(float(part), 6) for part in data.xmat[body].reshape(3, 3).T @ (place - data.xpos[body]))
+    return x, y, z
 
 
 def _keyed_pose(model: Any) -> dict[str, float]:
@@ -262,7 +329,8 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     model = compiled(path, read_spec(path, locked=locked, floating=floating))
     limits = {joint.name: _drive_limits(joint.element) for joint in links}
     joints = _compiled_joints(path, model, limits)
-    return AssetFacts(path, joints, floating, why, locked, (), (*notes, *unmodelled(model)))
+    end = None if floating else _end_effector(model, {joint.name for joint in joints if joint.effort is not None})
+    return AssetFacts(path, joints, floating, why, locked, (), (*notes, *unmodelled(model)), end=end)
 
 
 def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:
