@@ -89,6 +89,7 @@ def asset_path(robot: Robot) -> Path:
 
 
 _DIRECTORIES = ("assetdir", "meshdir", "texturedir", "strippath")
+_WHOLE = ("include", "model")  # elements whose file has elements of an MJCF
 _PACKAGES = ("package://", "model://")
 
 
@@ -130,10 +131,12 @@ def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path],
 
 def relocate_mjcf(
     main: Path, path: Path, root: ElementTree.Element, place: Callable[[Path], str], *, meshes: bool
-) -> list[Path]:
-    """Rewrite the file names in an MJCF or an included file in place; return the paths of the included files.
+) -> list[tuple[Path, Path]]:
+    """Rewrite the file names in an MJCF or an included file in place.
 
-    Missing files are left unchanged. Asset directories set in the file, or else in the MJCF, are merged into the names.
+    Return the paths of the included files and of the MJCFs whose bodies are attached, each with the MJCF that it is a
+    part of: for the latter themselves. Missing files are left unchanged. Asset directories set in the file, or else in
+    the MJCF, are merged into the names.
 
     Args:
         main: The MJCF.
@@ -151,12 +154,12 @@ def relocate_mjcf(
     for parent in list(root.iter()):
         for element in list(parent):
             file = element.get("file")
-            if not file or element.tag not in {"include", *folders}:
+            if not file or element.tag not in {*_WHOLE, *folders}:
                 continue
-            if not meshes and element.tag != "include":
+            if not meshes and element.tag not in {*_WHOLE, "flexcomp"}:
                 parent.remove(element)
                 continue
-            if strip and element.tag != "include":
+            if strip and element.tag not in _WHOLE:
                 file = file.replace("\\", "/").rsplit("/", 1)[-1]
             name = str(Path(folders.get(element.tag) or "") / file)
             element.set("file", name)
@@ -171,15 +174,20 @@ def relocate_mjcf(
             else:
                 continue
             element.set("file", place(source))
-            if element.tag == "include":
-                included.append(source)
+            if element.tag in _WHOLE:
+                included.append((source, main if element.tag == "include" else source))
     return included
 
 
 def _folders(settings: Mapping[str, str | None]) -> tuple[dict[str, str | None], bool]:
     """Return the folders of an MJCF's files by tag, and whether the paths in it are stripped."""
     own = settings.get("meshdir") or settings.get("assetdir")
-    folders = {"mesh": own, "hfield": own, "texture": settings.get("texturedir") or settings.get("assetdir") or own}
+    folders = {
+        "mesh": own,
+        "hfield": own,
+        "flexcomp": own,
+        "texture": settings.get("texturedir") or settings.get("assetdir") or own,
+    }
     return folders, (settings.get("strippath") or "").lower() in {"true", "1"}
 
 
@@ -366,9 +374,9 @@ def _carry_urdf(path: Path, files: _Files, *, meshes: bool) -> str:
 
 def _carry_mjcf(main: Path, files: _Files, *, meshes: bool) -> str:
     parsed = _included(main)
-    meshes = meshes or any(fits_meshes(root) for root in parsed.values())
-    for path, root in parsed.items():
-        relocate_mjcf(main, path, root, files.beside(path), meshes=meshes)
+    meshes = meshes or any(fits_meshes(root) for root, _ in parsed.values())
+    for path, (root, whole) in parsed.items():
+        relocate_mjcf(whole, path, root, files.beside(path), meshes=meshes)
         files.write(path, root)
     return files.copy(main)
 
@@ -390,17 +398,20 @@ def _carry_usd(path: Path, files: _Files) -> str:
     return name
 
 
-def _included(main: Path) -> dict[Path, ElementTree.Element]:
-    """Return the contents of an MJCF and of all readable files that it includes, by path."""
-    found: dict[Path, ElementTree.Element] = {}
-    waiting = [main.resolve()]
+def _included(main: Path) -> dict[Path, tuple[ElementTree.Element, Path]]:
+    """Return the contents of an MJCF and of all readable files that it includes or attaches, by path.
+
+    With each is the MJCF that it is a part of.
+    """
+    found: dict[Path, tuple[ElementTree.Element, Path]] = {}
+    waiting = [(main.resolve(), main)]
     while waiting:
-        path = waiting.pop()
+        path, whole = waiting.pop()
         root = None if path in found else _parse(path)
         if root is not None:
-            found[path] = root
+            found[path] = root, whole
             trial = ElementTree.fromstring(ElementTree.tostring(root))
-            waiting += relocate_mjcf(main, path, trial, str, meshes=True)
+            waiting += relocate_mjcf(whole, path, trial, str, meshes=True)
     return found
 
 

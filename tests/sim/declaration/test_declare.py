@@ -327,3 +327,14 @@ def test_an_arm_has_an_end_effector(text, what, point, tmp_path):
 def test_a_short_chain_is_no_arm(tmp_path):
     (tmp_path / "arm.xml").write_text(arm_of(3))
     assert read_facts(tmp_path / "arm.xml").end is None
+
+
+def test_robots_that_a_file_attaches_come_along(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "mini.xml").write_text(arm_of(2, " ").replace("<mujoco>", '<mujoco model="mini">'))
+    twice = "".join(f'<attach model="mini" body="link0" prefix="{side}/"/>' for side in ("left", "right"))
+    text = f'<mujoco><asset><model name="mini" file="parts/mini.xml"/></asset><worldbody>{twice}</worldbody></mujoco>'
+    (tmp_path / "two.xml").write_text(text)
+    made = declare(tmp_path / "two.xml", tmp_path / "two")
+    assert [joint.name for joint in made.robot.joints] == ["left/j0", "left/j1", "right/j0", "right/j1"]
+    assert (tmp_path / "two" / "parts" / "mini.xml").is_file()

@@ -34,13 +34,14 @@ from neurodyn.sim.declaration.pose import (
     lowest_point,
     rest_position,
 )
-from neurodyn.sim.declaration.text import declaration_text
+from neurodyn.sim.declaration.text import declaration_text, joint_entry
 from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.simulators import articulation, simulator
 
 _SUBSTEPS = (2, 4, 8, 16)
 _ARMATURES = (1.0, 2.0, 4.0, 8.0)
+_MOST_TO_TRY = 60  # degrees of freedom of robots whose checks are repeated, which then take minutes
 _FRAMES_TO_RATED_SPEED = 2
 """Minimum number of frames in which full effort may accelerate a joint to its rated speed."""
 
@@ -142,7 +143,7 @@ class _Draft:
             "name": name,
             "description": f"{name}, from {facts.path.name}",
             "asset": facts.path.name,
-            "joints": [_joint_entry(joint) for joint in facts.joints],
+            "joints": [joint_entry(joint) for joint in facts.joints],
             "actuated": facts.efforts
             or {joint.name: joint.effort for joint in self.scalars if joint.effort is not None},
             "dt": dt,
@@ -263,7 +264,7 @@ class _Draft:
     def _legs(self, built: Articulation, q: np.ndarray) -> None:
         """Declare the feet, the trunk and the joints that swing the legs."""
         found = find_legs(built, self.layout, q)
-        if self.height <= 0.0:
+        if self.height < 0.001:
             found = "its base is not above all that touches the ground"
         if isinstance(found, str):
             self._decide("legs", "none", found)
@@ -496,11 +497,14 @@ class _Draft:
                 )
             self._decide("trial", f"not passed: {self.trial.text}", advice)  # it is the user's own simulator
         first, refused = self.trial.substeps, self._refusal()
-        for factor in _ARMATURES if refused else ():
-            if self._try(factor, min(2 * first, _SUBSTEPS[-1])).passed and not (refused := self._refusal()):
+        tried = [(1.0, more * first) for more in (2, 4) if more * first <= _SUBSTEPS[-1]]
+        tried += [(factor, min(2 * first, _SUBSTEPS[-1])) for factor in _ARMATURES[bool(tried) :]]
+        few = self.robot().spec.nv <= _MOST_TO_TRY
+        for factor, substeps in tried if refused and few else ():
+            if self._try(factor, substeps).passed and not (refused := self._refusal()):
                 break
         else:
-            if refused:  # nothing helped: restore
+            if refused and few:  # nothing helped: restore
                 self._try(1.0, first)
             factor = 1.0
         fastest = self._bounds(self.trial)
@@ -512,7 +516,8 @@ class _Draft:
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
         )
         if refused:
-            self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
+            why = "neither substeps nor armatures mend it" if few else "not mended, with so many degrees of freedom"
+            self._decide("check", f"fails: {refused}", f"{why}; see `neurodyn check`")
 
     def _refusal(self) -> str:
         """Return why `accept` refuses the simulator that passed the trial; empty if it does not."""
@@ -555,15 +560,6 @@ class _Draft:
         rates = {name: _symmetric(_whole(groups[_sort(name, joints)])) for name in spec.qd_names}
         self.tree["range"] = {"q": q, "qd": rates} if q else {"qd": rates}
         return max((speed[name] for name in joints), default=0.0)
-
-
-def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": joint.name, "kind": joint.kind}
-    if joint.lower is not None and joint.upper is not None:
-        entry |= {"lower": round(joint.lower, 6), "upper": round(joint.upper, 6)}
-    elif joint.kind == "revolute":
-        entry["continuous"] = True
-    return entry
 
 
 def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:

@@ -205,7 +205,7 @@ def _apart(model: Any, driven: set[str]) -> tuple[str, ...]:
     return tuple(names[0] for names in list(trees.values())[1:] if driven.isdisjoint(names))
 
 
-_ENDS = re.compile(r"grip|grasp|pinch|tcp|tool|end_?eff|(^|_)eef?($|_)|attach|hand|palm", re.IGNORECASE)
+_ENDS = re.compile(r"grip|grasp|pinch|tcp|tool|end_?eff|(^|[_/])eef?($|[_/])|attach|hand|palm", re.IGNORECASE)
 """How sites at end effectors are named."""
 
 

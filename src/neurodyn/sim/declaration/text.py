@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from neurodyn.core.description.spec import COORDINATES
+from neurodyn.sim.declaration.facts import AssetJoint
 
 
 def shortened(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -168,3 +169,13 @@ def _flow(value: Any) -> str:
         value, Dumper=_WithoutAnchors, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True
     )
     return text.strip().removesuffix("...").strip()
+
+
+def joint_entry(joint: AssetJoint) -> dict[str, Any]:
+    """Return a joint as plain data."""
+    entry: dict[str, Any] = {"name": joint.name, "kind": joint.kind}
+    if joint.lower is not None and joint.upper is not None:
+        entry |= {"lower": round(joint.lower, 6), "upper": round(joint.upper, 6)}
+    elif joint.kind == "revolute":
+        entry["continuous"] = True
+    return entry
