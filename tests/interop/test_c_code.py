@@ -12,11 +12,13 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from neurodyn import dynamics, robots
+from neurodyn.core.artifacts import read_weights
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics import Control, Dynamics, HybridDynamics, NeuralDynamics, State, declared_hybrid
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.identify.drives import Rows, _Perceptron, _predicted, _Recurrent
 from neurodyn.interop.c_code.export import code_unit, export_code
 from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.policies import policy_unit
@@ -26,9 +28,13 @@ from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, s
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
 from neurodyn.tasks.task import Memory, reset_states
+from neurodyn.walking.convex_mpc import FrictionPyramids, MpcSettings
+from neurodyn.walking.force_network import ForceNetwork, ImitationConfig, save_imitation
+from neurodyn.walking.state import CONTACT, FEATURES
 from tests.dynamics.hybrid.test_memory import RECURRENT, stirred
 from tests.dynamics.neural.test_compiled import make
 from tests.interop.c_programs import Program
+from tests.interop.runs import network_run
 
 STEPS = 1000
 
@@ -212,6 +218,38 @@ def test_laws_of_a_floating_body(tmp_path: Path) -> None:
     turned[:, :3] += turn.apply(com) - Rotation.from_quat(turned[:, 3:]).apply(com)  # about the centre of mass
     [after] = points(turned)
     np.testing.assert_allclose(rates.reshape(*before.shape, 6)[..., 3:] @ spin, (after - before) / step, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["mlp", "gru"])
+@torch.no_grad()
+def test_networks_of_drives_give_the_torques_of_python(tmp_path: Path, network: str) -> None:
+    recurrent = {"network": "gru", "history": (0.0,), "hidden": (6,)}
+    config = network_run(tmp_path / "run", **(recurrent if network == "gru" else {}))
+    signals = torch.randn(STEPS, len(config.signals))
+    net = (_Recurrent if network == "gru" else _Perceptron)(config.inputs, config.hidden)
+    net.load_state_dict(read_weights(tmp_path / "run/actuator_network.safetensors"))
+    first = torch.arange(STEPS) == 0
+    rows = Rows(dict(zip(config.signals, signals.T[:, None], strict=True)), torch.zeros(1, STEPS), first)
+    [wanted] = _predicted(net, config, rows)
+    [effort] = Program(code_unit(str(tmp_path / "run")), tmp_path / "c")(signals.numpy())
+    np.testing.assert_allclose(effort[:, 0], wanted, atol=1e-5)
+    assert effort.std() > 0.05
+
+
+@torch.no_grad()
+def test_imitated_forces_are_those_of_python(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = ForceNetwork(120.0, (20, 10))
+    network.normaliser.fit(torch.randn(100, FEATURES))
+    config = ImitationConfig("a1", "trot", MpcSettings(), (20, 10), 12.0, 0.3)
+    save_imitation(tmp_path / "forces", network, config, onnx=False)
+    features = np.random.default_rng(0).normal(size=(200, FEATURES)).astype(np.float32)
+    features[:, CONTACT] = features[:, CONTACT] > 0
+    [found] = Program(code_unit(str(tmp_path / "forces")), tmp_path / "c")(features)
+    pyramids = FrictionPyramids(config.settings.friction, config.settings.greatest_force * 120.0)
+    forces = network(torch.tensor(features)).numpy().reshape(-1, 4, 3)
+    np.testing.assert_allclose(found, pyramids.nearest(forces, features[:, CONTACT]).reshape(-1, 12), atol=1e-4)
+    assert np.abs(found).max() > 1.0
 
 
 def friction_of_a_pendulum(qd: np.ndarray, model: HybridDynamics) -> np.ndarray:
