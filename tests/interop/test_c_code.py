@@ -276,7 +276,7 @@ def test_files_compile_as_their_first_line_says(tmp_path: Path) -> None:
         assert command is not None
         subprocess.run([*command[1].split(), "-Wall", "-Wextra", "-Werror"], cwd=folder, check=True)
         said = subprocess.run([folder / "bench", "20"], check=True, capture_output=True, text=True).stdout
-        assert re.match(r"20 steps: mean [\d.]+ us, worst [\d.]+ us", said), said
+        assert re.match(r"20 steps: mean [\d.]+ us \(CPU time [\d.]+ us\), worst [\d.]+ us", said), said
 
 
 def test_nothing_is_kept_outside_of_the_state(tmp_path: Path) -> None:

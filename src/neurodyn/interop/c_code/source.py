@@ -245,7 +245,8 @@ def _cpp_type(array: CArray, writes: bool, name: str, eigen: bool) -> str:
     return f"Eigen::Ref<{vector}> " if writes else f"const Eigen::Ref<const {vector}> &"
 
 
-_MAIN = """/* Mean and worst time of a step: {how} */
+_MAIN = """/* Mean and worst time of a step: {how}
+ * The worst one is that of a machine that does other things, too; the mean CPU time includes the loop. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 199309L
 #endif
@@ -264,6 +265,7 @@ int main(int count, char **arguments) {{
   const long steps = count > 1 ? atol(arguments[1]) : 10000;
   double sum = 0, worst = 0, total = 0;
 {declared}
+  const clock_t first = clock();
   for (long step = 0; step < steps; ++step) {{
     if (step % 100 == 0) {{
       {began}
@@ -277,7 +279,9 @@ int main(int count, char **arguments) {{
     total += (double){last}[0];
 {carried}
   }}
-  printf("%ld steps: mean %.3f us, worst %.3f us (first result, summed: %g)\\n", steps, sum / steps, worst, total);
+  const double cpu = (double)(clock() - first) / CLOCKS_PER_SEC * 1e6;
+  printf("%ld steps: mean %.3f us (CPU time %.3f us), worst %.3f us; first result, summed: %g\\n", steps, sum / steps,
+         cpu / steps, worst, total);
   return 0;
 }}
 """
@@ -286,7 +290,8 @@ int main(int count, char **arguments) {{
 def _bench(unit: CUnit, name: str, include: str) -> str:
     """Return a program that calls the first function again and again."""
     one, arrays, cpp = unit.functions[0], _arrays(unit.functions[0]), ".hpp" in include
-    how = f"{'g++ -std=c++11' if cpp else 'gcc -std=c99'} -O2 -march=native main.{'cpp' if cpp else 'c'}"
+    how = "g++ -std=c++11" if cpp else "gcc -std=c99"
+    how += f" -O2 -march=native -ffp-contract=fast main.{'cpp' if cpp else 'c'}"
     how += f"{'' if cpp else f' {name}.c'} -o bench -lm && ./bench [steps]"
     declared = [f"  {name}_real {array.name}[{array.width}];" for array, _ in arrays]
     began: list[str] = []

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy in C acts on a robot in Python over a local socket: `python examples/c_loop/run.py --seconds 60`.
+
+The policy pretrained-policy:ant-run is exported and compiled into `controller.c`, which runs by the clock, 500 times a
+second. The robot here, the hybrid ant in steps of 2 ms, takes a step for each packet of torques and sends what it
+measures. In the end the controller prints how long it took from its ticks to the torques, and how many were late.
+"""
+
+import argparse
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+
+from neurodyn import Control, robots
+from neurodyn.dynamics import declared_hybrid
+from neurodyn.interop import export_code
+from neurodyn.tasks import load
+
+HERE = Path(__file__).resolve().parent
+MEASURED = (
+    "base_height", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
+    "joint_velocity",
+)  # fmt: skip
+"""What the controller reads, in its order."""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=500.0)
+    arguments = parser.parse_args()
+    if shutil.which("gcc") is None:
+        print("needs gcc, which is not there")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        program = compiled(Path(folder))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.bind(("127.0.0.1", 0))
+            line.settimeout(2.0)
+            plant = Plant(1.0 / arguments.rate)
+            port = str(line.getsockname()[1])
+            controller = subprocess.Popen([program, port, str(arguments.rate), str(arguments.seconds)])
+            while controller.poll() is None:
+                try:
+                    packet, sender = line.recvfrom(4096)
+                except TimeoutError:
+                    continue
+                line.sendto(plant.step(np.frombuffer(packet, np.float32)), sender)
+    if controller.returncode:
+        raise SystemExit("the controller failed: no state for a second, or no socket")
+    print(f"{plant.run:.1f} m run in {plant.time:.1f} s, {plant.falls} falls")
+
+
+def compiled(folder):
+    """Export the policy, and return the path of the compiled controller."""
+    code = export_code("pretrained-policy:ant-run", "c", folder / "policy")
+    program = folder / "controller"
+    sources = [str(HERE / "controller.c"), str(code / "ant_run.c")]
+    subprocess.run(
+        ["gcc", "-std=c99", "-Wall", "-Wextra", "-O2", f"-I{code}", *sources, "-o", str(program), "-lm"], check=True
+    )
+    return program
+
+
+class Plant:
+    """The robot: an ant in steps of a controller's period [s], which begins anew when it has fallen."""
+
+    def __init__(self, period):
+        robot = msgspec.structs.replace(robots.load("ant"), dt=period)
+        self.model = declared_hybrid(robot, substeps=max(1, round(period / 0.004)))
+        self.task, self.random = load("ant-run"), torch.Generator().manual_seed(0)
+        self.time = self.run = self.falls = 0
+        self.begin()
+        self.step(np.zeros(self.model.spec.nu, np.float32))  # compiles
+        self.begin()
+
+    def begin(self):
+        """Stand at the start."""
+        self.state = self.task.start(1, self.random)
+        self.carry = self.model.begin(self.state)
+
+    @torch.no_grad()
+    def step(self, torque):
+        """Take a step under torques and return what is measured, as bytes."""
+        before = float(self.state.q[0, 0])
+        control = Control(torque=torch.tensor(torque)[None])
+        self.carry, step = self.model.step(self.carry, self.state, control)
+        self.state = step.state
+        self.run += float(self.state.q[0, 0]) - before
+        self.time += self.model.spec.dt
+        measured = self.model.quantities(self.state)
+        if float(measured["base_height"][0, 0]) < 0.3:
+            self.falls += 1
+            self.begin()
+            measured = self.model.quantities(self.state)
+        return np.concatenate([measured[name][0].numpy() for name in MEASURED]).tobytes()
+
+
+if __name__ == "__main__":
+    main()
