@@ -27,6 +27,7 @@ ARGUMENTS = {
     "friction_discovery.py": ["--windows", "8", "--steps", "4", "--refit", "4", "--seconds", "0.5"],
     "logs_to_policy.py": ["--transitions", "1000", "--iterations", "1", "--episodes", "2", "--json", "figures.json"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
+    "c_loop/run.py": ["--seconds", "0.5", "--rate", "100"],
     "pushing.py": ["--pushes", "8"],
     "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
     **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},

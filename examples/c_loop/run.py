@@ -7,6 +7,8 @@ measures. In the end the controller prints how long it took from its ticks to th
 """
 
 import argparse
+import gc
+import os
 import shutil
 import socket
 import subprocess
@@ -34,6 +36,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=500.0)
+    parser.add_argument("--realtime", action="store_true", help="run before everything else, on one core (Linux, root)")
     arguments = parser.parse_args()
     if shutil.which("gcc") is None:
         print("needs gcc, which is not there")
@@ -44,6 +47,11 @@ def main():
             line.bind(("127.0.0.1", 0))
             line.settimeout(2.0)
             plant = Plant(1.0 / arguments.rate)
+            if arguments.realtime:  # the controller inherits both
+                os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+            gc.collect()
+            gc.disable()  # pauses of milliseconds
             port = str(line.getsockname()[1])
             controller = subprocess.Popen([program, port, str(arguments.rate), str(arguments.seconds)])
             while controller.poll() is None:
@@ -52,6 +60,7 @@ def main():
                 except TimeoutError:
                     continue
                 line.sendto(plant.step(np.frombuffer(packet, np.float32)), sender)
+    gc.enable()
     if controller.returncode:
         raise SystemExit("the controller failed: no state for a second, or no socket")
     print(f"{plant.run:.1f} m run in {plant.time:.1f} s, {plant.falls} falls")
