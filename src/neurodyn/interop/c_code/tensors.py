@@ -50,6 +50,7 @@ def traced(
     """
     examples = [torch.linspace(0.1, 0.9, len(values))[None] for values in given]
     with torch.no_grad():
+        function(*examples)  # creates cached constants, which must not be those of a trace
         module = make_fx(functionalize(function), tracing_mode="real")(*examples)
     arrays = [_objects([graph.lift(x) for x in values], (1, len(values))) for values in given]
     try:
