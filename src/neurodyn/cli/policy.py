@@ -244,7 +244,8 @@ def log(request: LogPolicyRequest) -> None:
 _PLACES = {
     "kind": ("reference", "rounds", "frames"),
     "data": (
-        "log_frames", "noise", "rollout", "random_share", "parameters", "size", "finetune", "members", "model_minutes",
+        "log_frames", "noise", "correlation", "rollout", "random_share", "parameters", "size", "finetune", "members",
+        "model_minutes",
     ),
     "settings": ("iterations", "worlds", "further", "penalty", "tolerance", "patience", "seed"),
 }  # fmt: skip

@@ -6,8 +6,9 @@ controller. Any robot can log what it would measure (`measured_spec`), or genera
 `sim.generate` does. A log in coordinates can be used like generated data. It has no pushes, because no torque explains
 them.
 
-Each episode has one of several behaviour policies and white action noise of random strength, so that the log covers
-good and bad motions. Batch k of a log depends on (seed, k) alone. Rewards and failures are computed as in every
+Each episode has one of several behaviour policies and action noise of random strength, so that the log covers good and
+bad motions. The noise is white, or an Ornstein-Uhlenbeck process: smooth commands move a robot further before it falls.
+Batch k of a log depends on (seed, k) alone. Rewards and failures are computed as in every
 environment (`control.task_frames`). Implausible states are left out of the log.
 """
 
@@ -175,7 +176,8 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
             found = record_log(
                 task, robot, behaviours, out, transitions=transitions,
                 worlds=usual_worlds(task, transitions, len(names)) if worlds is None else worlds,
-                noise=request.noise, seed=request.seed, measurement=measurement, declared=declared,
+                noise=request.noise, correlation=request.correlation, seed=request.seed, measurement=measurement,
+                declared=declared,
                 coordinates=request.coordinates if request.coordinates or request.measured else None,
                 resume=request.robot is not None and not request.overwrite,
             )  # fmt: skip
@@ -211,6 +213,7 @@ def record_log(
     transitions: int,
     worlds: int = _WORLDS,
     noise: float = 0.5,
+    correlation: float = 0.0,
     seed: int = 0,
     coordinates: bool | None = None,
     measurement: MeasurementNoise | None = None,
@@ -231,6 +234,7 @@ def record_log(
         transitions: Minimum number of transitions, rounded up to whole batches of episodes.
         worlds: Number of parallel episodes.
         noise: Largest standard deviation of the action noise; each episode draws one between 0 and this.
+        correlation: Correlation of the action noise from one frame to the next; 0 for white noise.
         seed: Seed of starts, commands, pushes and noise.
         coordinates: Whether to log generalised coordinates and torques instead of what the robot would measure. None
             for coordinates unless the robot declares rows.
@@ -251,9 +255,13 @@ def record_log(
             raise InputError(f"{name} is {value}; valid: at least 1")
     if not 0 <= noise < math.inf:
         raise InputError(f"noise is {noise:g}; valid: a finite number of at least 0")
+    if not 0 <= correlation < 1:
+        raise InputError(f"correlation is {correlation:g}; valid: at least 0 and below 1")
     require_fit(task, dynamics)
     begin = time.process_time()
     notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise, SIMULATED: declared}
+    if correlation:
+        notes["correlation"] = correlation
     rows = task.declaration().rows_path is not None if coordinates is None else not coordinates
     if measurement is not None and (measurement.position or measurement.velocity):
         notes["measurement_noise"] = to_dict(measurement)
@@ -264,7 +272,7 @@ def record_log(
     else:
         spec = msgspec.structs.replace(_coordinates(task), control_kind=dynamics.spec.control_kind)
         header = _log_header(spec, seed, notes)
-    plan = _Plan(task, dynamics, behaviours, noise, seed, measurement or MeasurementNoise(), rows, test)
+    plan = _Plan(task, dynamics, behaviours, noise, correlation, seed, measurement or MeasurementNoise(), rows, test)
     if isinstance(dynamics, RobotDynamics):
         written, outcomes = _record_robot(plan, dynamics, path, header, transitions, resume=resume)
     else:
@@ -290,6 +298,7 @@ class _Plan:
     dynamics: Dynamics
     behaviours: Sequence[Behaviour]
     noise: float
+    correlation: float
     seed: int
     measurement: MeasurementNoise
     rows: bool
@@ -426,6 +435,7 @@ class _Batch:
         self.policy = policy
         loud = torch.tensor([not behaviour.quiet for behaviour in plan.behaviours])[torch.from_numpy(policy)]
         self._noise = plan.noise * torch.rand(worlds, 1, generator=self._generator) * loud[:, None]
+        self._correlation, self._drawn = plan.correlation, None
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self._late: list[int] = []  # transitions of a robot that lasted longer than a frame
@@ -550,7 +560,11 @@ class _Batch:
                 action[rows] = self._task.limit * (2.0 * drawn - 1.0)
             else:
                 action[rows] = act(observation[rows])
-        action = action + self._noise * torch.randn(action.shape, generator=self._generator)
+        drawn = torch.randn(action.shape, generator=self._generator)
+        if self._drawn is not None and self._correlation:
+            drawn = self._correlation * self._drawn + math.sqrt(1.0 - self._correlation**2) * drawn
+        self._drawn = drawn  # of unit variance in every frame
+        action = action + self._noise * drawn
         return action.clamp(-self._task.limit, self._task.limit)
 
     def _count(self, frame: int, end: FrameEnd, state: State) -> None:

@@ -232,6 +232,7 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
         worlds: Episodes that are made at once; by default 256, or fewer where their frames would be more than twice as
             many as are asked for.
         noise: Greatest standard deviation of the noise on actions; each episode has its own.
+        correlation: Correlation of that noise from one frame to the next: 0 for white noise, .9 for smooth commands.
         seed: Seed of starts, commands, pushes and noise.
         position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
         velocity_noise: Standard deviation of measured velocities in the same way [rad/s or m/s].
@@ -254,6 +255,7 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
     transitions: int | None = None
     worlds: int | None = None
     noise: float = 0.5
+    correlation: float = 0.0
     seed: int = 0
     position_noise: float = 0.0
     velocity_noise: float = 0.0

@@ -248,7 +248,7 @@ class _Loop:
                 path.unlink(missing_ok=True)
             stages = self.request.stages
             with showing(None if stages is None else stages("first log")), problem.acting(path) as acting:
-                used = problem.refit.random(problem.task, acting, settings.frames, path, seed, problem.policy)
+                used = problem.refit.random(problem.task, acting, settings, path, seed, problem.policy)
             artifacts.write_json(note, {"frames": used})
             if self.request.report is not None and problem.robot is not None:
                 self.request.report(f"first log: {used:,} {frames_of(settings.reference)} in {path}")

@@ -109,19 +109,21 @@ class Refit(ABC):
         return grounded(robot, open_robot_data(robot, data))
 
     def random(
-        self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int, policy: Path | None = None
-    ) -> int:
+        self, task: Task, reference: ResolvedDynamics, settings: OnlineSettings, out: Path, seed: int,
+        policy: Path | None = None,
+    ) -> int:  # fmt: skip
         """Write data without a policy, half with random actions and half with noise about zero; return its frames.
 
         On a robot the noise is about the actions of the first `policy`, if there is one.
         """
-        alive = isinstance(reference.dynamics, RobotDynamics)
+        alive, frames = isinstance(reference.dynamics, RobotDynamics), settings.frames
         behaviours = [behaviour(name, task) for name in BEHAVIOURS]
         if alive and policy is not None:
             behaviours[BEHAVIOURS.index(STILL)] = Behaviour("policy", load_policy(policy)[1])
         found = record_log(
             task, reference.dynamics, behaviours, out, transitions=frames,
-            worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit, seed=seed,
+            worlds=max(4, min(_WORLDS, frames // task.frames)), noise=_UNTRAINED * task.limit,
+            correlation=settings.correlation, seed=seed,
             coordinates=not self.measured, test=0.0, declared=not alive, resume=alive,
         )  # fmt: skip
         return found.transitions + found.episodes
@@ -153,14 +155,15 @@ class NeuralRefit(Refit):
         return found if settings.members is None else msgspec.structs.replace(found, members=settings.members)
 
     def random(
-        self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int, policy: Path | None = None
-    ) -> int:
+        self, task: Task, reference: ResolvedDynamics, settings: OnlineSettings, out: Path, seed: int,
+        policy: Path | None = None,
+    ) -> int:  # fmt: skip
         """Write data from random states; the network has to learn the motion everywhere. A robot has none."""
         if isinstance(reference.dynamics, RobotDynamics):
-            return super().random(task, reference, frames, out, seed, policy)
+            return super().random(task, reference, settings, out, seed, policy)
         from neurodyn.sim.generate import generate
 
-        robot = task.declaration()
+        robot, frames = task.declaration(), settings.frames
         worlds = max(8, min(512, frames // robot.frames))
         found = generate(
             robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1,

@@ -146,7 +146,8 @@ class RoundInProgress:
         with showing(self._stage("log")), problem.acting(path) as acting:
             found = record_log(
                 problem.task, acting.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
-                worlds=worlds, noise=settings.noise, seed=derive_seed(settings.seed, "online log", self.number),
+                worlds=worlds, noise=settings.noise, correlation=settings.correlation,
+                seed=derive_seed(settings.seed, "online log", self.number),
                 coordinates=not problem.refit.measured, test=0.0, declared=problem.robot is None,
                 resume=problem.robot is not None,
             )  # fmt: skip

@@ -23,6 +23,8 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         frames: Frames of random data that a new model begins from; by default 50,000, for a hybrid model none.
         log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
         noise: Greatest standard deviation of action noise in half of the logged episodes; the others have none.
+        correlation: Correlation of action noise, in first and later logs, from one frame to the next. Smooth commands
+            move a robot that white noise only shakes.
         rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
             default 64, in a hybrid model 0.
         task_share: Share of short roll-outs that start where episodes do.
@@ -48,6 +50,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     frames: int = 0
     log_frames: int = 20_000
     noise: float = 0.3
+    correlation: float = 0.9
     rollout: int | None = None
     task_share: float = 0.25
     random_share: float = 0.3
@@ -69,6 +72,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         require(self.frames >= 0, "frames", self.frames, "at least 0")
         require(self.rollout is None or self.rollout >= 1, "rollout", self.rollout, "at least 1 frame")
         require(0 <= self.noise < math.inf, "noise", self.noise, "a finite number of at least 0")
+        require(0 <= self.correlation < 1, "correlation", self.correlation, "at least 0 and below 1")
         require(self.further > 0, "further", self.further, "above 0")
         for name in ("task_share", "random_share"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
