@@ -247,7 +247,7 @@ _PLACES = {
         "log_frames", "noise", "correlation", "rollout", "random_share", "parameters", "size", "finetune", "members",
         "model_minutes",
     ),
-    "settings": ("iterations", "worlds", "further", "penalty", "tolerance", "patience", "seed"),
+    "settings": ("iterations", "worlds", "further", "stop_when_exploiting", "penalty", "tolerance", "patience", "seed"),
 }  # fmt: skip
 
 

@@ -249,6 +249,14 @@ class BaseDynamics(ABC):
         """Centre of mass of a floating base in the base frame [m], shape [3]; None for the origin."""
         return None
 
+    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
+        """Return what policies train in, what judges them, and its name: nothing can be held out."""
+        return None
+
+    def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
+        """Return what a network reads of a frame: there is none."""
+        return None
+
     def resolve_environment(self, environment: Environment | None) -> Environment:
         """Return the environment with defaults filled in; see `Dynamics.resolve_environment`."""
         return self._resolved(environment).environment

@@ -65,11 +65,6 @@ class DrivenDynamics(BaseDynamics):
         self._drives = DriveProgram(drives, self.spec, dynamics.spec.dt / self._parts)
         self._rows, self._dofs = (tuple(part) for part in self._drives.columns)
 
-    @property
-    def caveat(self) -> str:
-        """What the dynamics behind the drives are not."""
-        return self.dynamics.caveat
-
     def begin(self, context: State | Window, environment: Environment | None = None) -> DrivenCarry:
         """Return the carry; the controls of a window are commands, for which torques are computed again."""
         known, memory = self._known(context)
@@ -135,7 +130,7 @@ class DrivenDynamics(BaseDynamics):
 
 
 for _name in (
-    *("network", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
+    *("network", "caveat", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
     *("contact_points", "contacts_of_simulator", "resolve_environment", "reader", "conditions"),
 ):  # as the dynamics behind the drives have them
     setattr(DrivenDynamics, _name, property(attrgetter(f"dynamics.{_name}")))

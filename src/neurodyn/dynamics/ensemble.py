@@ -15,9 +15,26 @@ def followed(values: Tensor, member: Tensor | None) -> Tensor:
     return values.gather(0, member[None, :, None].expand(1, -1, values.shape[2]))[0]
 
 
-def in_turn(worlds: int, members: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return the member that each world follows if they take turns, shape [worlds]."""
-    return torch.arange(worlds, device=device) % members
+LEAST_HELD_OUT = 3
+"""Members of which the last is held out from policies, to judge them: two are left, which disagree."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Members that worlds follow in turn: `count` of them, from the `first` on."""
+
+    count: int
+    first: int = 0
+
+    def begin(self, worlds: int, device: torch.device | str = "cpu") -> Tensor:
+        """Return the member that each world follows first, shape [worlds]."""
+        turn = torch.arange(worlds, device=device) % self.count
+        return turn + self.first if self.first else turn
+
+    def after(self, member: Tensor) -> Tensor:
+        """Return the members that follow others, shape [worlds]."""
+        turn = (member + (1 - self.first)) % self.count
+        return turn + self.first if self.first else turn
 
 
 @dataclass(frozen=True)

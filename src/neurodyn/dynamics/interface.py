@@ -118,6 +118,14 @@ class Dynamics(Protocol):
         """Standard deviation of the training states, shape [nq + nv + nx], which scales the epistemic uncertainty."""
         ...
 
+    def held_out(self) -> "tuple[Dynamics, Dynamics, str] | None":
+        """Return what policies train in, what judges them and its name: a part that they never train in, if any."""
+        ...
+
+    def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
+        """Return what a network reads of a frame, normalised, shape [worlds, inputs]; None without a network."""
+        ...
+
     def resolve_environment(self, environment: Environment | None) -> Environment:
         """Return the environment with defaults filled in; for None, the default environment.
 

@@ -45,11 +45,13 @@ class Validation:
         score: Figure by which the best model is chosen.
         values: Further figures for the metrics.
         text: Text for a progress bar.
+        over: Whether the phase ends here.
     """
 
     score: float
     values: dict[str, Any] = field(default_factory=dict)
     text: str = ""
+    over: bool = False
 
 
 _SCORES = ("best", "first", "last")

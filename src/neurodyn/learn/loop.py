@@ -241,6 +241,8 @@ class TrainingLoop:
                 saved = at.seconds
             for callback in self.callbacks:
                 callback.on_step(self)
+            if found is not None and found.over:
+                break
             if stop := current_ranks().greatest(self._interruption.signal or 0):
                 self._interruption.signal = stop
                 self.save()

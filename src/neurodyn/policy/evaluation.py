@@ -161,10 +161,12 @@ def play(
     environment: Environment | None = None,
     draws: QuantityDraws | None = None,
     disturbed: Sequence[RandomisedQuantity] = (),
+    watcher: Callable[[PolicyEnvironment, Tensor], None] | None = None,
 ) -> EpisodeOutcomes:
     """Let a policy act without noise for one episode in each of `episodes` worlds, with a robot each under `draws`.
 
-    Further arguments: see `PolicyEnvironment`; `penalty` counts in `EpisodeOutcomes.penalised`.
+    Further arguments: see `PolicyEnvironment`; `penalty` counts in `EpisodeOutcomes.penalised`. `watcher` is called
+    before each frame with the worlds and the actions.
 
     Raises:
         InputError: Task and dynamics do not fit together.
@@ -181,6 +183,8 @@ def play(
         )
     for _ in tracked(range(task.frames)):
         actions = act(world.seen, world.robots.seen["robot"]) if shows else act(world.seen)
+        if watcher is not None:
+            watcher(world, actions)
         _, seen, done, extras = world.step(actions)
         if isinstance(act, ActingPolicy):
             act.restart(done)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy in training, whatever the algorithm: start, worlds, evaluation, selection and metrics."""
 
+import contextlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,18 +19,25 @@ from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_returns, of_unconfirmed
+from neurodyn.data.mixture import Mixture
+from neurodyn.data.store import Store
+from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, TrainState, Validation
 from neurodyn.learn.loop import TrainingLoop, has_state
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
+from neurodyn.policy.penalty import held_out_uncertainty
 from neurodyn.policy.randomisation import Randomisation, open_randomisation
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
+from neurodyn.policy.support import FrameSample, LogDensity, LogRange, PolicySupport, lost_share
+from neurodyn.robots.data import grounded, open_robot_data
 from neurodyn.tasks import Task
 
 LEAST_UPDATES = 10
@@ -58,12 +67,20 @@ class PolicyLearner(Learner):
         self._reference, self._initial = job.reference, job.initial
         seed = current_ranks().seed(settings.seed)
         require_fit(task, where.dynamics, settings.penalty)
+        self._judge = None if job.judge is None else (job.judge, job.judge.name)
+        held = where.dynamics.held_out() if settings.hold_out and not settings.randomise else None
+        if held is not None and self._judge is None:
+            where, judge, name = replace(where, dynamics=held[0]), replace(where, dynamics=held[1]), held[2]
+            self._judge = judge, name
+        self._support: PolicySupport | None = None
         self._robots = open_randomisation(settings.randomise, where.dynamics, task)
         where = self._where = replace(where, dynamics=self._robots.dynamics)
         # Where it is played: from starts of the task where some of the training's episodes have such.
         self._plays = where
         if settings.task_share is not None and where.log is not None and where.drawn_by(task):
             self._plays = replace(where, log=None)
+            if self._judge is not None and held is not None:
+                self._judge = replace(self._judge[0], log=None), self._judge[1]
             starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._starts = where.starts(task, seed) if starts is None else starts
         self._world = self.environment(
@@ -115,11 +132,12 @@ class PolicyLearner(Learner):
 
         The declared simulator is no truth about a robot whose logs made the dynamics.
         """
+        found = [] if self._support is None else [self._support.verdict()]
         if self._reference is None or self._real is None or at.last is None:
-            return []
+            return found
         if self._where.dynamics.from_logs and is_declared(self._reference.name):
-            return [of_unconfirmed(at.last, self._real)]
-        return [of_returns(at.last, self._real, self._reference.name)]
+            return [*found, of_unconfirmed(at.last, self._real)]
+        return [*found, of_returns(at.last, self._real, self._reference.name)]
 
     def keep_now_and_then(self, at: TrainState) -> None:
         """Write the present policy beside the others of its kind, where that is asked for; called after an update."""
@@ -128,23 +146,92 @@ class PolicyLearner(Learner):
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
 
     def validate(self, at: TrainState) -> Validation:
-        """Play the present policy where it is trained, and in the reference."""
+        """Play the present policy where it is trained, with its judge, and in the reference."""
         network = self._played = self.network  # made once: its first weights are drawn from torch's generator
-        played = self._play(network, self._plays, self._penalty)
+        sample = None
+        if self._log is not None or self._where.dynamics.training_range is not None:
+            sample = FrameSample(self._task.frames, self._settings.evaluation_worlds)
+        played = self._play(network, self._plays, self._penalty, sample)
         score = float(played.penalised.mean())
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
         values |= self.watch(played)
+        if self._judge is not None or (sample is not None and sample.inputs is not None):
+            support = self._supported(network, played, sample, at)
+            if support.exploits and not (self._support is not None and self._support.exploits):
+                notice(f"{self._out}: {support.verdict().what}")
+            self._support = support
+            values |= support.figures()
         if self._reference is not None:
             self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
-        return Validation(score, values)
+        return Validation(score, values, over=self._stops)
+
+    @property
+    def _stops(self) -> bool:
+        """Whether the last play ends the training."""
+        return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
+
+    def leave(self, loop: TrainingLoop) -> bool:
+        """Go back to the last supported policy where training ends because of one that is not."""
+        if self._stops and current_ranks().leads:
+            _, network = load_policy(self._out)
+            network.give(self.actor.state_dict(), float(getattr(self.actor.obs_normalizer, "eps", 0.0)))
+        return False
+
+    @cached_property
+    def _log(self) -> Store | Mixture | None:
+        """What the model was fitted to; None where there is no network, or it is not known."""
+        if self._where.log is not None or not isinstance(self._where.dynamics, LearnedDynamics):
+            return self._where.log
+        with contextlib.suppress(InputError):
+            robot = self._task.declaration()
+            names = training_logs(self._where.name)
+            return Mixture.of([grounded(robot, open_robot_data(robot, name)) for name in names])
+        return None
+
+    @cached_property
+    def _density(self) -> LogDensity | None:
+        return None if self._log is None else LogDensity.of(self._where.dynamics, self._log)
+
+    @cached_property
+    def _usual_uncertainty(self) -> float | None:
+        """The model's mean uncertainty on held-out frames of its log."""
+        with contextlib.suppress(InputError):
+            return None if self._log is None else held_out_uncertainty(self._where.dynamics, self._log)
+        return None
+
+    def _supported(
+        self, network: PolicyNetwork, played: EpisodeOutcomes, sample: FrameSample | None, at: TrainState
+    ) -> PolicySupport:
+        """Return what supports the return of a play."""
+        imagined, judge, lost, outside, disagreement = float(played.returns.mean()), None, None, None, None
+        if self._judge is not None:
+            judged = self._play(network, self._judge[0], 0.0).returns
+            judge = float(judged.mean())
+            lost = lost_share(played.returns, judged, imagined if at.first is None else at.first)
+        if sample is not None and sample.inputs is not None:
+            known = self._where.dynamics.training_range
+            if self._density is not None:
+                outside = self._density.outside(sample.inputs)
+            elif known is not None:
+                outside = LogRange(known).outside(sample.state)
+        if self._penalty and self._where.dynamics.measured and self._usual_uncertainty:
+            disagreement = self._uncertainty(played) / self._usual_uncertainty
+        return PolicySupport(
+            imagined, judge, "" if self._judge is None else self._judge[1], lost, outside, disagreement
+        )
+
+    def _uncertainty(self, played: EpisodeOutcomes) -> float:
+        """Return the mean uncertainty per frame of evaluation episodes, recovered from their penalised returns."""
+        lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
+        return lost / (self._penalty * self._task.penalty_scale)
 
     def watch(self, played: EpisodeOutcomes) -> dict[str, float]:
         """Return further figures of a play where the policy is trained."""
         return {}
 
     def better(self, score: float, best: float) -> bool:
-        """Return whether a return is greater."""
-        return score > best
+        """Return whether a return is greater, and supported where training ends otherwise."""
+        return score > best and not self._stops
 
     def keep(self, at: TrainState) -> None:
         """Write the policy that was played."""
@@ -210,7 +297,9 @@ class PolicyLearner(Learner):
         """Weight of the uncertainty now."""
         return self._settings.fixed_penalty
 
-    def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> EpisodeOutcomes:
+    def _play(
+        self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float, watcher: FrameSample | None = None
+    ) -> EpisodeOutcomes:
         starts = where.starts(self._task, _EVALUATION)
         count = self._settings.evaluation_worlds
         # The reference is one robot, undisturbed.
@@ -218,6 +307,7 @@ class PolicyLearner(Learner):
         return play(
             network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty, draws=drawn.draws,
             disturbed=drawn.disturbed, environment=drawn.surroundings(self._task, count, _EVALUATION),
+            watcher=watcher,
         )  # fmt: skip
 
 

@@ -395,7 +395,7 @@ class PpoLearner(PolicyLearner):
 
     def better(self, score: float, best: float) -> bool:
         """Return whether to keep a policy: for a greater return or, under a rule for the penalty, if it is certain."""
-        return super().better(score, best) if self._rule is None else self._certain
+        return super().better(score, best) if self._rule is None else self._certain and not self._stops
 
     def keep(self, at: TrainState) -> None:
         """Save the evaluated policy; under a rule for the penalty, the mean of all policies kept so far."""
@@ -443,8 +443,3 @@ class PpoLearner(PolicyLearner):
     @property
     def _penalty(self) -> float:
         return self._rule.value if self._rule is not None else super()._penalty
-
-    def _uncertainty(self, played: EpisodeOutcomes) -> float:
-        """Return the mean uncertainty per frame of evaluation episodes, recovered from their penalised returns."""
-        lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
-        return lost / (self._penalty * self._task.penalty_scale)

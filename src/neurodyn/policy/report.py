@@ -224,6 +224,7 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
         "return_training": ("where it is trained", PREDICTED),
         "return_reference": ("in the reference", TRUTH),
         "penalised_training": ("where it is trained, less the penalty", SECOND),
+        "return_judge": ("in its judge", THIRD),
     }
     curves = []
     for key, (label, colour) in names.items():
@@ -239,12 +240,29 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
         curve = PlotCurve(None, [x for x, _ in points], [y for _, y in points], THIRD, "-", 1.3)
         shown.append(figure(plot(key, [curve], x_label="frames", unit="", description=text), text))
     shown += _gradients(lines)
+    outside = [(line["frames"], line["outside"]) for line in played if line.get("outside") is not None]
+    if outside:
+        text = "Share of frames outside of the log"
+        curve = PlotCurve(None, [x for x, _ in outside], [y for _, y in outside], THIRD, "-", 1.3)
+        shown.append(figure(plot("outside", [curve], x_label="frames", unit="", description=text), text))
     last = next((line for line in reversed(lines) if "cpu_seconds" in line), {})
     lead = (
         f"{last.get('frames', 0):,} frames in {last.get('cpu_seconds', 0.0):.0f} CPU-s. The policy that is kept is the "
         "best one where it was trained; the reference is watched, never used."
     )
+    judged = [line for line in played if "exploits" in line]
+    if judged:
+        lead += f" {_supported(judged)}"
     return section("Training", grid(shown), lead=lead)
+
+
+def _supported(judged: Sequence[Mapping[str, Any]]) -> str:
+    """Return from which update on, if any, the imagined return was not supported (`policy.support`)."""
+    by = f"{judged[-1]['judged_by']} and the log" if "judged_by" in judged[-1] else "the log"
+    first = next((line for line in judged if line["exploits"]), None)
+    if first is None:
+        return f"The imagined return is supported by {by}."
+    return f"From update {first['step']} on the imagined return is not supported by {by}."
 
 
 def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -56,6 +56,10 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
         recurrent: Memory of the policy: gru or lstm.
         latent: Numbers into which an encoder turns what a privileged policy sees.
         symmetry: Learn from mirror images, too, of robots whose left side is the image of their right.
+        judge: Another model of the robot (RUN), of other data or another seed, in which the policy is played while it
+            trains, to tell whether its return is supported; by default a member held out, or the base alone.
+        stop_when_exploiting: End with the last policy whose imagined return members held out and held-out logs support.
+            A return that they do not is named in any case.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.
@@ -82,6 +86,8 @@ class TrainPolicyRequest(Config, frozen=True, kw_only=False):
     recurrent: Literal["gru", "lstm"] | None = None
     latent: int | None = None
     symmetry: bool = False
+    judge: str | None = None
+    stop_when_exploiting: bool = False
     seed: int | None = None
     device: Annotated[str, Flag("device")] = "cpu"
     resume: bool = False
@@ -138,6 +144,7 @@ class PolicyTrainingJob(Config, frozen=True, kw_only=False):
         out: Folder of the policy.
         settings: How to train, and by which algorithm.
         reference: Dynamics in which the policy is played beside those of the training; None for none.
+        judge: Dynamics in which its return is judged; None for what is held out of those of the training.
         starts: Log that was given for starts, for the record.
         initial: Folder of a policy that it starts from, with its critic where that was kept; None for a random one.
         training_starts: Where episodes of the training start; None for where those start in which it is played.
@@ -152,6 +159,7 @@ class PolicyTrainingJob(Config, frozen=True, kw_only=False):
     out: Path
     settings: "TrainingSettings"
     reference: "ResolvedDynamics | None" = None
+    judge: "ResolvedDynamics | None" = None
     starts: str | None = None
     initial: Path | None = None
     training_starts: "Starts | None" = None

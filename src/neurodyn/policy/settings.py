@@ -123,6 +123,9 @@ class TrainingSettings(Config, frozen=True):
             "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees what is drawn once an episode, the policy
             does not.
         privileged: Whether the policy sees it: a teacher (`neurodyn policy distill`).
+        hold_out: Whether a part of a learned model is held out from training and judges the policy when it is played
+            (`policy.support`): the last of three or more members, or the base alone.
+        stop_when_exploiting: Whether training ends with the last supported policy where the imagined return is not.
     """
 
     algorithm: ClassVar[str]
@@ -160,6 +163,8 @@ class TrainingSettings(Config, frozen=True):
     threads: int | None = None
     randomise: tuple[str, ...] = ()
     privileged: bool = False
+    hold_out: bool = True
+    stop_when_exploiting: bool = False
 
     def __post_init__(self) -> None:
         for name in self.counts:
@@ -324,7 +329,7 @@ def load_settings(
 
 FLAGS = (
     "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
-    "recurrent", "latent", "symmetry",
+    "recurrent", "latent", "symmetry", "stop_when_exploiting",
 )  # fmt: skip
 """Settings that are flags of `neurodyn policy train`, too."""
 _OF_NETWORK = ("history", "recurrent", "latent")

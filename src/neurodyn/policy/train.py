@@ -46,9 +46,12 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     settings, initial = with_flags(settings, **{name: getattr(request, name) for name in FLAGS}), None
     if request.policy is not None:
         initial, settings = begun_with(task, request.policy, settings)
+    judge = None
+    if request.judge is not None:
+        judge = open_dynamics(task, request.judge, device=request.device, starts=request.starts, flag="--judge")
     return PolicyTrainingJob(
-        task, where, Path(request.out), settings, starts=request.starts, initial=initial, resume=request.resume,
-        logger=request.logger,
+        task, where, Path(request.out), settings, judge=judge, starts=request.starts, initial=initial,
+        resume=request.resume, logger=request.logger,
     )  # fmt: skip
 
 

@@ -23,7 +23,16 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.conditions import Condition, with_values
 from neurodyn.dynamics.control import frame_input
-from neurodyn.dynamics.ensemble import MARKS, Groups, between_marks, deviation, followed, in_turn
+from neurodyn.dynamics.ensemble import (
+    LEAST_HELD_OUT,
+    MARKS,
+    Groups,
+    Turns,
+    between_marks,
+    deviation,
+    followed,
+)
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Outputs
 from neurodyn.geometry.ground import Ground
@@ -93,6 +102,7 @@ class NeuralDynamics(LearnedDynamics):
             size = self.spec.nq + self.spec.nv
             self.register_buffer("state_scale", torch.ones(size))
             self.register_buffer("calibration_scales", torch.ones(len(MARKS), size))
+        self._turns = Turns(predictor.members)
         self._compiled: CompiledFrames | None = None
         self._home = Environment(
             gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
@@ -167,6 +177,30 @@ class NeuralDynamics(LearnedDynamics):
         predictor.silence()
         return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
 
+    def following(self, count: int, first: int = 0) -> "NeuralDynamics":
+        """Return the same model, in whose imagination worlds follow only some members in turn."""
+        other = copy.copy(self)
+        other._turns = Turns(count, first)
+        return other
+
+    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
+        """Hold out the last of three or more members; of fewer on a whole base, the base judges."""
+        if self.members >= LEAST_HELD_OUT:
+            last = self.members - 1
+            return self.following(last), self.following(1, last), "a member held out"
+        if self.encoding.base_is_whole and not self.predictor.silent:
+            return self, self.base_alone(), "the base alone"
+        return None
+
+    def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
+        """Return the normalised inputs of a frame, shape [worlds, inputs]; None of a silent network."""
+        if self.predictor.silent:
+            return None
+        torque = frame_input(self.spec, state, control)
+        return self.predictor.normalise_input(
+            self._inputs(state.q, state.qd, torque, self.resolve_environment(environment))[1]
+        )
+
     def begin(
         self,
         context: State | Window,
@@ -204,7 +238,7 @@ class NeuralDynamics(LearnedDynamics):
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
     ) -> NeuralCarry:
         """Return the carry of worlds in which a policy acts, with members in turn; see `Dynamics`."""
-        members = in_turn(present_state(context).worlds, self.members)
+        members = self._turns.begin(present_state(context).worlds)
         return self.begin(context, environment, members=members, alone=not uncertainty)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """World models: an ensemble that learns from logs what a robot measures, with its uncertainty; their files."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,7 +17,16 @@ from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.conditions import Condition, ConditionInputs
-from neurodyn.dynamics.ensemble import MARKS, between_marks, deviation, followed, in_turn, softly_bounded
+from neurodyn.dynamics.ensemble import (
+    LEAST_HELD_OUT,
+    MARKS,
+    Turns,
+    between_marks,
+    deviation,
+    followed,
+    softly_bounded,
+)
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
@@ -125,6 +135,7 @@ class WorldModel(LearnedDynamics):
         size, inputs = self.observation.size, self.observation.inputs + len(conditions)
         self.net = Ensemble(net, inputs, size, spec.nc + terminates)
         self.normaliser = Normaliser(inputs)
+        self._turns = Turns(net.members)
         self.growth = nn.Parameter(torch.full((net.members, 1, 1, size), 0.5))
         for name in ("shift", "scale", "state_scale"):
             self.register_buffer(name, torch.full((size,), float(name != "shift")))
@@ -139,6 +150,24 @@ class WorldModel(LearnedDynamics):
     def members(self) -> int:
         """Number of members."""
         return self.net.config.members
+
+    def following(self, count: int, first: int = 0) -> "WorldModel":
+        """Return the same model, in which worlds follow only some members in turn."""
+        other = copy.copy(self)
+        other._turns = Turns(count, first)
+        return other
+
+    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
+        """Hold out the last of three or more members."""
+        if self.members < LEAST_HELD_OUT:
+            return None
+        last = self.members - 1
+        return self.following(last), self.following(1, last), "a member held out"
+
+    def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
+        """Return the normalised inputs of a frame, shape [worlds, inputs]."""
+        given = self.observation.of_control(control, state)
+        return self._inputs(self.observation.of_state(state), self.in_environment(given[:, None], environment)[:, 0])
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -198,7 +227,7 @@ class WorldModel(LearnedDynamics):
         )
         worlds = present_state(context).worlds
         if members is None:
-            members = in_turn(worlds, self.members, self.scale.device)
+            members = self._turns.begin(worlds, self.scale.device)
         return WorldCarry(self._history(context, environment), members, environment)
 
     def step(
@@ -259,7 +288,7 @@ class WorldModel(LearnedDynamics):
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
         if carry.member is None:
             return replace(carry, hidden=hidden)
-        following = (carry.member + 1) % self.members if members is None else members
+        following = self._turns.after(carry.member) if members is None else members
         return replace(carry, hidden=hidden, member=torch.where(mask, following, carry.member))
 
     def graft(self, carry: WorldCarry, mask: WorldMask, source: WorldCarry, chosen: Tensor) -> WorldCarry:
@@ -272,7 +301,7 @@ class WorldModel(LearnedDynamics):
             hidden = tuple(torch.where(mask[:, None], s.index_select(1, chosen), h) for h, s in pairs)
         if carry.member is None:
             return replace(carry, hidden=hidden)
-        member = torch.where(mask, (carry.member + 1) % self.members, carry.member)
+        member = torch.where(mask, self._turns.after(carry.member), carry.member)
         return replace(carry, hidden=hidden, member=member)
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:

@@ -24,7 +24,15 @@ from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking.tracker import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.problem import OnlineProblem, pose
-from neurodyn.policy.online.record import SECONDS, OnlineResult, Round, best_of, settled, verdict
+from neurodyn.policy.online.record import (
+    SECONDS,
+    OnlineResult,
+    Round,
+    TrainedPolicy,
+    best_of,
+    settled,
+    verdict,
+)
 from neurodyn.policy.online.rounds import EarlierRounds, RoundInProgress
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
@@ -90,6 +98,7 @@ def rounds_table(result: OnlineResult) -> Table:
     head = [
         "Round", "Return in the model", f"Return in {result.reference}", "Standard deviation", "Apart", "Model error",
         frames_of(result.reference).capitalize(), "Fit [CPU-s]", "Policy [CPU-s]", "Frames in the model",
+        "In the judge", "Frames outside of the log", "Updates",
     ]  # fmt: skip
     frames = list(accumulate((one.frames for one in result.rounds), initial=result.first_frames))[1:]
     return Table("Rounds", head, [_row(*row) for row in zip(result.rounds, frames, strict=True)], strong=2)
@@ -101,8 +110,17 @@ def _row(one: Round, frames: int) -> list[str]:
     return [
         str(one.number), f"{one.imagined.mean:.5g}", f"{one.real.mean:.5g}", f"{one.real.std:.3g}", f"{one.gap:.1%}",
         MISSING if one.model_error is None else f"{one.model_error:.3g}", f"{frames:,}", f"{one.model.cpu_seconds:.0f}",
-        f"{one.policy.cpu_seconds:.0f}", f"{one.policy.frames:,}",
+        f"{one.policy.cpu_seconds:.0f}", f"{one.policy.frames:,}", *_support(one.policy),
     ]  # fmt: skip
+
+
+def _support(policy: TrainedPolicy) -> list[str]:
+    """Return the return in the judge, the share of frames outside of the log, and the updates, with why they ended."""
+    found = policy.support if policy.support else None
+    judge = MISSING if found is None or found.judge is None else f"{found.judge:.5g}"
+    outside = MISSING if found is None or found.outside is None else f"{found.outside:.0%}"
+    updates = MISSING if policy.updates is UNSET else str(policy.updates)
+    return [judge, outside, f"{updates} (not supported)" if policy.stopped else updates]
 
 
 def ends_table(result: OnlineResult) -> Table:
@@ -288,6 +306,14 @@ def frames_of(reference: str) -> str:
     return "robot frames" if is_file(reference) else "simulator frames"
 
 
+def _ended(one: Round) -> str:
+    """Return why the training of a round ended early; empty if it did not."""
+    policy = one.policy
+    if policy is None or not policy.stopped:
+        return ""
+    return f"; training ended after {policy.updates} of {policy.of_updates} updates ({policy.support})"
+
+
 def _caveat(one: Round) -> str:
     """Return what the model of a round is not; empty for nothing."""
     return one.model.caveat or "" if one.model is not None else ""
@@ -300,5 +326,5 @@ def line(one: Round, frames: int) -> str:
     return (
         f"round {one.number}: return {one.imagined.mean:.4g} in the model{told}, {one.real.mean:.4g} in "
         f"{one.real.dynamics} ({one.gap:.1%} apart; failed {one.imagined.failed:.0%}, {one.real.failed:.0%}); model "
-        f"error {error}; {frames:,} {frames_of(one.real.dynamics)} in all"
+        f"error {error}{_ended(one)}; {frames:,} {frames_of(one.real.dynamics)} in all"
     )

@@ -20,6 +20,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Window
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.policy.support import PolicySupport
 
 
 class FittedModel(Record, frozen=True):
@@ -31,11 +32,23 @@ class FittedModel(Record, frozen=True):
 
 
 class TrainedPolicy(Record, frozen=True):
-    """The policy of a round: its folder, frames in the model and processor time of its training [s]."""
+    """The policy of a round: its folder, frames in the model and processor time of its training [s].
+
+    `updates` of `of_updates` were made until the imagined return was no longer supported, or all; `support` says what
+    supported the last policy that was played (`policy.support`), UNSET where nothing can.
+    """
 
     folder: str
     frames: int
     cpu_seconds: float
+    updates: int | UnsetType = UNSET
+    of_updates: int | UnsetType | None = UNSET
+    support: PolicySupport | UnsetType = UNSET
+
+    @property
+    def stopped(self) -> bool:
+        """Whether training ended early, because the policy exploited its model."""
+        return bool(self.support) and self.support is not UNSET and self.support.exploits
 
 
 class LoggedPolicy(Record, frozen=True):

@@ -23,6 +23,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture, beginnings
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import Behaviour, load_policy
 from neurodyn.policy.evaluation import SEED, play
@@ -39,6 +40,7 @@ from neurodyn.policy.online.record import (
 )
 from neurodyn.policy.online.refit import Fit
 from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.support import support_in
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import Task
 
@@ -46,6 +48,8 @@ Stages = Callable[[str], Progress]
 """From the name of a step to what shows how far it is."""
 
 _FILE = "round.json"
+_PLAYS = 6
+"""Least number of plays in a round that ends where the imagined return is not supported."""
 _MOST_WORLDS = 256
 _LEAST_WORLDS = 4
 """Episodes that are logged at once: two with noise and two without, so that some are left to learn from."""
@@ -135,7 +139,11 @@ class RoundInProgress:
             problem.task, where, out, settings, initial=initial, training_starts=self._training_starts(where),
             resume=_begun(out), progress=self._stage("policy"),
         )  # fmt: skip
-        return TrainedPolicy(folder=str(out), frames=settings.frames_of(end.step), cpu_seconds=end.cpu_seconds)
+        support = support_in(read_metrics(out))
+        return TrainedPolicy(
+            folder=str(out), frames=settings.frames_of(end.step), cpu_seconds=end.cpu_seconds, updates=end.step,
+            of_updates=settings.iterations, support=UNSET if support is None else support,
+        )  # fmt: skip
 
     def _log(self) -> LoggedPolicy:
         problem, settings, path = self.problem, self.problem.settings, self.folder / "log.h5"
@@ -181,6 +189,8 @@ class RoundInProgress:
             frames=policy.frames if settings.rollout is None else settings.rollout,
             clone=policy.clone if first and self.problem.policy is None else None,
             seed=derive_seed(settings.seed, "online policy", self.number),
+            stop_when_exploiting=settings.stop_when_exploiting,
+            evaluations=max(policy.evaluations, _PLAYS) if settings.stop_when_exploiting else policy.evaluations,
         )
         if first or policy.iterations is None:
             return policy

@@ -30,6 +30,8 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         task_share: Share of short roll-outs that start where episodes do.
         random_share: Share of random and given data, once there are logs of policies, in what the model learns from.
         further: Updates of the policy in each round after the first, as a share of those in the first.
+        stop_when_exploiting: Whether the training of a round ends with the last policy whose imagined return is
+            supported by what was held out (`policy.support`); the updates are at most those of the policy's settings.
         tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which
             a round counts as progress.
         patience: Rounds without progress, the last of which agrees, after which the loop ends.
@@ -55,6 +57,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     task_share: float = 0.25
     random_share: float = 0.3
     further: float = 0.5
+    stop_when_exploiting: bool = True
     tolerance: float = 0.05
     patience: int = 2
     episodes: int = 128
