@@ -29,7 +29,7 @@ from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, TrainState, Validation
 from neurodyn.learn.loop import TrainingLoop, has_state
-from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, require_task, save_policy
+from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, read_weights, require_task, save_policy
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluation import play
 from neurodyn.policy.penalty import held_out_uncertainty
@@ -173,7 +173,8 @@ class PolicyLearner(Learner):
     def leave(self, loop: TrainingLoop) -> bool:
         """Go back to the last supported policy where training ends because of one that is not."""
         if self._stops and current_ranks().leads:
-            _, network = load_policy(self._out)
+            network = self._config.build()
+            network.load_state_dict(read_weights(self._out))
             network.give(self.actor.state_dict(), float(getattr(self.actor.obs_normalizer, "eps", 0.0)))
         return False
 

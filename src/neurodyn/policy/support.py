@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Record
-from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import Verdict
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture
@@ -151,11 +150,8 @@ class LogDensity:
     @classmethod
     def of(cls, dynamics: Dynamics, log: Store | Mixture, seed: int = 0) -> "LogDensity | None":
         """Draw frames of a log; None where the dynamics read no frames, or no frames are held out."""
-        try:
-            known = _drawn(dynamics, log, Split.TRAIN, _KNOWN, seed)
-            tried = _drawn(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
-        except InputError:  # no episode is held out
-            return None
+        known = _drawn(dynamics, log, Split.TRAIN, _KNOWN, seed)
+        tried = None if known is None else _drawn(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
         if known is None or tried is None:
             return None
         return cls(known, float(_nearest(tried, known).quantile(_HELD_OUT)))
@@ -224,7 +220,7 @@ def _drawn(dynamics: Dynamics, log: Store | Mixture, split: Split, count: int, s
     names, targets = [one.name for one in dynamics.conditions], dynamics.spec.control_kind != "torque"
     for store, share in zip(mixture.stores, mixture.shares, strict=True):
         number = round(share * count)
-        if not number:
+        if not number or not (store.table["split"] == split).any():
             continue
         batch = WindowSampler(store, 1, split=split, batch=number, seed=seed, device=dynamics.device).draw()
         channels = None if batch.channels is None else batch.channels[:, 0]

@@ -3,10 +3,12 @@
 
 import json
 
+import msgspec
 import pytest
 
 from neurodyn.control.returns import Returns
 from neurodyn.core.errors import InputError
+from neurodyn.policy.online.loop import line
 from neurodyn.policy.online.record import (
     FittedModel,
     LoggedPolicy,
@@ -19,6 +21,7 @@ from neurodyn.policy.online.record import (
     verdict,
 )
 from neurodyn.policy.online.rounds import EarlierRounds
+from neurodyn.policy.support import PolicySupport
 
 
 def returns(mean: float, failed: float = 0.0) -> Returns:
@@ -81,6 +84,13 @@ def test_a_round_is_read_as_it_was_written(tmp_path):
     path.write_text(json.dumps(one.plain()))
     assert read_round(path, 3) == one
     assert read_round(tmp_path / "none.json", 4) == Round(number=4)
+    support = PolicySupport(9.0, 2.0, "a member held out", 0.8, 0.4)
+    early = msgspec.structs.replace(
+        one, policy=TrainedPolicy(folder="p", frames=10, cpu_seconds=1.0, updates=4, of_updates=60, support=support)
+    )
+    path.write_text(json.dumps(early.plain()))
+    assert read_round(path, 3) == early
+    assert "training ended after 4 of 60 updates (imagined return 9, a member held out 2" in line(early, 50)
     path.write_text('{"number": 3, "model": 5}')
     with pytest.raises(InputError, match="not the record of a round"):
         read_round(path, 3)
