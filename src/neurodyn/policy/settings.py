@@ -123,9 +123,9 @@ class TrainingSettings(Config, frozen=True):
             "push.velocity=0:1" (`policy.disturbances`). PPO's critic sees what is drawn once an episode, the policy
             does not.
         privileged: Whether the policy sees it: a teacher (`neurodyn policy distill`).
-        hold_out: Whether a part of a learned model is held out from training and judges the policy when it is played
-            (`policy.support`): the last of three or more members, or the base alone.
-        stop_when_exploiting: Whether training ends with the last supported policy where the imagined return is not.
+        hold_out: Judge held out: of a learned model the last of three or more members, or the base alone, in which the
+            policy does not train but is played (`policy.support`).
+        stop_when_exploiting: End when exploiting: with the last policy whose imagined return is supported.
     """
 
     algorithm: ClassVar[str]

@@ -20,18 +20,18 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         reference: What is logged: analytic, or hybrid, which computes the same faster where the robot's simulator is
             MuJoCo.
         rounds: Most rounds.
-        frames: Frames of random data that a new model begins from; by default 50,000, for a hybrid model none.
+        frames: Frames of random data for a new model; by default 50,000, for a hybrid model none.
         log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
-        noise: Greatest standard deviation of action noise in half of the logged episodes; the others have none.
-        correlation: Correlation of action noise, in first and later logs, from one frame to the next. Smooth commands
-            move a robot that white noise only shakes.
+        noise: Greatest standard deviation of action noise in half of the episodes; the others have none.
+        correlation: Noise's correlation; from one frame to the next, in first and later logs. Smooth commands move a
+            robot that white noise only shakes.
         rollout: Frames of a roll-out in the model, from logged states to the critic's value; 0 for whole episodes; by
             default 64, in a hybrid model 0.
         task_share: Share of short roll-outs that start where episodes do.
         random_share: Share of random and given data, once there are logs of policies, in what the model learns from.
         further: Updates of the policy in each round after the first, as a share of those in the first.
-        stop_when_exploiting: Whether the training of a round ends with the last policy whose imagined return is
-            supported by what was held out (`policy.support`); the updates are at most those of the policy's settings.
+        stop_when_exploiting: End rounds so, with the last policy whose imagined return is supported by what was held
+            out (`policy.support`), after at most the updates of the policy's settings.
         tolerance: Relative difference up to which returns in model and reference agree, and relative gain above which
             a round counts as progress.
         patience: Rounds without progress, the last of which agrees, after which the loop ends.
