@@ -78,7 +78,7 @@ def test_a_loss_within_its_error_is_none():
 
 @pytest.mark.parametrize(
     ("lost", "outside", "exploits"),
-    [(0.19, 1.0, False), (0.21, 0.0, True), (None, 0.49, False), (None, 0.51, True), (None, None, False)],
+    [(0.19, 1.0, False), (0.21, 0.0, True), (None, 0.09, False), (None, 0.11, True), (None, None, False)],
 )
 def test_the_judge_decides_where_there_is_one(lost, outside, exploits):
     found = PolicySupport(100.0, None if lost is None else 80.0, "a member held out", lost, outside)
