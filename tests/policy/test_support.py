@@ -49,7 +49,8 @@ class Read(Mass):
         return self, self.judge, "a member held out"
 
     def network_inputs(self, state, control, environment=None):
-        return torch.cat([state.q, state.qd, 3.0 * torch.ones(1) if control.torque is None else control.torque], -1)
+        assert control.torque is not None
+        return torch.cat([state.q, state.qd, control.torque], -1)
 
 
 def log(episodes: int = 40, spread: float = 0.1) -> Store:

@@ -11,8 +11,8 @@ A policy that trains in a network finds what pays there and nowhere else. Three 
 - The members' *disagreement* along its episodes, beside that on held-out frames.
 
 A return is not supported where the judge takes a fifth of it, or where there is no judge and a tenth of the frames lies
-outside. Frames outside alone prove nothing where there is a judge: on the contacts of a compiled base a policy leaves the data
-of random torques at once, and returns what it imagines (docs/benchmarks.md, ant run).
+outside. Frames outside prove nothing beside a judge: on the contacts of a compiled base a policy leaves the data of
+random torques at once, and returns what it imagines (docs/benchmarks.md, ant run).
 """
 
 import math
