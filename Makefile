@@ -72,7 +72,7 @@ clean:  ## Remove what the other verbs made.
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) torch
-	$(PIP) --editable '.[sim,robots,usd,view,policy,control,cluster,export,logs,notebook,wandb,dev]'
+	$(PIP) --editable '.[sim,robots,usd,view,live,policy,control,cluster,export,logs,notebook,wandb,dev]'
 	touch $@
 
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt

@@ -164,42 +164,75 @@ def view(
     out: Path | None = None,
     format: Format | None = None,  # noqa: A002
     live: bool = False,
+    dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    port: int = 8080,
     logger: LoggerFlag = None,
 ) -> None:
-    """Record a model and its simulator, or a log, side by side from the same start.
+    """Record a model and its simulator, or a log, side by side from the same start; or run them in a browser.
 
     Flags:
         out: File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.
         format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by
             default as the file's name ends, else html.
-        live: Show it in a window, in Newton's viewer (needs the extra `live` and a display), until that is closed; a
-            file is written with --out or --format alone.
+        live: Run it in a browser until Ctrl-C, or for --seconds: sliders command it, dragging pushes it (needs the
+            extra `live`). The run may be a robot, then.
+        dynamics: With --live, what runs side by side, at most two: analytic, hybrid, a run directory or
+            pretrained:NAME; give the flag once for each. By default the model and its simulator, or the hybrid model of
+            a robot.
+        port: With --live, the port of this machine that the browser opens; 0 for a free one.
         logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
 
     Example:
         neurodyn view runs/cartpole --out cartpole.gif
+        neurodyn view ant --live --dynamics hybrid --dynamics analytic
     """
     from neurodyn.cli.terminal.flags import keep_recording, recording_file
     from neurodyn.core.artifacts import resolve_run
+    from neurodyn.core.errors import InputError
     from neurodyn.report.recording import record_run
 
     if live:
-        from neurodyn.sim.pictures import require_live
-
-        require_live()
-    run, file = str(request.run), None
-    if not live or out is not None or format is not None:
-        file = recording_file(run, "view", out, format, resolve_run)
+        given = {
+            "--out": out,
+            "--format": format,
+            "--logger": logger,
+            "--data": request.data,
+            "--driven": request.driven,
+        }
+        if others := [flag for flag, value in given.items() if value]:
+            raise InputError(f"--live writes no file and draws no torques; leave out {', '.join(others)}")
+        _view_live(request, dynamics, port)
+        return
+    if dynamics or port != 8080:
+        raise InputError("--dynamics and --port are for --live; valid without it: the model of the run")
+    run = str(request.run)
+    file = recording_file(run, "view", out, format, resolve_run)
     recording = keep_recording(run, logger, file, lambda: record_run(request))
-    what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
-    if file is not None:
-        print(f"{what}: {file.path}")
-    if live:
-        from neurodyn.sim.pictures import play, window
+    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}: {file.path}")
 
-        print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
-        motions = [path.q[0] for path in (recording.predicted, recording.truth)]
-        play(recording.robot, motions, window(), dt=recording.robot.dt, ground=recording.ground)
+
+def _view_live(request: RecordingRequest, dynamics: tuple[str, ...], port: int) -> None:
+    """Run dynamics in a browser."""
+    from contextlib import suppress
+
+    from neurodyn.core.errors import InputError
+    from neurodyn.report.live import LiveView, open_session, require_viser
+
+    require_viser()
+    if request.seconds is not None and not request.seconds > 0:
+        raise InputError(f"--seconds is {request.seconds:g}; valid: above 0")
+    session = open_session(request, dynamics)
+    view = LiveView(session, port=port)
+    until = "Ctrl-C ends it" if request.seconds is None else f"for {request.seconds:g} s"
+    print(f"{session.robot.name}: {' and '.join(session.dynamics)} at {view.address}; {until}", flush=True)
+    frames = 0
+    try:
+        with suppress(KeyboardInterrupt):
+            frames = view.run(request.seconds)
+    finally:
+        view.stop()
+    if request.seconds is not None:
+        print(f"{frames} frames in {request.seconds:g} s")
 
 
 def export(

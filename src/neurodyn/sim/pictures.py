@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of a robot in motion, ray-traced on the CPU without a display, and a camera that fits the whole motion.
 
-Link poses with meshes for other viewers, and Newton's viewer in real time.
+Link poses with meshes for other viewers.
 """
 
-import os
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -375,12 +371,12 @@ def link_motion(robot: Robot, q: Tensor) -> ViewedMotion:
         poses.append(stage.state.body_q.numpy().copy())
     names = [short_label(label) for label in stage.model.body_label]
     names = [name if names.count(name) == 1 else f"{name}-{k}" for k, name in enumerate(names)]
-    meshes = tuple(_mesh_of(stage.model, body) for body in range(len(names)))
+    meshes = tuple(mesh_of(stage.model, body) for body in range(len(names)))
     return ViewedMotion(tuple(names), np.stack(poses), meshes)
 
 
-def _mesh_of(model: Any, body: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the visible shapes of a link as one mesh in its frame."""
+def mesh_of(model: Any, body: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the visible shapes of a body (-1 for the world) as one mesh in its frame: vertices [m] and triangles."""
     visible = int(import_newton().ShapeFlags.VISIBLE)
     flags, poses = model.shape_flags.numpy(), model.shape_transform.numpy()
     points, triangles, count = [np.empty((0, 3))], [np.empty((0, 3), int)], 0
@@ -414,89 +410,3 @@ def _mesh(model: Any, shape: int) -> tuple[np.ndarray, np.ndarray] | None:
     else:
         return None
     return np.asarray(found.vertices) * factor, np.asarray(found.indices).reshape(-1, 3)
-
-
-_GAP = 1.5
-"""Distance between copies, relative to the extent of their motion."""
-
-_END = 1.0
-"""Pause on the last frame before a motion restarts [s]."""
-
-
-def require_live() -> None:
-    """Raise InputError if no window can be opened: no display, or Newton's viewer or its dependencies missing."""
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        raise InputError(
-            "--live needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set; valid: a desktop session, or a "
-            "recording (--format html, mp4, gif or rrd)"
-        )
-    missing = [name for name in ("pyglet", "imgui_bundle") if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"--live needs packages that are not installed ({', '.join(missing)}); install them with: "
-            "pip install 'neurodyn[live]'"
-        )
-
-
-def window() -> Any:
-    """Open Newton's viewer (`newton.viewer.ViewerGL`), or say why there cannot be a window."""
-    import_newton()
-    from newton.viewer import ViewerGL
-
-    try:
-        return ViewerGL()
-    except Exception as error:  # raised by pyglet, the display or the driver
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"--live: Newton's viewer cannot open a window ({reason}); valid: a display with OpenGL, or a recording "
-            "(--format html, mp4, gif or rrd)"
-        ) from None
-
-
-def play(
-    robot: Robot,
-    motions: Sequence[Tensor],
-    viewer: Any,
-    *,
-    dt: float,
-    ground: Ground | None = None,
-    real_time: bool = True,
-) -> int:
-    """Play motions side by side in a loop until the viewer is closed; return the number of frames shown.
-
-    Args:
-        robot: The declared robot.
-        motions: Positions [rad or m], each of shape [T, nq].
-        viewer: One of Newton's viewers (`newton.viewer.ViewerBase`).
-        dt: Time between two frames [s].
-        ground: The ground at one pose; None for free space.
-        real_time: Whether to play at real-time speed.
-    """
-    stage = ViewedCopies(robot, len(motions), ground)
-    q = torch.stack([motion.detach().cpu().float() for motion in motions])
-    viewer.set_model(stage.model)
-    viewer.set_world_offsets((0.0, _spacing(stage, q), 0.0))
-    frames, shown = q.shape[1], 0
-    begun = time.monotonic()
-    while viewer.is_running():
-        passed = time.monotonic() - begun
-        frame = min((int(passed / dt) if real_time else shown) % (frames + round(_END / dt)), frames - 1)
-        stage.pose(q[:, frame])
-        viewer.begin_frame(frame * dt)
-        viewer.log_state(stage.state)
-        viewer.end_frame()
-        shown += 1
-        if real_time:
-            time.sleep(max(0.0, (int(passed / dt) + 1) * dt - (time.monotonic() - begun)))
-    viewer.close()
-    return shown
-
-
-def _spacing(stage: ViewedCopies, q: Tensor) -> float:
-    """Return a distance at which copies do not touch, from the extent of their links' motion."""
-    places = []
-    for frame in range(0, q.shape[1], max(1, q.shape[1] // 20)):
-        stage.pose(q[:, frame])
-        places.append(torch.from_numpy(stage.state.body_q.numpy()[:, :3].copy()))
-    seen = torch.cat(places)
-    return _GAP * max(1.0, float((seen.amax(0) - seen.amin(0)).max()))
