@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,8 @@ class Program:
         self._one = unit.functions[0]
         if function is not None:
             self._one = next(one for one in unit.functions if one.name == function)
+        first = self._one is unit.functions[0]  # others use neither tables nor networks; each takes time to compile
+        unit = replace(unit, functions=(self._one,), helpers=unit.helpers if first else "")
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in CODE["c"](unit, "unit").items():
             (folder / name).write_text(text)
