@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Physics of mjlab's tasks by a model: managers, rewards, commands and randomisation stay mjlab's own.
+
+`use_dynamics` puts a model in place of `Simulation.step`. A step is MuJoCo-Warp's forward pass, from which sensors,
+contacts and actuators read as before, and then the model's state instead of MuJoCo's integration. What mjlab draws for
+its worlds (masses, centres of mass, friction, armatures ...) hybrid models take over by name.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, MismatchError, choices, notice
+from neurodyn.core.registry import imported
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
+from neurodyn.dynamics.guard import MOST, Fault, guard_bounds_of, report, state_fault
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.geometry.launching import on_warp_stream
+from neurodyn.multibody.engine import nominal
+
+if TYPE_CHECKING:
+    from neurodyn.sim.declaration.declare import Declaration
+
+_XYZ = ("x", "y", "z")
+_BODY_FIELDS = {"body_mass": ("mass",), "body_ipos": tuple(f"com.{axis}" for axis in _XYZ)}
+_DOF_FIELDS = {"dof_armature": "armature", "dof_damping": "damping", "dof_frictionloss": "friction"}
+_FRICTION = ("geom_friction",)
+_DERIVED = {
+    "dof_invweight0", "body_invweight0", "body_subtreemass", "tendon_invweight0", "tendon_length0", "actuator_acc0",
+}  # fmt: skip
+"""Fields that mjlab expands along with those that it draws."""
+_CHANGED = 1e-7
+_SAME = 1e-5
+"""Largest difference of a nominal number between model and scene, as a share."""
+
+
+def declare_scene(scene: Any, out: str | Path, *, simulation: Any = None, dt: float | None = None) -> "Declaration":
+    """Write a declaration of the robot in a scene of mjlab, as it is compiled there, floor included.
+
+    Args:
+        scene: `mjlab.scene.Scene`, as `env.scene`, with one robot and a terrain that `neurodyn init` reads.
+        out: Folder to write.
+        simulation: `env.sim`, whose options (time step, integrator, cone) the asset gets; None for the scene's.
+        dt: Length of a frame [s]; None for the time step, which hybrid models need; neural ones may have that of an
+            environment's step.
+
+    Raises:
+        InputError: See `neurodyn.sim.declare`.
+    """
+    import tempfile
+
+    declare = imported("neurodyn.sim.declaration.declare:declare")
+    spec = scene.spec
+    if simulation is not None:
+        for name in ("timestep", "integrator", "iterations", "cone", "impratio", "disableflags"):
+            setattr(spec.option, name, getattr(simulation.mj_model.opt, name))
+    with tempfile.TemporaryDirectory() as place:
+        scene.write(Path(place) / "asset")
+        return declare(
+            Path(place) / "asset" / "scene.xml", out, name=Path(out).name,
+            dt=float(spec.option.timestep) if dt is None else dt,
+        )  # fmt: skip
+
+
+class ModelPhysics:
+    """A model in place of the physics of an environment of mjlab.
+
+    A world that leaves what is plausible (`dynamics.guard`) rests in its last plausible state until mjlab resets it.
+
+    Attributes:
+        dynamics: The model.
+        quantities: What it takes over from mjlab's randomisation.
+        left_out: Fields of mjlab's randomisation that the model does not feel.
+        faults: Worlds that left what is plausible, the first of each step; on a CPU alone.
+    """
+
+    def __init__(self, env: Any, dynamics: Dynamics) -> None:
+        """Replace `env.sim.step` and follow `env.sim.reset`; errors: see `use_dynamics`."""
+        self._simulation = simulation = env.sim
+        self._own = simulation.step, simulation.reset
+        worlds, timestep = int(simulation.num_envs), float(simulation.mj_model.opt.timestep)
+        self._every = _substeps(dynamics, timestep, int(env.cfg.decimation))
+        self._columns = SceneColumns(simulation.mj_model, dynamics, torch.device(simulation.device))
+        self.dynamics: Any = dynamics
+        self._drawn, self.left_out = _drawn(simulation, dynamics)
+        self.quantities = tuple(one.name for one in self._drawn)
+        if self.quantities:
+            self.dynamics = dynamics.freeing(self.quantities)
+        self._numbers = torch.zeros(worlds, len(self.quantities), device=simulation.device)
+        self._environment: Environment | None = None  # the model's own ground
+        if self.quantities:
+            home = self.dynamics.resolve_environment(None)
+            self._environment = Environment(
+                ground=home.ground, parameters=WorldParameters(self.quantities, self._numbers)
+            )
+        self._bounds = guard_bounds_of(self.dynamics)
+        self._resting = torch.zeros(worlds, dtype=torch.bool, device=simulation.device)
+        self._begun = torch.ones(worlds, dtype=torch.bool, device=simulation.device)
+        self._carry: Any = None
+        self._count = 0
+        self.faults: list[Fault] = []
+        simulation.step, simulation.reset = self._step, self._reset
+
+    def restore(self) -> None:
+        """Give the environment its own physics back."""
+        self._simulation.step, self._simulation.reset = self._own
+
+    def _reset(self, env_ids: Tensor | None = None) -> None:
+        """Reset as mjlab does, and forget the history of those worlds."""
+        self._own[1](env_ids)
+        chosen = slice(None) if env_ids is None else env_ids
+        self._begun[chosen] = True
+        self._resting[chosen] = False
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        """Advance by a time step of mjlab; a model of longer frames moves in the first step of each."""
+        simulation = self._simulation
+        simulation.forward()
+        data = simulation.wp_data
+        with on_warp_stream(torch.device(simulation.device)):
+            wp.to_torch(data.time).add_(float(simulation.mj_model.opt.timestep))
+            if self._count % self._every == 0:
+                self._advance(data)
+        self._count += 1
+
+    def _advance(self, data: Any) -> None:
+        qpos, qvel = wp.to_torch(data.qpos), wp.to_torch(data.qvel)
+        state = self._columns.state(qpos, qvel)
+        for column, one in enumerate(self._drawn):
+            self._numbers[:, column] = one.read(self._simulation)
+        if self._carry is None:
+            self._carry = self.dynamics.begin(state, self._environment)
+        else:
+            self._carry = self.dynamics.reset(self._carry, state, self._begun)
+        self._begun.zero_()
+        control = self._columns.control(wp.to_torch(data.ctrl), wp.to_torch(data.qfrc_actuator))
+        self._carry, step = self.dynamics.step(self._carry, state, control)
+        after = step.state
+        bad = self._bounds.outside(after.q, after.qd)
+        if bad.device.type == "cpu":
+            self._tell(after, bad & ~self._resting)
+        self._resting |= bad
+        rests = self._resting[:, None]
+        self._columns.write(qpos, qvel, State(torch.where(rests, state.q, after.q), after.qd.masked_fill(rests, 0.0)))
+
+    def _tell(self, state: State, new: Tensor) -> None:
+        if len(self.faults) >= MOST or not bool(new.any()):
+            return
+        world = int(new.int().argmax())
+        only = State(state.q[world : world + 1], state.qd[world : world + 1])
+        where = f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} in mjlab"
+        found = state_fault(self._bounds, only, where, frame=self._count // self._every + 1)
+        self.faults.append(
+            report(type(found)(**{**found.plain(), "world": world, "worlds": int(new.sum()), "of": len(new)}))
+        )
+
+
+def use_dynamics(env: Any, dynamics: str | Path | Dynamics) -> ModelPhysics:
+    """Replace the physics of an environment of mjlab by a model, on the environment's device.
+
+    Args:
+        env: `mjlab.envs.ManagerBasedRlEnv` after its first `reset`, with nothing that moves but the model's robot.
+        dynamics: A run directory, "pretrained:NAME", or a model, as of `neurodyn.dynamics.declared_hybrid`.
+
+    Returns:
+        What was put in place, with `restore`.
+
+    Raises:
+        InputError: Joints or actuators of the scene are missing in the model or the other way round.
+        MismatchError: The model's frame is no whole number of mjlab's time steps, or not a divisor of its decimation.
+    """
+    device = str(env.sim.device)
+    model: Any = load(dynamics, device=device) if isinstance(dynamics, str | Path) else dynamics
+    return ModelPhysics(env, model)
+
+
+def _substeps(dynamics: Dynamics, timestep: float, decimation: int) -> int:
+    """Return the time steps of mjlab in a frame of the model."""
+    dt = dynamics.spec.dt
+    steps = round(dt / timestep)
+    if steps < 1 or abs(steps * timestep - dt) > 1e-6 or decimation % steps:
+        raise MismatchError(
+            f"mjlab: the model of {dynamics.spec.robot!r} has frames of {dt:g} s; valid: {timestep:g} s times a "
+            f"divisor of the decimation ({decimation})"
+        )
+    return steps
+
+
+def _same(name: str, other: str) -> bool:
+    """Return whether two names are the same but for the entity's prefix."""
+    return name == other or name.rpartition("/")[2] == other.rpartition("/")[2]
+
+
+def _one(what: str, name: str, names: Sequence[str]) -> int:
+    """Return the place of a name among those of a scene, whose entities prefix theirs."""
+    exact = [place for place, other in enumerate(names) if other == name]
+    alike = exact or [place for place, other in enumerate(names) if _same(name, other)]
+    if len(alike) != 1:
+        raise InputError(
+            f"mjlab: the scene has {'no' if not alike else 'several of'} {what} {name!r}; {choices(names)}"
+        )
+    return alike[0]
+
+
+class SceneColumns:
+    """Where coordinates and controls of a model are in a scene's arrays, and their conversion.
+
+    MuJoCo's quaternions have the scalar first; its free joints move by the velocity of the body's origin, world axes,
+    and the angular velocity in body axes.
+    """
+
+    def __init__(self, scene: Any, dynamics: Dynamics, device: torch.device) -> None:
+        """Find joints and actuators by name; `scene` is the `mujoco.MjModel`.
+
+        Raises:
+            InputError: One is missing, or something else moves.
+        """
+        spec = dynamics.spec
+        joints = [scene.joint(index).name for index in range(scene.njnt)]
+        free = [index for index in range(scene.njnt) if int(scene.jnt_type[index]) == 0]
+        self.joints = []  # of the scene, in the order of the model's
+        for joint in spec.joints:
+            if joint.kind == "ball":
+                raise InputError(f"mjlab: joint {joint.name!r} is a ball joint; valid: free, revolute, prismatic")
+            self.joints.append(
+                free[0] if joint.kind == "free" and len(free) == 1 else _one("joint", joint.name, joints)
+            )
+        other = sorted(set(range(scene.njnt)) - set(self.joints))
+        if other:
+            raise InputError(
+                f"mjlab: joint {joints[other[0]]!r} moves, but the model of {spec.robot!r} does not have it; valid: "
+                "scenes with that robot and nothing else that moves"
+            )
+        q, qd = [], []
+        self._floating = spec.floating
+        for joint, index in zip(spec.joints, self.joints, strict=True):
+            at, rate = int(scene.jnt_qposadr[index]), int(scene.jnt_dofadr[index])
+            q += [at, at + 1, at + 2, at + 4, at + 5, at + 6, at + 3] if joint.kind == "free" else [at]
+            qd += range(rate, rate + 6) if joint.kind == "free" else [rate]
+        self.dofs = tuple(qd)
+        self._q, self._qd = torch.tensor(q, device=device), torch.tensor(qd, device=device)
+        com = getattr(dynamics, "base_com", None)
+        self._com = None if com is None else com.float().to(device)
+        self._kind = spec.control_kind
+        dof = dict(zip(spec.qd_names, qd, strict=True))
+        if self._kind == "torque":
+            given = [dof[name] for name in spec.controls]
+        else:
+            actuators = [scene.actuator(index).name for index in range(scene.nu)]
+            given = [_one("actuator", name, actuators) for name in spec.controls]
+        self._controls = torch.tensor(given, device=device, dtype=torch.long)
+
+    def state(self, qpos: Tensor, qvel: Tensor) -> State:
+        """Return the model's states of MuJoCo's, shapes [worlds, nq] and [worlds, nv]."""
+        q, qd = qpos[:, self._q], qvel[:, self._qd]
+        if self._floating:
+            spin = _turn(q[:, 3:7], qd[:, 3:6])
+            if self._com is not None:
+                qd[:, :3] += torch.linalg.cross(spin, _turn(q[:, 3:7], self._com.expand_as(spin)))
+            qd[:, 3:6] = spin
+        return State(q, qd)
+
+    def write(self, qpos: Tensor, qvel: Tensor, state: State) -> None:
+        """Write states of the model into MuJoCo's arrays."""
+        qd = state.qd
+        if self._floating:
+            qd, turn, spin = qd.clone(), state.q[:, 3:7], state.qd[:, 3:6]
+            if self._com is not None:
+                qd[:, :3] -= torch.linalg.cross(spin, _turn(turn, self._com.expand_as(spin)))
+            qd[:, 3:6] = _turn(turn * turn.new_tensor([-1.0, -1.0, -1.0, 1.0]), spin)
+        qpos[:, self._q] = state.q
+        qvel[:, self._qd] = qd
+
+    def control(self, ctrl: Tensor, force: Tensor) -> Control:
+        """Return the model's control: commands or targets of actuators, or the forces of actuators on its joints."""
+        if self._kind == "torque":
+            return Control(torque=force[:, self._controls])
+        value = ctrl[:, self._controls]
+        return Control(target=value)
+
+
+def _turn(quaternion: Tensor, vector: Tensor) -> Tensor:
+    """Rotate vectors by unit quaternions, scalar last."""
+    u, w = quaternion[:, :3], quaternion[:, 3:]
+    once = 2.0 * torch.linalg.cross(u, vector)
+    return vector + w * once + torch.linalg.cross(u, once)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A quantity of the model that follows a number of the scene: `nominal` plus what mjlab changed."""
+
+    name: str
+    field: str
+    index: tuple[int, ...]
+    nominal: float
+    declared: float
+
+    def read(self, simulation: Any) -> Tensor:
+        """Return its present values, shape [worlds] or [1]."""
+        values = wp.to_torch(getattr(simulation.wp_model, self.field))
+        return self.nominal + (values[(slice(None), *self.index)] - self.declared)
+
+
+def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tuple[str, ...]]:
+    """Return the quantities in which mjlab's worlds differ, and the drawn fields that the model does not feel."""
+    scene, found, left = simulation.mj_model, {}, []
+    hybrid = dynamics if isinstance(dynamics, HybridDynamics) else None
+    for field in sorted({*simulation.expanded_fields, *_FRICTION} - _DERIVED):
+        here = wp.to_torch(getattr(simulation.wp_model, field))
+        declared = torch.as_tensor(getattr(scene, field), dtype=here.dtype, device=here.device)
+        felt = {} if hybrid is None else dict(_felt(field, hybrid, scene))
+        changed = {tuple(place) for place in ((here - declared).abs() > _CHANGED).any(0).nonzero().tolist()}
+        for place in sorted(changed if field not in _FRICTION else {*changed, *felt}):
+            name, value = felt.get(place, ("", 0.0))
+            number = float(declared[place])
+            if field in _FRICTION and name:  # it decides alone, whatever the declaration made of it
+                if place in changed or abs(value - number) > _SAME * number:
+                    found.setdefault(name, _Drawn(name, field, place, number, number))
+            elif name and abs(value - number) <= _SAME * max(1.0, abs(number)):
+                found.setdefault(name, _Drawn(name, field, place, value, number))
+            elif field not in left:
+                left.append(field)
+    if left:
+        notice(f"mjlab: the model of {dynamics.spec.robot!r} does not feel what is drawn of {', '.join(left)}")
+    return tuple(found.values()), tuple(left)
+
+
+def _felt(field: str, dynamics: HybridDynamics, scene: Any) -> Iterator[tuple[tuple[int, ...], tuple[str, float]]]:
+    """Yield places of a field, and the name and nominal value of the model's quantity there."""
+    values = nominal(dynamics.mechanism, dynamics.config.contact)
+    columns = SceneColumns(scene, dynamics, torch.device("cpu"))
+    links = [joint.name for joint in dynamics.spec.joints]
+    if field in _BODY_FIELDS:
+        for link, joint in zip(links, columns.joints, strict=True):
+            body, parts = int(scene.jnt_bodyid[joint]), _BODY_FIELDS[field]
+            for axis, part in enumerate(parts):
+                name = f"{link}.{part}"
+                if name in values:
+                    yield ((body,) if len(parts) == 1 else (body, axis)), (name, float(values[name]))
+    elif field in _DOF_FIELDS:
+        for name, dof in zip(dynamics.spec.qd_names, columns.dofs, strict=True):
+            quantity = f"{name}.{_DOF_FIELDS[field]}"
+            if quantity in values:
+                yield (dof,), (quantity, float(values[quantity]))
+    elif field == "geom_friction":
+        yield from _surfaces(dynamics, scene, values)
+
+
+def _surfaces(dynamics: HybridDynamics, scene: Any, values: Any) -> Iterator[tuple[tuple[int, ...], tuple[str, float]]]:
+    """Yield the friction of shapes that decide alone in a contact with the floor, by MuJoCo's priority."""
+    shapes = dynamics.mechanism.ground_shapes
+    if not isinstance(shapes, dict):
+        return
+    for index in range(scene.ngeom):
+        name = scene.geom(index).name
+        shape = next((shape for key, shape in shapes.items() if name and _same(key, name)), None)
+        if shape is None or not int(scene.geom_priority[index]):
+            continue
+        for part, word in enumerate(("slide", "torsion", "roll")):
+            quantity = f"surface.{shape.surface}.{word}" if shape.surface else "contact.friction"
+            if quantity in values and (shape.surface or not part):
+                yield (index, part), (quantity, float(values[quantity]))
