@@ -92,7 +92,7 @@ class ModelPhysics:
         self._drawn, self.left_out = _drawn(simulation, dynamics)
         self.quantities = tuple(one.name for one in self._drawn)
         if self.quantities:
-            self.dynamics = dynamics.freeing(self.quantities)
+            self.dynamics = self.dynamics.freeing(self.quantities)
         self._numbers = torch.zeros(worlds, len(self.quantities), device=simulation.device)
         self._environment: Environment | None = None  # the model's own ground
         if self.quantities:

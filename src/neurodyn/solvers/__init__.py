@@ -4,6 +4,7 @@
 from neurodyn.core.registry import lazy
 
 with lazy(__name__):
+    from neurodyn.solvers.beside import SolverBeside
     from neurodyn.solvers.learned import SolverHybrid, SolverNeural, make_solver
 
-__all__ = ["SolverHybrid", "SolverNeural", "make_solver"]
+__all__ = ["SolverBeside", "SolverHybrid", "SolverNeural", "make_solver"]
