@@ -275,14 +275,20 @@ class TestFranka:
         torch.testing.assert_close(control.target, torch.full((1, 7), 0.3 - 0.5 * 0.03125))
         assert control.kp.tolist() == [600.0] * 4 + [250.0, 150.0, 50.0]
 
-    def test_a_policy_of_torques_sees_velocities(self):
+    def test_targets_ask_for_no_more_than_the_drives_can_give(self):
+        now = {**self.state(), "joint_velocity": torch.full((1, 7), 0.1)}
+        for sign in (1.0, -1.0):
+            control = tasks.load("franka-position").control(torch.full((1, 7), 8.0 * sign), now, None)
+            torque = control.kp * (control.target - now["joint_position"]) - control.kd * now["joint_velocity"]
+            torch.testing.assert_close(torque, sign * torch.tensor([[87.0] * 4 + [12.0] * 3]))
+
+    @pytest.mark.parametrize("name", ["franka-position", "franka-torque"])
+    def test_a_policy_sees_velocities(self, name):
         now = {**self.state(), "joint_velocity": torch.tensor([[float(i) for i in range(7)]])}
-        seen = {}
-        for name in ("franka-position", "franka-torque"):
-            task = tasks.load(name)
-            seen[name] = task.observe(now, self.memory(task, now, [0.5, 0.0, 0.2]))[0].tolist()
-        assert len(seen["franka-position"]) == 13
-        assert seen["franka-torque"] == [*seen["franka-position"], *map(float, range(7))]
+        task = tasks.load(name)
+        seen = task.observe(now, self.memory(task, now, [0.5, 0.0, 0.2]))[0].tolist()
+        assert len(seen) == len(task.observations) == 20
+        assert seen[13:] == [*map(float, range(7))]
 
     def test_success_is_being_near(self):
         task, now = tasks.load("franka-torque"), self.state()

@@ -28,11 +28,18 @@ _JOINTS = tuple(f"panda_joint{number}" for number in range(1, 8))
 
 
 class FrankaReach(Task):
-    r"""$r = -d + 1/(e^{50d} + e^{-50d} + 10^{-4}) + 1/(e^{300d} + e^{-300d} + 10^{-4})$, d the target distance."""
+    r"""$r = -d + 1/(e^{50d} + e^{-50d} + 10^{-4}) + 1/(e^{300d} + e^{-300d} + 10^{-4})$, d the target distance.
+
+    The joints have next to no friction (3 mN m s/rad), so that a policy has to damp them itself and sees their
+    velocities, which NeRD's does not.
+    """
 
     robot = "franka"
     needs = ("joint_position", "joint_velocity", "end_effector_position")
-    observations = (*_JOINTS, "end_x", "end_y", "end_z", "target_x", "target_y", "target_z")
+    observations = (
+        *_JOINTS, "end_x", "end_y", "end_z", "target_x", "target_y", "target_z",
+        *(f"{joint}_velocity" for joint in _JOINTS),
+    )  # fmt: skip
     actions = _JOINTS
     frames = 128
     implausible_reward = -205.0  # the arm's end is at most 1.6 m from a target, in each of 128 frames
@@ -48,9 +55,10 @@ class FrankaReach(Task):
         return torch.stack([uniform(interval, worlds, generator) for interval in TARGETS], dim=-1)
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return the joints (modulo 2 pi), the end effector and the target."""
+        """Return the joints (modulo 2 pi), the end effector, the target, and the velocities of the joints [rad/s]."""
         q = torch.remainder(quantities["joint_position"] + math.pi, 2 * math.pi) - math.pi
-        return torch.cat([q, quantities["end_effector_position"], memory.command], dim=-1)
+        end = quantities["end_effector_position"]
+        return torch.cat([q, end, memory.command, quantities["joint_velocity"]], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the distance, and two bumps at the target."""
@@ -67,20 +75,11 @@ class FrankaReach(Task):
 
 
 class FrankaTorque(FrankaReach):
-    """Reaching by joint torques.
-
-    The joints have next to no friction (3 mN m s/rad), so that a policy has to damp them itself and sees their
-    velocities, which NeRD's does not.
-    """
+    """Reaching by joint torques."""
 
     name = "franka-torque"
-    observations = (*FrankaReach.observations, *(f"{joint}_velocity" for joint in _JOINTS))
     action_scale = TORQUE
     action_meaning = "joint torque [N m]"
-
-    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return the joints, the end effector, the target, and the velocities of the joints [rad/s]."""
-        return torch.cat([super().observe(quantities, memory), quantities["joint_velocity"]], dim=-1)
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint torques."""
@@ -88,16 +87,23 @@ class FrankaTorque(FrankaReach):
 
 
 class FrankaPosition(FrankaReach):
-    """Reaching by joint targets a little away from where the joints are."""
+    """Reaching by joint targets a little away from where the joints are.
+
+    Torques are limited, as by NeRD's controller, not actions: those of 1 give the large joints 19 of their 87 N m, with
+    which even plans of whole episodes return 65, less than NeRD's policies.
+    """
 
     name = "franka-position"
     action_scale = (STEP,) * len(_JOINTS)
     action_meaning = "joint target from the present position [rad]"
+    limit = 8.0
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
-        """Return joint targets."""
-        target = quantities["joint_position"] + STEP * action
-        return Control(target=target, kp=constant(KP, action), kd=constant(KD, action))
+        """Return joint targets whose torques the drives can give."""
+        kp, kd, most = (constant(values, action) for values in (KP, KD, TORQUE))
+        damping = kd * quantities["joint_velocity"]
+        torque = torch.maximum(torch.minimum(kp * STEP * action - damping, most), -most)
+        return Control(target=quantities["joint_position"] + (torque + damping) / kp, kp=kp, kd=kd)
 
 
 def distance(quantities: Quantities, memory: Memory) -> Tensor:
