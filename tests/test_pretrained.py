@@ -33,6 +33,7 @@ def test_a_cartpole_ships():
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
     from neurodyn.dynamics.artifact import kind_of
+    from neurodyn.identify.settings import IdentificationRecord
     from neurodyn.learn.neural.train import read_run_config
     from neurodyn.learn.world_model.train import WorldRunConfig
 
@@ -40,6 +41,8 @@ def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
     assert sum(path.stat().st_size for path in run.rglob("*") if path.is_file()) < SIZE_LIMIT
     if kind_of(run) == "world-model":
         assert read_config(run / "config.yaml", WorldRunConfig).settings.phases
+    elif kind_of(run) == "hybrid":
+        assert read_config(run / "config.yaml", IdentificationRecord).settings.parameters
     else:
         assert read_run_config(run).settings.phases
 
