@@ -31,6 +31,7 @@ ARGUMENTS = {
     "pushing.py": ["--pushes", "8"],
     "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
     **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},
+    "soft_tail/soft_tail.py": ["--runs", "5", "--seconds", "6", "--minutes", "0.02"],
 }
 NEEDS = {"logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3"}
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
@@ -57,7 +58,7 @@ def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if not pretrained_names():
             pytest.skip("no pretrained models ship with this tree")
     model: list[str] = []
-    if script == "pushing.py":
+    if script in {"pushing.py", "soft_tail/soft_tail.py"}:
         pytest.importorskip("newton")
     if script in LOGS:
         pytest.importorskip("newton")
