@@ -45,9 +45,9 @@ SETTINGS = {
 class BrokenInputs:
     """Sound inputs of every kind, from which damaged ones are made."""
 
-    def __init__(self, folder: Path, data: Path, model: Path) -> None:
-        """Gather them in a folder, from data and a model of the cartpole."""
-        self.folder, self.data = folder, data
+    def __init__(self, folder: Path, data: Path, model: Path, robot: str) -> None:
+        """Gather them in a folder, from data and a model of a cartpole, by name or path."""
+        self.folder, self.data, self.robot = folder, data, robot
         folder.mkdir()
         shutil.copytree(model, folder / "run")
         shutil.copytree(resolve_policy("pretrained-policy:cartpole"), folder / "policy")
@@ -122,11 +122,11 @@ class BrokenInputs:
             place / name if (place / name).exists() else self.folder / name for name in ("data.h5", "settings.yaml")
         )
         size = ["--size", str(settings), "--steps", "1"]
-        return ["train", "cartpole", "--data", str(data), *size, "--out", str(place / "new")]
+        return ["train", self.robot, "--data", str(data), *size, "--out", str(place / "new")]
 
     def _resume(self, place: Path) -> list[str]:
         size = ["--size", str(self.folder / "settings.yaml"), "--steps", "60"]
-        return ["train", "cartpole", "--data", str(self.data), *size, "--resume", "--out", str(place / "run")]
+        return ["train", self.robot, "--data", str(self.data), *size, "--resume", "--out", str(place / "run")]
 
     def _reproduce(self, place: Path) -> list[str]:
         return ["reproduce", str(place / "run"), "--out", str(place / "again")]

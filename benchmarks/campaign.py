@@ -35,6 +35,7 @@ from _faults import child, complaint, ended, files_end_at, memory_ends_after, wh
 from neurodyn.cli.main import run
 from neurodyn.dynamics import BaseDynamics, State, Trajectory
 from neurodyn.dynamics.guard import watching
+from neurodyn.robots import ROBOTS
 
 FULL = {"broken": 2000, "kills": 400, "disk": 60, "writers": 20, "memory": 40, "poisoned": 35}
 SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15}
@@ -46,6 +47,14 @@ NAMES = {
 
 WORLDS, FRAMES = 6, 30
 """Worlds and frames of a poisoned roll-out."""
+
+
+def quick_cartpole(folder: Path) -> str:
+    """Declare a cartpole in plain MuJoCo, which has no kernels to compile, in a folder; return its path."""
+    shutil.copytree(ROBOTS["cartpole"].parent, folder)
+    declaration = yaml.safe_load((folder / "robot.yaml").read_text())
+    (folder / "robot.yaml").write_text(yaml.safe_dump(declaration | {"simulator": {"solver": "mujoco-c"}}))
+    return str(folder)
 
 
 class SoundRollout(NamedTuple):
@@ -71,22 +80,24 @@ def sound_rollout(name: str) -> SoundRollout:
 class Campaign:
     """Material, and one method for each kind of run: what it does with which number, and what failed."""
 
-    def __init__(self, folder: Path, seed: int, keep: bool, log: Path | None) -> None:
-        """Make the data and the model that the runs take."""
-        self.folder, self.seed, self.keep, self.log = folder, seed, keep, log
+    def __init__(
+        self, folder: Path, seed: int, keep: bool, log: Path | None, *, robot: str = "cartpole", verbs: int = 10
+    ) -> None:
+        """Make the data and the model of a robot that the runs take; so many of the verbs are used."""
+        self.folder, self.seed, self.keep, self.log, self.robot = folder, seed, keep, log, robot
         self.data, self.model = folder / "data.h5", folder / "model-run"
         self.size = ["--size", str(folder / "settings.yaml"), "--steps", "60"]
         (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
-            make = ["generate", "cartpole", "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
-            train = ["train", "cartpole", "--data", str(self.data), *self.size, "--out", str(self.model)]
+            make = ["generate", robot, "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
+            train = ["train", robot, "--data", str(self.data), *self.size, "--out", str(self.model)]
             codes = [run(make), run(train)]
-            for number in range(10):  # imports what the verbs import, once and not in every fork
+            for number in range(verbs):  # imports what the verbs import, once and not in every fork
                 codes.append(run(self.verb(number, self.place(f"first{number}"))[1]))
         if any(codes):
             raise SystemExit(f"the campaign could not begin: exit codes {codes}\n{quiet.getvalue()}")
-        self._times: dict[str, float] | None = None
+        self._times: dict[str, float] = {}
         self._inputs: BrokenInputs | None = None
         self._sound_rollouts: dict[str, SoundRollout] = {}
         self.draw = random.Random()
@@ -99,18 +110,18 @@ class Campaign:
 
     def verb(self, number: int, place: Path) -> tuple[str, list[str], Path]:
         """Return one of ten verbs with its arguments and target."""
-        data, model = str(self.data), str(self.model)
+        data, model, robot = str(self.data), str(self.model), self.robot
         name, arguments, suffix = (
-            ("generate", ["cartpole", "--transitions", "2000", "--threads", "1"], ".h5"),
-            ("train", ["cartpole", "--data", data, *self.size], ""),
+            ("generate", [robot, "--transitions", "2000", "--threads", "1"], ".h5"),
+            ("train", [robot, "--data", data, *self.size], ""),
             ("finetune", [model, "--data", data, "--steps", "60"], ""),
-            ("identify", ["cartpole", "--data", data, "--parameters", "slider.damping"], ""),
-            ("hybrid", ["cartpole"], ""),
+            ("identify", [robot, "--data", data, "--parameters", "slider.damping"], ""),
+            ("hybrid", [robot], ""),
             ("evaluate", [model, "--horizon", "20", "--rollouts", "32", "--threads", "1"], ".json"),
             ("view", [model, "--seconds", "0.2"], ".html"),
             ("export", [model], ".onnx"),
             ("inspect", [data], ".json"),
-            ("check", ["cartpole", "--worlds", "4", "--frames", "20"], ".json"),
+            ("check", [robot, "--worlds", "4", "--frames", "20"], ".json"),
         )[number % 10]
         target = place / f"out{suffix}"
         return name, [name, *arguments, "--json" if suffix == ".json" else "--out", str(target)], target
@@ -118,9 +129,11 @@ class Campaign:
     def broken(self, number: int, place: Path) -> tuple[str, str | None]:
         """Give a damaged file to the verb that reads it."""
         if self._inputs is None:
-            self._inputs = BrokenInputs(self.folder / "inputs", self.data, self.model)
-            commands = [self._inputs.sound(i, self.place(f"input{i}")) for i in range(len(self._inputs.sources))]
-            self._sound({f"{arguments[0]} {name}": arguments for name, arguments, _ in commands})
+            self._inputs = BrokenInputs(self.folder / "inputs", self.data, self.model, self.robot)
+        sound = self.place(f"input{number}")
+        name, arguments, _ = self._inputs.sound(number, sound)
+        self._time(f"{arguments[0]} {name}", arguments)
+        shutil.rmtree(sound)
         name, arguments = self._inputs.damage(number, self.draw, place)
         return f"{arguments[0]} {name}", self._ends_well(arguments, place, memory_ends_after(4 << 30))
 
@@ -128,36 +141,27 @@ class Campaign:
         output = place / "output.txt"
         return complaint(ended(child(arguments, limit=limit, output=output)).code, output)
 
-    def times(self) -> dict[str, float]:
-        """Return the time that each verb takes without any fault [s]: one that is refused would prove nothing."""
-        if self._times is not None:
-            return self._times
-        commands = [self.verb(number, self.place(f"sound{number}")) for number in range(10)]
-        self._times = self._sound({name: arguments for name, arguments, _ in commands})
-        return self._times
-
     def place(self, name: str) -> Path:
         """Return a new folder."""
         (self.folder / name).mkdir()
         return self.folder / name
 
-    def _sound(self, commands: dict[str, list[str]]) -> dict[str, float]:
-        """Run commands without any fault, and return their times [s]."""
-        times, wrong, output = {}, [], self.folder / "output.txt"
-        for name, arguments in commands.items():
-            begin = time.monotonic()
+    def _time(self, what: str, arguments: list[str]) -> float:
+        """Return how long a command takes without any fault [s]: one that is refused would prove nothing."""
+        if what not in self._times:
+            begin, output = time.monotonic(), self.folder / "output.txt"
             code = ended(child(arguments, output=output)).code
-            times[name] = time.monotonic() - begin
             if code != 0:
-                wrong.append(f"{name}: exit code {code}: {output.read_text(errors='replace').strip()[-300:]}")
-        if wrong:
-            raise SystemExit("verbs fail without any fault:\n" + "\n".join(wrong))
-        return times
+                said = output.read_text(errors="replace").strip()[-300:]
+                raise SystemExit(f"verbs fail without any fault:\n{what}: exit code {code}: {said}")
+            self._times[what] = time.monotonic() - begin
+        return self._times[what]
 
     def kills(self, number: int, place: Path) -> tuple[str, str | None]:
         """Kill a verb at any moment: what stands under the target's name is whole."""
         name, arguments, target = self.verb(number, place)
-        after = self.draw.uniform(0.0, self.times()[name])
+        whole_time = self._time(name, self.verb(number, self.place(f"sound{number}"))[1])
+        after = self.draw.uniform(0.0, whole_time)
         ended(child(arguments, output=place / "output.txt"), kill_after=after)
         return name, whole(target)
 
@@ -177,7 +181,7 @@ class Campaign:
         target = place / ("out.h5" if name == "generate" else "out")
         data = ["--data", str(self.data)] if name == "train" else []
         outputs = [place / f"output{i}.txt" for i in range(2)]
-        pids = [child([name, "cartpole", *data, *more, "--out", str(target)], output=output) for output in outputs]
+        pids = [child([name, self.robot, *data, *more, "--out", str(target)], output=output) for output in outputs]
         codes = [ended(pid).code for pid in pids]
         failure = next((x for c, o in zip(codes, outputs, strict=True) if (x := complaint(c, o))), None)
         if failure is None and sorted(codes, key=str) != [0, 2]:
@@ -260,7 +264,9 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="campaign"))
     here = Path.cwd()
     try:
-        campaign = Campaign(folder, arguments.seed, arguments.keep, log)
+        verbs = min(10, max(counts[kind] for kind in ("kills", "disk", "memory")))
+        robot = quick_cartpole(folder / "robot") if arguments.short else "cartpole"
+        campaign = Campaign(folder, arguments.seed, arguments.keep, log, robot=robot, verbs=verbs)
         os.chdir(folder)
         for kind in arguments.only:
             numbers = range(max(1, round(arguments.share * counts[kind])))
