@@ -36,6 +36,7 @@ class UdpCartpole:
 
     rate = RATE
     patience = 0.3
+    deaf = 0.2  # time without a packet after which there is no robot [s]
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -54,10 +55,10 @@ class UdpCartpole:
         raise ConnectionError("the robot does not answer")
 
     def observe(self):
-        """Return the newest state. A lost packet is bridged at constant velocity; after 0.2 s there is no robot."""
+        """Return the newest state. A lost packet is bridged at constant velocity, for `deaf` seconds at most."""
         self._newest(0.4 / RATE)
         age = time.monotonic() - self.at
-        if self.heard is None or age > 0.2:
+        if self.heard is None or age > self.deaf:
             raise ConnectionError(f"nothing was heard of the robot for {age:.2f} s")
         missed = max(0, round(age * RATE - 0.5))
         self.lost += missed

@@ -334,15 +334,25 @@ def test_killed_it_stops_and_a_second_call_goes_on(tmp_path: Path, says: Callabl
     assert (tmp_path / "log-robot.csv").read_text().splitlines()[: len(lines)] == lines
 
 
+PATIENT = """
+import runpy
+
+class Patient(runpy.run_path({example!r})["UdpCartpole"]):
+    patience = deaf = 5.0
+"""
+"""The same robot on a machine that leaves processes waiting for longer than a robot may be silent."""
+
+
 def test_over_a_network_that_loses_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("UDP_ROBOT", "127.0.0.1:19123")
     example = ROOT / "examples" / "udp_robot.py"
-    words = [sys.executable, str(example), "--lost", "0.15", "--jitter", "0.004", "--seconds", "30"]
+    (tmp_path / "patient.py").write_text(PATIENT.format(example=str(example)))
+    words = [sys.executable, str(example), "--lost", "0.15", "--jitter", "0.004", "--seconds", "180"]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         assert "listening" in server.stdout.readline()
-        with robot_in_loop(TASK, f"{example}:UdpCartpole", tmp_path / "robot.csv") as robot:
+        with robot_in_loop(TASK, f"{tmp_path / 'patient.py'}:Patient", tmp_path / "robot.csv") as robot:
             assert isinstance(robot.dynamics, RobotDynamics)
             states = drive(robot.dynamics, 500.0, 60)
     finally:
