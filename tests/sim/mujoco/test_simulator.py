@@ -212,10 +212,16 @@ def test_what_flags_of_the_asset_disable_is_not_there(tmp_path):
     assert ours.q[0, -1].tolist() == pytest.approx(data.qpos.tolist(), abs=1e-5)
 
 
-def test_damping_is_implicit_and_friction_there_without_limits_and_contacts(tmp_path):
-    text = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" frictionloss=".1" damping=".5"/>
+@pytest.mark.parametrize(
+    ("integrator", "flag"),
+    [("implicitfast", ""), ("implicitfast", 'eulerdamp="disable"'), ("euler", ""), ("euler", 'eulerdamp="disable"')],
+)
+def test_damping_is_as_in_mujoco_and_friction_there_without_limits_and_contacts(integrator, flag, tmp_path):
+    text = f"""<mujoco><option><flag {flag}/></option><worldbody><body>
+<joint name="a" axis="0 1 0" frictionloss=".1" damping=".5"/>
 <geom type="capsule" fromto="0 0 0 .1 0 0" size=".03" contype="0" conaffinity="0"/></body></worldbody></mujoco>"""
-    robot = declared(tmp_path, text, (Joint("a", "revolute", continuous=True),))
+    config = SimulatorConfig("mujoco-c", substeps=2, integrator=integrator)
+    robot = declared(tmp_path, text, (Joint("a", "revolute", continuous=True),), simulator=config)
     q, qd, control = torch.tensor([[0.3]]), torch.tensor([[4.0]]), torch.zeros(1, 10, 0)
     theirs, _ = simulator(robot, 1).rollout(q, qd, control)
     ours = declared_hybrid(robot).double().rollout(State(q.double(), qd.double()), control.double())

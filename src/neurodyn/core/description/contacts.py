@@ -397,6 +397,8 @@ class SoftConstraints(Config, frozen=True):
         implicit: Whether damping of tendons and drives, and the gyroscopic moment of single free bodies, are implicit
             in the velocity, as damping of joints always is: with MuJoCo's implicitfast, not with its Euler. Unset for
             drives alone.
+        damping: "explicit" where damping of joints is not implicit in the velocity either: with MuJoCo's Euler and
+            `eulerdamp` disabled; unset otherwise.
         free_point: Point of a free body whose velocity a step integrates and to whose acceleration constraints refer:
             "origin" of its frame, as in MuJoCo; unset for its nominal centre of mass.
     """
@@ -413,6 +415,7 @@ class SoftConstraints(Config, frozen=True):
     limit_margins: dict[str, float] | UnsetType = UNSET
     flat_sides: bool | UnsetType = UNSET
     implicit: bool | UnsetType = UNSET
+    damping: Literal["explicit"] | UnsetType = UNSET
     free_point: Literal["origin"] | UnsetType = UNSET
 
     def __post_init__(self) -> None:

@@ -441,6 +441,8 @@ def _with_networks(
 def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
     """Return the accelerations with the damping of joints, and all of `Contacts.implicit`, implicit in the velocity."""
     tree = contacts.tree
+    if tree.mechanism.constraints.damping == "explicit":
+        return acceleration
     damping = {
         dof: damping_slope(tree.links[tree.index_of[name]], contacts.scope, name, contacts.qd[dof])
         for name, dof in tree.dofs.items()

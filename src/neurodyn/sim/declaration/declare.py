@@ -511,7 +511,7 @@ class _Draft:
         if self.needed and factor > 1.0:
             self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
         name = "plain MuJoCo" if self.facts.solver == "mujoco-c" else "MuJoCo Warp"
-        self._decide("simulator", f"{name}, {self.trial.substeps} substeps", self.trial.text)
+        self._decide("simulator", f"{name}, {self.trial.substeps} substeps, implicitfast", self.trial.text)
         self._decide(
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
         )

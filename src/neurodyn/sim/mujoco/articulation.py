@@ -306,10 +306,11 @@ def _constraints(
     margins = {name: float(model.jnt_margin[joint]) for joint, name in enumerate(names) if model.jnt_limited[joint]}
     margins = {name: margin for name, margin in margins.items() if margin}
     implicit = int(model.opt.integrator) == int(import_mujoco().mjtIntegrator.mjINT_IMPLICITFAST)
+    explicit = not implicit and int(model.opt.disableflags) & int(import_mujoco().mjtDisableBit.mjDSBL_EULERDAMP)
     several = robot.self_contacts and has_several_contacts(model)
     return msgspec.structs.replace(
         constraints, follows_capsules=True, free_point="origin", limit_margins=margins or UNSET,
-        implicit=implicit, flat_sides=several or UNSET,
+        implicit=implicit, flat_sides=several or UNSET, damping="explicit" if explicit else UNSET,
     ), springs  # fmt: skip
 
 
