@@ -235,3 +235,14 @@ def test_a_world_that_becomes_unstable_does_not_begin_anew(tmp_path):
     q, _ = simulator(robot, 2).rollout(torch.tensor([[0.5], [0.0]]), torch.zeros(2, 1), torch.zeros(2, 30, 0))
     assert q[0, -1].isnan().all()
     assert q[1].isfinite().all()
+
+
+def test_rotors_and_damping_of_actuators_are_those_of_their_joints(tmp_path):
+    text = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" armature=".01"/>
+<geom size=".1" pos=".2 0 0"/></body></worldbody>
+<actuator><motor joint="a" gear="3" armature=".02" damping=".1" ctrlrange="-1 1"/></actuator></mujoco>"""
+    (tmp_path / "motor.xml").write_text(text)
+    made = declare(tmp_path / "motor.xml", tmp_path / "motor")
+    assert "note" not in [decision.what for decision in made.decisions]
+    (link,) = articulation(made.robot).links
+    assert (link.armature, link.damping) == pytest.approx((0.19, 0.9))

@@ -61,7 +61,26 @@ def read_spec(
     spec.compiler.discardvisual = True
     _name_all(spec)
     _disable(spec)
+    _give_joints(spec)
     return spec
+
+
+def _give_joints(spec: Any) -> None:
+    """Give rotor inertia and damping of actuators at joints to these, where they do the same."""
+    mujoco = import_mujoco()
+    joints = {joint.name: joint for joint in spec.joints}
+    scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+    for actuator in spec.actuators:
+        joint = joints.get(actuator.target) if actuator.trntype == mujoco.mjtTrn.mjTRN_JOINT else None
+        if joint is None or joint.type not in scalar:
+            continue
+        square = actuator.gear[0] ** 2
+        joint.armature, actuator.armature = joint.armature + square * actuator.armature, 0.0
+        damping = np.atleast_1d(actuator.damping)
+        if not damping[1:].any():
+            own = np.array(joint.damping, dtype=float)
+            own[0] += square * damping[0]
+            joint.damping, actuator.damping = own, np.zeros_like(actuator.damping)
 
 
 def _disable(spec: Any) -> None:
