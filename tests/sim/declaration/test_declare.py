@@ -338,3 +338,10 @@ def test_robots_that_a_file_attaches_come_along(tmp_path):
     made = declare(tmp_path / "two.xml", tmp_path / "two")
     assert [joint.name for joint in made.robot.joints] == ["left/j0", "left/j1", "right/j0", "right/j1"]
     assert (tmp_path / "two" / "parts" / "mini.xml").is_file()
+
+
+def test_a_body_that_is_held_by_a_handle_is_said(tmp_path):
+    text = arm_of(2, '<body name="tip" pos="0 0 .2"/>').replace("<worldbody>", '<worldbody><body name="h" mocap="true"/>')
+    text = text.replace("</mujoco>", '<equality><weld body1="h" body2="tip"/></equality></mujoco>')
+    (tmp_path / "arm.xml").write_text(text)
+    assert any("held by mocap body 'h'" in note for note in read_facts(tmp_path / "arm.xml").notes)

@@ -490,7 +490,7 @@ class _Draft:
                 break
         else:
             advice = "give another --dt, or check masses, efforts and limits of the asset"
-            if self.facts.solver != "mujoco-c" or not self.trial.finite:
+            if self.facts.solver != "mujoco-c":
                 raise InputError(
                     f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
                     f"{self.trial.text}; {advice}"

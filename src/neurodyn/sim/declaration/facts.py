@@ -157,6 +157,10 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     joints = _compiled_joints(path, model, {name: (effort, None) for name, effort in efforts.items()})
     bounds = {name: _bound(read.efforts[name], read.drives[name], joints) for name in own}
     free, why = _base(joints)
+    notes += [
+        f"held by mocap body {name!r}, which stays where the asset has it: starts far from there are violent"
+        for name in _handles(model)
+    ]
     x, y, z = map(float, model.opt.gravity)
     driven = {name for one in own.values() for name in one.get("transmission", ())} | {*efforts, *own}
     return AssetFacts(
@@ -164,6 +168,17 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
         step=float(model.opt.timestep), iterations=int(model.opt.iterations), pose=_keyed_pose(model), drives=own,
         efforts=bounds, end=None if free else _end_effector(model, driven), apart=_apart(model, driven),
     )  # fmt: skip
+
+
+def _handles(model: Any) -> list[str]:
+    """Return the mocap bodies that bodies are welded or pinned to."""
+    kinds = import_mujoco().mjtEq
+    ends = model.eq_type[:, None] == [int(kinds.mjEQ_WELD), int(kinds.mjEQ_CONNECT)]
+    held = np.flatnonzero(
+        ends.any(1) & (model.eq_active0 != 0) & (model.eq_objtype == int(import_mujoco().mjtObj.mjOBJ_BODY))
+    )
+    bodies = {int(body) for one in held for body in (model.eq_obj1id[one], model.eq_obj2id[one])}
+    return [model.body(body).name for body in sorted(bodies) if model.body_mocapid[body] >= 0]
 
 
 def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -> float:
