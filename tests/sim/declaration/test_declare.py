@@ -341,7 +341,9 @@ def test_robots_that_a_file_attaches_come_along(tmp_path):
 
 
 def test_a_body_that_is_held_by_a_handle_is_said(tmp_path):
-    text = arm_of(2, '<body name="tip" pos="0 0 .2"/>').replace("<worldbody>", '<worldbody><body name="h" mocap="true"/>')
-    text = text.replace("</mujoco>", '<equality><weld body1="h" body2="tip"/></equality></mujoco>')
+    text = arm_of(2, '<body name="tip" pos="0 0 .2"/>')
+    text = text.replace("<worldbody>", '<worldbody><body name="h" mocap="true"/>').replace(
+        "</mujoco>", '<equality><weld body1="h" body2="tip"/></equality></mujoco>'
+    )
     (tmp_path / "arm.xml").write_text(text)
     assert any("held by mocap body 'h'" in note for note in read_facts(tmp_path / "arm.xml").notes)
