@@ -52,7 +52,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     frames: int = 0
     log_frames: int = 20_000
     noise: float = 0.3
-    correlation: float = 0.9
+    correlation: float = 0.0
     rollout: int | None = None
     task_share: float = 0.25
     random_share: float = 0.3
