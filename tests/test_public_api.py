@@ -18,6 +18,8 @@ PUBLIC = [room for room in ROOMS if room != "cli"]
 NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
+    "neurodyn.interop.c_code.export", "neurodyn.interop.c_code.models", "neurodyn.interop.c_code.source",
+    "neurodyn.nets.networks", "neurodyn.nets.predictor", "neurodyn.tasks.task",
     "neurodyn.sim.newton_articulation", "neurodyn.cli.main", "neurodyn.control.starts",
     "neurodyn.core.description.drive",
     "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.planning.sampling",
