@@ -23,8 +23,8 @@ from neurodyn.policy.train import train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.articulation import LinkKinematics
 from neurodyn.sim.declaration.declare import declare
+from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.build import build_model
-from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.simulators import articulation
 from neurodyn.tasks import Memory, load
 from neurodyn.tasks.velocity import Velocity

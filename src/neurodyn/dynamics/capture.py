@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames with fixed buffers, for loops without allocation, and steps captured as CUDA graphs.
+"""Frames with fixed buffers, for loops without allocation, steps and gradients captured as CUDA graphs.
 
 Trees of tensors such as carries are copied, written, saved and restored.
 """
@@ -248,6 +248,52 @@ class CapturedStep:
         write(self._inputs, inputs)
         self._recording.replay()
         return copied(self._outputs)
+
+
+class CapturedGradient:
+    """The gradient of a loss over batches of one shape, recorded once and replayed."""
+
+    def __init__(
+        self,
+        loss: Callable[[Any], Callable[[], Tensor]],
+        batch: Any,
+        parameters: Iterable[nn.Parameter],
+        *,
+        record: Recorder = cuda_graph,
+    ) -> None:
+        """Record the gradient.
+
+        Args:
+            loss: Takes the buffers that hold every later batch, a tree like `batch`; returns the function that computes
+                the loss of what they hold, without reading a number from the device.
+            batch: A tree of tensors.
+            parameters: What the gradient is taken with respect to.
+            record: Records a call.
+        """
+        self._buffers, self._parameters = copied(batch), [p for p in parameters if p.requires_grad]
+        self._gradients = [torch.zeros_like(p) for p in self._parameters]
+        device, compute = self._gradients[0].device, loss(self._buffers)
+        self._loss = torch.zeros((), device=device)
+
+        def work() -> None:
+            self._take()
+            torch._foreach_zero_(self._gradients)  # pyright: ignore[reportPrivateImportUsage]
+            value = compute()
+            value.sum().backward()
+            self._loss.copy_(value.detach().mean())
+
+        self._recording = record(work, device, ())
+
+    def _take(self) -> None:
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+
+    def __call__(self, batch: Any) -> Tensor:
+        """Set the gradients of the parameters; return the mean loss, shape []."""
+        write(self._buffers, batch)
+        self._take()
+        self._recording.replay()
+        return self._loss.clone()
 
 
 def copied(tree: Any) -> Any:

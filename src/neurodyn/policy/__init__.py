@@ -13,8 +13,8 @@ with lazy(__name__):
     from neurodyn.policy.online.loop import online
     from neurodyn.policy.online.settings import OnlineSettings
     from neurodyn.policy.play import record_policy
+    from neurodyn.policy.ppo import TrackerWriter
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, ShacSettings, load_settings
-    from neurodyn.policy.tracker_writer import TrackerWriter
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [

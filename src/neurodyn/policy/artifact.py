@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
-from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.errors import InputError, MismatchError, choices
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import Task, is_file, load, of_robot
@@ -417,3 +417,14 @@ def behaviour(name: str, task: Task) -> Behaviour:
     if name == RANDOM:
         return Behaviour(RANDOM)
     return Behaviour(STILL, lambda seen: seen.new_zeros(len(seen), len(task.actions)))
+
+
+def common_task(names: Sequence[str], configs: Mapping[str, PolicyConfig], task: str | None) -> Task:
+    """Return the task of policies by name, which `task` names where none of them does; refuse several."""
+    tasks = {config.task for config in configs.values()}
+    if not tasks and task is None:
+        raise InputError(f"--task is missing; {names[0]!r} alone does not say which task it acts in; give --task TASK")
+    if len(tasks) > 1:
+        raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
+    named = [task_of(config, task, name) for name, config in configs.items()]
+    return named[0] if named else load(str(task))

@@ -14,7 +14,7 @@ environment (`control.task_frames`). Implausible states are left out of the log.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, episode_bou
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import from_dict, read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tell
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import names_of, taking
@@ -48,11 +48,11 @@ from neurodyn.dynamics.batch import Control, State, Step
 from neurodyn.dynamics.control import frame_torque, pushed
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, PolicyConfig, behaviour, load_policy, task_of
+from neurodyn.policy.artifact import BEHAVIOURS, Behaviour, behaviour, common_task, load_policy
 from neurodyn.policy.disturbances import Disturbances
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.robots.plausible import PlausibleBounds
-from neurodyn.tasks import Task, load
+from neurodyn.tasks import Task
 
 TEST_FRACTION = 0.1
 """Default share of test episodes in a log."""
@@ -71,10 +71,7 @@ _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...
 
 
 def usual_worlds(task: Task, transitions: int, behaviours: int = 1) -> int:
-    """Return the default number of parallel episodes.
-
-    It is `_WORLDS`, or fewer if they record twice the requested transitions; at least four, and one a behaviour.
-    """
+    """Return the usual number of parallel episodes, fewer where those record twice what is asked for, at least four."""
     wasteful = _WORLDS * task.frames > 2 * transitions
     return max(_LEAST_WORLDS, behaviours, math.ceil(transitions / task.frames)) if wasteful else _WORLDS
 
@@ -159,7 +156,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     noise = {"position": request.position_noise, "velocity": request.velocity_noise}
     measurement = from_dict(noise, MeasurementNoise, "log")
     networks = {name: load_policy(name) for name in names if name not in BEHAVIOURS}
-    task = _task_of(names, {name: config for name, (config, _) in networks.items()}, request.task)
+    task = common_task(names, {name: config for name, (config, _) in networks.items()}, request.task)
     layout = None if request.csv is None else row_layout(task)
     behaviours = [Behaviour(name, networks[name][1]) if name in networks else behaviour(name, task) for name in names]
     declared = is_declared(request.dynamics) and request.robot is None
@@ -191,17 +188,6 @@ def _require_robot_alone(request: LogPolicyRequest) -> None:
     for name, usual in (("dynamics", ANALYTIC), ("worlds", None), ("position_noise", 0.0), ("velocity_noise", 0.0)):
         if getattr(request, name) != usual:
             raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
-
-
-def _task_of(names: Sequence[str], configs: Mapping[str, PolicyConfig], task: str | None) -> Task:
-    """Return the task of policies, which `task` names where none of them does."""
-    tasks = {config.task for config in configs.values()}
-    if not tasks and task is None:
-        raise InputError(f"--task is missing; {names[0]!r} alone does not say which task it acts in; give --task TASK")
-    if len(tasks) > 1:
-        raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
-    named = [task_of(config, task, name) for name, config in configs.items()]
-    return named[0] if named else load(str(task))
 
 
 def record_log(
@@ -259,9 +245,8 @@ def record_log(
         raise InputError(f"correlation is {correlation:g}; valid: at least 0 and below 1")
     require_fit(task, dynamics)
     begin = time.process_time()
-    notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise, SIMULATED: declared}
-    if correlation:
-        notes["correlation"] = correlation
+    notes: dict[str, Any] = {"correlation": correlation} if correlation else {}
+    notes |= {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise, SIMULATED: declared}
     rows = task.declaration().rows_path is not None if coordinates is None else not coordinates
     if measurement is not None and (measurement.position or measurement.velocity):
         notes["measurement_noise"] = to_dict(measurement)

@@ -26,12 +26,11 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.drives.pd import pd_torque
 from neurodyn.robots import Robot, locate
 from neurodyn.robots.plausible import PlausibleBounds
-from neurodyn.sim.compiled import CompiledSimulator
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.sim.energy import plausible_bounds
 from neurodyn.sim.sampling import data_scene, held_controls, sample_grounds, sample_states, sample_torques
-from neurodyn.sim.simulators import Simulator, simulator
+from neurodyn.sim.simulators import CompiledSimulator, Simulator, simulator
 
 MOST_IMPLAUSIBLE = 0.05
 """Maximum share of trajectories that become implausible or not finite; data with more are refused.

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports Newton, quietly, with a clear error if it is not installed."""
+"""Imports Newton and MuJoCo, quietly, with a clear error if they are not installed."""
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -65,3 +66,25 @@ def shape_labels(model: Any, shape: int, body: int) -> set[str]:
 def collides(model: Any) -> np.ndarray:
     """Return which shapes of a model take part in contacts, shape [shapes]."""
     return (model.shape_flags.numpy() & int(import_newton().ShapeFlags.COLLIDE_SHAPES)) != 0
+
+
+def import_mujoco() -> Any:
+    """Import MuJoCo, which has no types; refuse if it is not installed."""
+    if sys.modules.get("mujoco") is not None:
+        return sys.modules["mujoco"]
+    try:
+        return import_module("mujoco")
+    except ImportError as error:
+        raise InputError(f"MuJoCo cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
+
+
+@contextmanager
+def heard(said: list[str] | None = None) -> Iterator[None]:
+    """Collect MuJoCo's warnings, which otherwise go to the terminal and to a log file in the working directory."""
+    mujoco = import_mujoco()
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(([] if said is None else said).append)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

@@ -14,11 +14,13 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import IDENTITY, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
+from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.drives.drive_program import ACTUATOR, DriveProgram
 from neurodyn.multibody.engine import nominal
+from neurodyn.multibody.motion import ContactMotion
 from neurodyn.robots import Robot
 from neurodyn.sim.articulation import Articulation
-from neurodyn.sim.build import Gravity
+from neurodyn.sim.build import Gravity, gravity_vectors
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane, rounded_boxes
 
 
@@ -272,6 +274,69 @@ class DrivenSimulator(Simulator):
             q, qd = self._inner.step_(q - bias, qd, acting)
             q = q + bias
         return q, qd
+
+
+class CompiledSimulator(Simulator):
+    """Steps worlds with the robot's mechanism and soft contacts as one compiled program, on any device.
+
+    The numbers are MuJoCo's to rounding, tens of times faster.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        worlds: int,
+        *,
+        substeps: int | None = None,
+        device: str = "cpu",
+        gravity: Gravity | None = None,
+        scene: Scene | None = None,
+    ) -> None:
+        """Build the worlds; arguments: see `simulator`.
+
+        Raises:
+            InputError: The robot has no MuJoCo contacts, or actuators or elements whose memory only MuJoCo keeps.
+        """
+        contact = robot.simulated_contact
+        if contact is None:
+            raise InputError(
+                f"robot {robot.name!r}: its simulator ({robot.simulator.solver}) has no contacts or limits to compile; "
+                "valid: analytic, or a robot with solver: mujoco or mujoco-c"
+            )
+        if robot.drives:
+            raise InputError(f"robot {robot.name!r} has actuators of its own, which are not compiled; valid: analytic")
+        self.robot, self.worlds, self._place = robot, worlds, torch.device(device)
+        self.scene = scene if scene is not None and scene.shapes else None
+        self.substeps, self.built = solver_steps(robot, substeps), articulation(robot)
+        tree = mechanism(self.built, robot, every_contact=True)
+        self._motion = ContactMotion(tree, robot.spec, self.substeps, contact, limits=not tree.points)
+        self._scene = None if self.scene is None else Ground(self.scene)
+        self._ground = self._scene
+        self.set_gravity(gravity)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the tensors that `step` takes and returns."""
+        return self._place
+
+    def set_ground(self, pose: Tensor | None) -> None:
+        """See `Simulator.set_ground`."""
+        if self._scene is not None:
+            self._ground = self._scene.posed(checked_pose(pose, self.worlds).to(self._place, torch.float32))
+
+    def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
+        """See `Simulator.set_gravity`."""
+        vectors = torch.as_tensor(gravity_vectors(self.robot, self.worlds, gravity), dtype=torch.float32)
+        self._gravity = vectors.to(self._place).expand(self.worlds, 3)
+
+    def contact_forces(self) -> Tensor | None:
+        """Return None: the program keeps no forces."""
+
+    @torch.no_grad()
+    def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Simulator.step_`."""
+        q, qd, torque = (x.detach().to(self._place, torch.float32) for x in (q, qd, torque))
+        return self._motion(q, qd, torque, self._gravity, self._ground)
 
 
 def mechanism(built: Articulation, robot: Robot, *, every_contact: bool = False) -> Mechanism:

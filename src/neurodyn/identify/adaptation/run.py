@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import torch
 from msgspec import UNSET, UnsetType
 from scipy.special import stdtrit
@@ -21,7 +22,9 @@ from neurodyn.core.requests import names_of, taking
 from neurodyn.core.verdict import Verdict
 from neurodyn.core.workers import resolve_threads
 from neurodyn.data.header import Split
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.adaptation.fit import (
@@ -41,13 +44,13 @@ from neurodyn.identify.adaptation.ladder import (
     judged,
     unexplained,
 )
-from neurodyn.identify.adaptation.log_check import check_log
 from neurodyn.identify.adaptation.networks import with_networks
 from neurodyn.identify.adaptation.next_motion import next_motion
 from neurodyn.identify.adaptation.result import (
     CONFIDENCE,
     AdaptationFigures,
     AdaptedQuantity,
+    JointLog,
     LogCheck,
     NextMotion,
     Rung,
@@ -56,10 +59,11 @@ from neurodyn.identify.adaptation.result import (
 from neurodyn.identify.adaptation.settings import AdaptationSettings
 from neurodyn.identify.adaptation.usual import with_motors
 from neurodyn.identify.certainty import posterior_sample
-from neurodyn.identify.readings import Noise
+from neurodyn.identify.readings import Noise, estimate_noise
 from neurodyn.identify.requests import AdaptRequest
 from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
+from neurodyn.learn.fit_windows import FitWindows, fit_windows
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
@@ -327,3 +331,82 @@ def _place(models: list[FitModel], model: FitModel) -> int:
 
 def _has_tests(store: Store) -> bool:
     return len(store.episodes(Split.TEST)) > 0
+
+
+_WINDOW, _MOST = 20, 500
+_SATURATED, _REPEATED, _STILL, _LARGEST = 0.3, 0.05, 2.0, 0.98
+"""Share of saturated and of repeated frames, and motion in noises of a joint, from which on there is a warning; and the
+share of the largest command that counts as it."""
+_SLOPES = (0.8, 1.25)
+_SHORT = 0.25
+"""Minutes below which a log is called short."""
+
+
+def check_log(robot: Robot, store: Store) -> LogCheck:
+    """Look at rates, noise, saturation, and what moves too little to tell.
+
+    Raises:
+        InputError: Nothing moves, or no episode is as long as a window.
+    """
+    spec = store.header.spec
+    windows = fit_windows(store, Split.TRAIN, min(_WINDOW, int(store.lengths.max())), most=_MOST)
+    noise = estimate_noise(spec, windows)
+    counts = tuple(
+        len(episodes_of(store, split)) if split is not Split.TEST else len(store.episodes(split))
+        for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)
+    )
+    joints = [
+        _joint(robot, windows, joint.name, float(noise.q[spec.tangent_names.index(joint.name)]))
+        for joint in spec.joints
+        if joint.scalar
+    ]
+    still = ((windows.q[:, 1:] == windows.q[:, :-1]).all(-1)).double().mean()
+    minutes = float(store.lengths.sum()) * spec.dt / 60.0
+    found = LogCheck(
+        rate=1.0 / spec.dt, minutes=minutes, episodes=(counts[0], counts[1], counts[2]), control=spec.control_kind,
+        repeated=float(still), joints=joints, warnings=[],
+    )  # fmt: skip
+    if joints and all(joint.motion < _STILL * joint.noise for joint in joints):
+        raise InputError(
+            f"log of {spec.robot!r}: no joint moves by more than its noise; valid: a log in which the robot moves"
+        )
+    found.warnings.extend(_warnings(found))
+    return found
+
+
+def _joint(robot: Robot, windows: FitWindows, name: str, noise: float) -> JointLog:
+    spec = robot.spec
+    row, dof = spec.q_names.index(name), spec.qd_names.index(name)
+    q, qd = windows.q[..., row], windows.qd[..., dof]
+    change = q[:, 1:] - q[:, :-1]
+    change = wrap_angle(change) if spec.continuous[row] else change
+    middle, rate = 0.5 * (qd[:, 1:] + qd[:, :-1]), change / spec.dt
+    power = float(middle.square().sum())
+    slope = float((rate * middle).sum()) / power if power > 0 else None
+    saturated = 0.0
+    if name in spec.controls:
+        command = windows.control[..., spec.controls.index(name)].abs()
+        most = float(command.max())
+        saturated = float((command >= _LARGEST * most).double().mean()) if most > 0 else 0.0
+    span = float(np.ptp(q.numpy()))
+    motion = float((q - q.mean(1, keepdim=True)).square().mean().sqrt())
+    return JointLog(name, span, motion, float(qd.square().mean().sqrt()), noise, saturated, slope)
+
+
+def _warnings(log: LogCheck) -> list[str]:
+    found = []
+    if log.minutes < _SHORT:
+        found.append(f"only {60 * log.minutes:.0f} s long: intervals will be wide")
+    if log.repeated > _REPEATED:
+        found.append(f"{log.repeated:.0%} of the frames repeat the one before: readings are slower than the rate")
+    for joint in log.joints:
+        if joint.motion < _STILL * joint.noise:
+            found.append(f"{joint.name} hardly moves ({joint.motion:.2g}): nothing can be said of it")
+        if joint.saturated > _SATURATED:
+            found.append(f"{joint.name} has its largest command in {joint.saturated:.0%} of the frames")
+        if joint.slope is not None and joint.speed > 0 and not _SLOPES[0] < joint.slope < _SLOPES[1]:
+            found.append(
+                f"{joint.name}: positions change {joint.slope:.2f} times as fast as the logged velocity says "
+                "(units, or a filter?)"
+            )
+    return found

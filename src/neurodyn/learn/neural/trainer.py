@@ -19,12 +19,11 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import IN_MEMORY, Store
 from neurodyn.data.windows import Batch, joined
 from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, State, Window
-from neurodyn.dynamics.capture import Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedGradient, Recorder, cuda_graph
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import Groups
 from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
-from neurodyn.learn.captured import CapturedGradient
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import TrainState, Validation, WindowLearner
 from neurodyn.learn.neural.settings import Phase, Settings

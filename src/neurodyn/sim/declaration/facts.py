@@ -18,13 +18,12 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulation import short_label
 from neurodyn.sim.build import read_asset
-from neurodyn.sim.engine import import_newton, joint_kinds
+from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
-from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.shape_contacts import read_contacts
 from neurodyn.sim.newton_asset import parse_xml
 

@@ -29,8 +29,8 @@ from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import Robot
+from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.couplings import ADDED, JOINT_WRAP, model_links, quantity_name, read_site, read_tendon
-from neurodyn.sim.mujoco.engine import import_mujoco
 
 
 @dataclass(frozen=True)

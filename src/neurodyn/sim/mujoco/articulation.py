@@ -30,10 +30,10 @@ from neurodyn.sim.articulation import (
 )
 from neurodyn.sim.bodies import Groups, compose, group_bodies, inertia_entries, inertia_tensor, merged_body, rotation
 from neurodyn.sim.contact_points import shape_names
+from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.asset import compiled, read_spec
 from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, joint_kind
 from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
-from neurodyn.sim.mujoco.engine import import_mujoco
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 from neurodyn.sim.simulators import AssetLimits
 

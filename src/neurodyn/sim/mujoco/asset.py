@@ -14,7 +14,7 @@ import numpy as np
 from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.robots.sections import chosen
 from neurodyn.sim.bodies import require_possible
-from neurodyn.sim.mujoco.engine import heard, import_mujoco
+from neurodyn.sim.engine import heard, import_mujoco
 from neurodyn.sim.newton_asset import leave_out, parse_xml, prepare_urdf
 
 T = TypeVar("T")

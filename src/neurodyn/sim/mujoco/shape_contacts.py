@@ -22,8 +22,8 @@ from neurodyn.core.description.shape_contacts import (
 )
 from neurodyn.sim.articulation import constraint_parameters
 from neurodyn.sim.bodies import compose
+from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.mujoco.couplings import ModelLinks
-from neurodyn.sim.mujoco.engine import import_mujoco
 
 _KINDS: dict[str, TouchingKind] = {
     "mjGEOM_SPHERE": "sphere", "mjGEOM_CAPSULE": "capsule", "mjGEOM_ELLIPSOID": "ellipsoid",

@@ -18,10 +18,10 @@ from neurodyn.robots import Robot
 from neurodyn.sim.articulation import INERTIAL, Articulation, require_differing, shapes_with
 from neurodyn.sim.bodies import inertia_tensor
 from neurodyn.sim.build import Gravity, gravity_vectors
+from neurodyn.sim.engine import heard, import_mujoco
 from neurodyn.sim.mujoco.actuators import takes_commands
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_limits, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
-from neurodyn.sim.mujoco.engine import heard, import_mujoco
 from neurodyn.sim.simulators import Simulator, SimulatorKind, checked_pose, solver_steps
 
 

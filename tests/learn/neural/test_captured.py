@@ -12,9 +12,9 @@ import torch
 from neurodyn.core.artifacts import read_tree
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
+from neurodyn.dynamics.capture import CapturedGradient
 from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.evaluate import count_launches
-from neurodyn.learn.captured import CapturedGradient
 from neurodyn.learn.neural import train as training
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.trainer import LossPart, LossScale, NeuralLearner, training_loss
