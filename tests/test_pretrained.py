@@ -147,7 +147,8 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         result = evaluate(PRETRAINED + name, rollouts=shown.rollouts).plain()
         tolerance = 1.02
     else:
-        model, robot = load(PRETRAINED + name), robots.load(name)
+        model = load(PRETRAINED + name)
+        robot = robots.load(model.spec.robot)
         whole = isinstance(model, NeuralDynamics) and model.encoding.base_is_whole
         # Beside its own simulator few roll-outs rule the mean, of 96 as of 32.
         count, tolerance = (32, 30.0) if whole else (96, 2.5)
