@@ -90,7 +90,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
         (
             ["export", "OUT", "--to", "bag"],
-            "simulator to export to or format of a policy 'bag'; valid: isaaclab, lerobot",
+            "simulator to export to or format of a policy 'bag'; valid: c, cpp-header, isaaclab, lerobot",
         ),
     ],
 )

@@ -118,6 +118,11 @@ class FromPast(nn.Module):
         return self.dynamics.conditions
 
     @property
+    def caveat(self) -> str:
+        """What the model is not; see `Dynamics.caveat`."""
+        return self.dynamics.caveat
+
+    @property
     def device(self) -> str:
         """Torch device of inputs and outputs."""
         return self.dynamics.device

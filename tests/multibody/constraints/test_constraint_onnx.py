@@ -8,6 +8,7 @@ import torch
 from neurodyn.core.description.contacts import SoftConstraints
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.trace.onnx import frame_graph
+from neurodyn.multibody.trace.recurrence import ConstantFrame
 from tests.multibody.constraints.test_soft_contact import YIELDS, engine, mechanism, random_states, step
 
 onnx = pytest.importorskip("onnx")
@@ -23,7 +24,7 @@ def session(graph):
 def stepped(of, states, control, dtype=np.float64):
     """The states one step later, by ONNX Runtime."""
     plane = (0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-    found = session(frame_graph(of.program.sizes, of.program.step, 1, 8, held=plane, dtype=dtype))
+    found = session(frame_graph(ConstantFrame(of.program.sizes, of.program.step, 1, held=plane), 8, dtype=dtype))
     x = states.numpy().astype(dtype)
     given = {"q": x[:, :8], "qd": x[:, 8:], "control": np.full((len(x), 1), control, dtype)}
     return torch.from_numpy(np.concatenate(found.run(None, given), 1)).double()

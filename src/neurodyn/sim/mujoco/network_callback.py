@@ -8,7 +8,7 @@ end. It needs numpy and mujoco alone:
     arm_networks.install(model)      # from now on mujoco.mj_step(model, data) includes the networks
     mujoco.set_mjcb_control(None)    # takes them out again
 
-The networks' generalised forces are added to `data.qfrc_passive`. What they remember is kept in `data.userdata`, so
+The networks' generalised forces are added to `qfrc_passive` of the data. What they remember is kept in `userdata`, so
 that copies of `data` go on by themselves and `mj_resetData` starts anew. Steps are those of `mj_step`; calls of
 `mj_forward` in between change nothing.
 """
