@@ -26,15 +26,13 @@ from messages import SERVO, LowCommand, LowState
 
 JOINTS = 8
 NOMINAL = np.array([0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0])
-STALE = 0.1
-"""Age at which a state is too old to act on [s]."""
-
 
 class LowLevelAnt:
     """The ant by UDP: torques at 60 Hz, of which the robot repeats the last one."""
 
     rate = 60.0
     patience = 0.3
+    stale = 0.1  # age at which a state is too old to act on [s]
 
     def __init__(self):
         host, _, port = os.environ.get("LOW_LEVEL", "127.0.0.1:8007").rpartition(":")
@@ -55,7 +53,7 @@ class LowLevelAnt:
     def observe(self):
         """Return the newest state: quaternion x, y, z, w, velocities in world axes."""
         self._newest(0.25 / self.rate)
-        if self.state is None or (age := time.monotonic() - self.at) > STALE:
+        if self.state is None or (age := time.monotonic() - self.at) > self.stale:
             raise ConnectionError(f"no valid state of the robot for {'ever' if self.state is None else f'{age:.2f} s'}")
         state, (w, *xyz) = self.state, self.state.quaternion
         axis = np.array(xyz)
@@ -112,6 +110,7 @@ def main():
     try:
         os.environ["LOW_LEVEL"] = robot.stdout.readline().split()[-1]
         ant = LowLevelAnt()
+        ant.stale = 5.0  # robot and controller may wait for one another's core here
         ant.reset()
         begun, gaps = time.monotonic(), []
         for frame in range(round(args.seconds * ant.rate)):
