@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from neurodyn.core.artifacts import read_tree
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Batch
 from neurodyn.dynamics.capture import CapturedGradient
@@ -89,3 +90,18 @@ def test_the_loss_reads_nothing_from_a_gpu(forecast: int):
 
     gradient()
     assert not count_launches(gradient).copies
+
+
+@pytest.mark.trains
+def test_stores_on_one_ground_make_batches_of_one_shape(
+    cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def recorded(*given: Any, **options: Any) -> NeuralLearner:
+        return NeuralLearner(*given, **options, record=Replay)
+
+    monkeypatch.setattr(training, "NeuralLearner", recorded)
+    Replay.made = 0
+    both = Mixture.of([plant_store, plant_store], (0.3, 0.7), ("a", "b"))
+    settings = msgspec.structs.replace(quick, phases=(Phase(share=1.0, rate=1e-2, batch=15),), steps=12)
+    training.train(cartpole, "cartpole", ("a", "b"), both, tmp_path / "run", settings)
+    assert Replay.made == 1  # though 4 or 5 of 15 windows are of the first
