@@ -27,6 +27,7 @@ from messages import SERVO, LowCommand, LowState
 JOINTS = 8
 NOMINAL = np.array([0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0])
 
+
 class LowLevelAnt:
     """The ant by UDP: torques at 60 Hz, of which the robot repeats the last one."""
 
