@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes of all kinds of dynamics: `BaseDynamics`, and `LearnedDynamics` for kinds with weights."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import torch
@@ -23,6 +24,7 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, EagerFrame, FixedFrame, Recorder, cuda_graph
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.control import require_torques
+from neurodyn.dynamics.ensemble import LEAST_HELD_OUT, Turns
 from neurodyn.dynamics.guard import watch_rollout
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.measures import ComparedRollouts, compared
@@ -500,3 +502,27 @@ class LearnedDynamics(nn.Module, BaseDynamics):
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
         return [*super()._leaves(context, controls), *self.parameters()]
+
+
+class EnsembleDynamics(LearnedDynamics):
+    """Dynamics with several networks, of which the worlds of a policy follow some in turn."""
+
+    _turns: Turns
+
+    @property
+    @abstractmethod
+    def members(self) -> int:
+        """Number of networks."""
+
+    def following(self, count: int, first: int = 0) -> Self:
+        """Return the same model, in whose imagination worlds follow only some members in turn."""
+        other = copy.copy(self)
+        other._turns = Turns(count, first)
+        return other
+
+    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
+        """Hold out the last of three or more members."""
+        if self.members < LEAST_HELD_OUT:
+            return None
+        last = self.members - 1
+        return self.following(last), self.following(1, last), "a member held out"

@@ -18,13 +18,12 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
-from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.base import EnsembleDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.conditions import Condition, with_values
 from neurodyn.dynamics.control import frame_input
 from neurodyn.dynamics.ensemble import (
-    LEAST_HELD_OUT,
     MARKS,
     Groups,
     Turns,
@@ -61,7 +60,7 @@ class NeuralCarry:
     groups: Groups | None = None
 
 
-class NeuralDynamics(LearnedDynamics):
+class NeuralDynamics(EnsembleDynamics):
     """A network that predicts one frame at a time from state, torque and its memory.
 
     Gradients flow through `step` and `rollout` to the initial state, the torques and the weights. Loaded models have
@@ -177,20 +176,12 @@ class NeuralDynamics(LearnedDynamics):
         predictor.silence()
         return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
 
-    def following(self, count: int, first: int = 0) -> "NeuralDynamics":
-        """Return the same model, in whose imagination worlds follow only some members in turn."""
-        other = copy.copy(self)
-        other._turns = Turns(count, first)
-        return other
-
     def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
         """Hold out the last of three or more members; of fewer on a whole base, the base judges."""
-        if self.members >= LEAST_HELD_OUT:
-            last = self.members - 1
-            return self.following(last), self.following(1, last), "a member held out"
-        if self.encoding.base_is_whole and not self.predictor.silent:
+        found = super().held_out()
+        if found is None and self.encoding.base_is_whole and not self.predictor.silent:
             return self, self.base_alone(), "the base alone"
-        return None
+        return found
 
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
         """Return the normalised inputs of a frame, shape [worlds, inputs]; None of a silent network."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """World models: an ensemble that learns from logs what a robot measures, with its uncertainty; their files."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,11 +13,10 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
-from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.base import EnsembleDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.conditions import Condition, ConditionInputs
 from neurodyn.dynamics.ensemble import (
-    LEAST_HELD_OUT,
     MARKS,
     Turns,
     between_marks,
@@ -26,7 +24,6 @@ from neurodyn.dynamics.ensemble import (
     followed,
     softly_bounded,
 )
-from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
@@ -66,7 +63,7 @@ class MemberForecasts:
 _LEAST_CHANCE = 1e-6
 
 
-class WorldModel(LearnedDynamics):
+class WorldModel(EnsembleDynamics):
     """An ensemble learned from logs, as dynamics of the measured state.
 
     Loaded models have frozen weights. Gradients flow through `step` and `rollout` to states, controls and trainable
@@ -150,19 +147,6 @@ class WorldModel(LearnedDynamics):
     def members(self) -> int:
         """Number of members."""
         return self.net.config.members
-
-    def following(self, count: int, first: int = 0) -> "WorldModel":
-        """Return the same model, in which worlds follow only some members in turn."""
-        other = copy.copy(self)
-        other._turns = Turns(count, first)
-        return other
-
-    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
-        """Hold out the last of three or more members."""
-        if self.members < LEAST_HELD_OUT:
-            return None
-        last = self.members - 1
-        return self.following(last), self.following(1, last), "a member held out"
 
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
         """Return the normalised inputs of a frame, shape [worlds, inputs]."""
