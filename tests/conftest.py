@@ -15,6 +15,7 @@ import torch
 import warp as wp
 import yaml
 
+import neurodyn
 from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.data.store import Store
 from neurodyn.learn.neural import settings as neural_settings
@@ -36,6 +37,10 @@ wp.config.enable_backward = False
 # Python compiles the package once, not anew in each process of the tests and in each that they start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+_HERE = Path(__file__).resolve().parent.parent
+if Path(neurodyn.__file__).resolve().parents[2] != _HERE:
+    pytest.exit(f"the neurodyn under test is {neurodyn.__file__}, not that of {_HERE}: install it with --editable", 4)
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")

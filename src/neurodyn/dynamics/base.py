@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -514,7 +514,7 @@ class EnsembleDynamics(LearnedDynamics):
     def members(self) -> int:
         """Number of networks."""
 
-    def following(self, count: int, first: int = 0) -> Self:
+    def following(self, count: int, first: int = 0) -> "EnsembleDynamics":
         """Return the same model, in whose imagination worlds follow only some members in turn."""
         other = copy.copy(self)
         other._turns = Turns(count, first)
